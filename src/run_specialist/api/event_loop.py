@@ -36,7 +36,10 @@ async def with_signal_wakeup(work: Coroutine[Any, Any, _T]) -> _T:
         try:
             return await work
         finally:
-            _unset_wakeup_socket(writer)
+            # A descriptor that other code has set in the meantime is kept.
+            current = signal.set_wakeup_fd(_NO_FD)
+            if current not in {_NO_FD, writer.fileno()}:
+                signal.set_wakeup_fd(current, warn_on_full_buffer=False)
             loop.remove_reader(reader)
 
 
@@ -53,13 +56,6 @@ def _set_wakeup_socket(writer: "socket.socket", loop: asyncio.AbstractEventLoop)
     if before != _NO_FD:
         signal.set_wakeup_fd(before, warn_on_full_buffer=False)
     return before == _NO_FD
-
-
-def _unset_wakeup_socket(writer: "socket.socket") -> None:
-    """Remove the wakeup socket; keep a descriptor that other code has set in the meantime."""
-    current = signal.set_wakeup_fd(_NO_FD)
-    if current not in {_NO_FD, writer.fileno()}:
-        signal.set_wakeup_fd(current, warn_on_full_buffer=False)
 
 
 PATIENCE = 1.0

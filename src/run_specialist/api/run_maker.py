@@ -1,18 +1,18 @@
 """Make runs: new, resumed and forked ones, and stored ones by their ids."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from run_specialist.api.children import Children, RunEnvironments
+from run_specialist.api.children import PrepareChild, RunEnvironments
 from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.run_store import RunStore
 from run_specialist.batch.item import Lend
 from run_specialist.errors import AtWork, NothingToRead, NotResumable, UsageError
-from run_specialist.loop.job import Augmenter, Job
+from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
@@ -30,7 +30,7 @@ from run_specialist.spawning.resuming import (
     resume,
 )
 from run_specialist.spawning.spawner import Parent, RunEnvironment, granted, own_cost_left, spawn
-from run_specialist.spawning.trust import Trust, origins_of_stored
+from run_specialist.spawning.trust import origins_of_stored
 from run_specialist.specialist.checks import model_settings
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile, load
@@ -41,8 +41,6 @@ from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import Data, resolve
 from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
-from run_specialist.tools.base import Tool
-from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.threads import in_thread
 
 
@@ -89,10 +87,6 @@ class WorkingSpecialists:
         return NothingToRead(f"{error}; {instead}") if instead else error
 
 
-Equipment = tuple[Trust, McpClients, Sequence[Tool], Sequence[Augmenter], Sequence[str]]
-"""Values shared by the runs of a runner, besides its files and models."""
-
-
 @dataclass(frozen=True)
 class Watchers:
     """The functions that receive the events and the streamed text of a run."""
@@ -135,29 +129,23 @@ class RunMaker:
         registry: Registry,
         models: ModelChoice,
         working: WorkingSpecialists,
-        store: RunStore,
         *,
+        store: RunStore,
+        environments: Callable[[PrepareChild], RunEnvironments],
         strict: bool,
     ) -> None:
-        """Take the parts of a runner; `equip` must follow before the first run."""
+        """Take the parts of a runner.
+
+        environments: returns the object that makes the environment of each run; takes the function that prepares the
+            child runs.
+        """
         self.root = root
         self.registry = registry
         self.models = models
         self.working = working
         self.store = store
         self.strict = strict
-        self.environments: RunEnvironments
-
-    def equip(self, max_depth: int, *parts: *Equipment, dry_run: bool = False) -> RunEnvironments:
-        """Set and return the object that makes the environment of each run, children included.
-
-        max_depth: levels of specialists below a run.
-        parts: further fields of `RunEnvironments`.
-        dry_run: whether the changes of files are collected in a patch.
-        """
-        children = Children(self.registry, self.root, self.models, self.child, max_depth, strict=self.strict)
-        self.environments = RunEnvironments(self.registry, children, *parts, dry_run=dry_run)
-        return self.environments
+        self.environments = environments(self.child)
 
     def asked(
         self,
@@ -489,20 +477,16 @@ async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         if known.is_running:
             await _refuse_if_at_work(maker, known)
         try:
-            return await _resumed(maker, asked, run_id, force=force)
+            stored = await maker.store.load(run_id, "")
+            if stored.run_id != run_id:
+                raise NotResumable(f"{run_id} was deleted")
+            return await maker.resume(stored, ResumeRequest(force=force), asked.watchers, asked)
         except AtWork:
             if attempt == ATTEMPTS - 1:
                 raise
         # Another process was faster; it may even have ended the run.
         known = await maker.store.look(run_id)
     raise AtWork(f"{run_id} is repeatedly created and deleted by other processes")
-
-
-async def _resumed(maker: RunMaker, asked: RunRequest, run_id: str, *, force: bool) -> Run:
-    stored = await maker.store.load(run_id, "")
-    if stored.run_id != run_id:
-        raise NotResumable(f"{run_id} was deleted")
-    return await maker.resume(stored, ResumeRequest(force=force), asked.watchers, asked)
 
 
 async def _refuse_if_at_work(maker: RunMaker, known: KnownRun) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from run_specialist.api.batch_maker import BatchMaker, check_price
+from run_specialist.api.children import Children, PrepareChild, RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
 from run_specialist.api.run_maker import (
@@ -260,10 +261,30 @@ class Runner:
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
-        self._maker = RunMaker(self.root, self.registry, self._models, self.working, self._store, strict=strict)
-        self.environments = self._maker.equip(
-            max_depth, permissions, self._clients, as_tools(tools), augmenters, self.secrets, dry_run=dry_run
+
+        def environments(prepare: PrepareChild) -> RunEnvironments:
+            children = Children(self.registry, self.root, self._models, prepare, max_depth, strict=strict)
+            return RunEnvironments(
+                self.registry,
+                children,
+                permissions,
+                self._clients,
+                as_tools(tools),
+                augmenters,
+                self.secrets,
+                dry_run=dry_run,
+            )
+
+        self._maker = RunMaker(
+            self.root,
+            self.registry,
+            self._models,
+            self.working,
+            store=self._store,
+            environments=environments,
+            strict=strict,
         )
+        self.environments = self._maker.environments
         """Makes the environment of each run."""
         self.batches = BatchMaker(self._maker)
         """Makes batches; `map` covers the common case, in which items differ only in their questions."""

@@ -1,7 +1,7 @@
 """The account of a run: its spending, the reserve for the landing, and the shares of its children."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -82,7 +82,7 @@ class Account:
     @property
     def budget(self) -> Budget:
         """The current budget, including the time."""
-        return self._spent.spend(self._elapsed, Kind.TIME)
+        return self._spent.spend_all({Kind.TIME: self._elapsed})
 
     def limit(self, kind: Kind) -> Limit:
         """Return the current state of one kind."""
@@ -96,7 +96,7 @@ class Account:
 
     def spend(self, amount: float, kind: Kind) -> None:
         """Spend an amount of one kind, as `Budget.spend` does [the kind's unit]."""
-        self._spent = self._spent.spend(amount, kind)
+        self._spent = self._spent.spend_all({kind: amount})
 
     def lend(self, amount: float, kind: Kind) -> None:
         """Lend an amount of one kind to a child, as `Budget.lend` does [the kind's unit]."""
@@ -141,7 +141,7 @@ class Account:
         cold: estimated input that the new model reads without a cache; None if nothing was sent yet [tokens].
         Returns the price of this input [USD]; None if it is unknown.
         """
-        self._models = [*self._asked(failure)]
+        self._models = self._asked(failure)
         self._of_model = Spending()
         self._models.append(AskedModel(self._provider.model, self.turns + 1))
         most = self._provider.capabilities.max_output_tokens
@@ -155,20 +155,21 @@ class Account:
     @property
     def models(self) -> tuple[AskedModel, ...]:
         """The models that were asked, in order, each with its spending."""
-        ends = [*(one.since_turn for one in self._models[1:]), self.turns + 1]
-        return tuple(
-            replace(one, turns=end - one.since_turn, cost_usd=rounded(one.cost_usd))
-            for one, end in zip(self._asked(), ends, strict=True)
-        )
+        asked, end = self._asked(), self.turns + 1
+        for place in reversed(range(len(asked))):
+            one = asked[place]
+            asked[place] = replace(one, turns=end - one.since_turn, cost_usd=rounded(one.cost_usd))
+            end = one.since_turn
+        return tuple(asked)
 
-    def _asked(self, failure: str | None = None) -> Iterator[AskedModel]:
-        """Yield the models that were asked, each with its spending except for the newest turns.
+    def _asked(self, failure: str | None = None) -> list[AskedModel]:
+        """Return the models that were asked, each with its spending except for the newest turns.
 
         failure: why the last one is no longer used; None if it still is.
         """
         *earlier, now = self._models
-        yield from earlier
-        yield replace(now, usage=self._of_model.usage, cost_usd=self._of_model.cost_usd, failure=failure or now.failure)
+        spent = self._of_model
+        return [*earlier, replace(now, usage=spent.usage, cost_usd=spent.cost_usd, failure=failure or now.failure)]
 
     def snapshot(self, **others: Any) -> RunSnapshot:  # noqa: ANN401 - of several types
         """Return a snapshot with the spending.

@@ -66,13 +66,11 @@ class Checkpoint:
             returned=self._exchange.returned.reasons,
             returned_answer=self._exchange.returned.newest,
         )
-        return self._without_recorded(transcript.new_record(snapshot))
-
-    def _without_recorded(self, checkpoint: Checkpointed) -> Checkpointed:
-        """Omit a first message that is already recorded unchanged: results are long, and the store compresses each."""
+        checkpoint = transcript.new_record(snapshot)
         last, messages = self._last_recorded, checkpoint.messages
         if messages:
             self._last_recorded = (checkpoint.part, checkpoint.place + len(messages) - 1, messages[-1])
+        # A first message that is recorded already is omitted: results are long, and the store compresses each.
         if messages and last is not None and last == (checkpoint.part, checkpoint.place, messages[0]):
             return replace(checkpoint, place=checkpoint.place + 1, messages=messages[1:])
         return checkpoint
@@ -89,22 +87,17 @@ class Checkpoint:
         if not (self._needs_store or self._run.account.turns):
             return
         left = self._run.account.seconds_left(in_landing=False)
+        reply_timeout = COMMIT_TIMEOUT
+        if self._needs_store:
+            most = REQUIRED_STORE_TIMEOUT if left is None else min(left, REQUIRED_STORE_TIMEOUT)
+            reply_timeout = max(most, COMMIT_TIMEOUT)
         try:
-            problem = await self._flush(self._reply_timeout(left), left)
+            problem = await self._flush(reply_timeout, left)
         except TakenOver as error:
             raise StoreLost(RUN_STOPPED.format(error)) from None
         if self._needs_store and not self.is_kept:
             raise StoreLost(RUN_STOPPED.format(self._outage() or STORE_SILENT if self._is_slow else problem))
         self._warn(problem)
-
-    def _reply_timeout(self, left: float | None) -> float:
-        """Return how long to wait for a store that does not answer [s].
-
-        left: time left for the run; None = no limit [s].
-        """
-        if not self._needs_store:
-            return COMMIT_TIMEOUT
-        return REQUIRED_STORE_TIMEOUT if left is None else max(min(left, REQUIRED_STORE_TIMEOUT), COMMIT_TIMEOUT)
 
     async def wait_until_stored(self, *, briefly: bool = False) -> None:
         """Wait at the end until all records are stored; if that fails, warn once.
@@ -144,7 +137,10 @@ class Checkpoint:
                     problem = await self._committed()
             except TimeoutError:
                 deadline = timeout if self._is_slow or self._outage() is None else outage_timeout
-                self._warn_if_unreachable(loop.time() - started)
+                waited, outage = loop.time() - started, self._outage()
+                if outage and waited >= COMMIT_TIMEOUT and not self._was_unreachable:
+                    self._was_unreachable = True
+                    self._warn(STORE_UNREACHABLE.format(outage))
             else:
                 self._is_slow = False
                 return problem
@@ -163,15 +159,6 @@ class Checkpoint:
 
     def _outage(self) -> str | None:
         return None if self._run.observers.journal is None else self._run.observers.journal.outage
-
-    def _warn_if_unreachable(self, seconds: float) -> None:
-        """Warn once that the run waits for its store.
-
-        seconds: waited so far [s].
-        """
-        if seconds >= COMMIT_TIMEOUT and not self._was_unreachable and (outage := self._outage()):
-            self._was_unreachable = True
-            self._warn(STORE_UNREACHABLE.format(outage))
 
     def _warn(self, problem: str | None) -> None:
         if problem and problem not in self._run.observers.warnings:

@@ -5,20 +5,22 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from run_specialist import budget as units
-from run_specialist.budget import Budget, Kind, LadderPosition, Limit, Rung
+from run_specialist.budget import Kind, LadderPosition, Limit, Rung
 from run_specialist.errors import ProviderError
 from run_specialist.loop import evidence
-from run_specialist.loop.account import Account, rounded
-from run_specialist.loop.job import Job
+from run_specialist.loop.account import rounded
+from run_specialist.loop.exchange import Exchange
+from run_specialist.loop.job import CallRecord, Job, RunContext
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.prompts import TRUNCATED
+from run_specialist.record.journal import Spending
 from run_specialist.record.outcome import (
     NO_MODEL,
     OFFLINE,
+    Child,
     ErrorKind,
     Evidence,
     Exit,
-    FileChange,
     LandingReport,
     Outcome,
     Spent,
@@ -122,31 +124,27 @@ class Ending:
         return replace(self, status="partial", response=answer, exit_code=Exit.OK)
 
 
-@dataclass(frozen=True, slots=True)
-class RunParts:
-    """The parts of a run that its outcome is made from, besides its ending."""
+def conclude(
+    run: RunContext, ending: Ending, landing: LadderPosition | None, exchange: Exchange, dispatcher: Dispatcher
+) -> Outcome:
+    """Return the outcome: the answer with its evidence checked, or a salvaged one.
 
-    account: Account
-    landing: LadderPosition | None
-    dispatcher: Dispatcher
-    last_text: str
-    """The newest text of the model, for a salvaged answer."""
-    returned_answer: Response | None
-    """The newest answer that was returned to the model; None if there is none."""
-    warnings: Sequence[str]
-    """The warnings of the run so far."""
-    changes: Sequence[FileChange]
-    """What its tools have done to files, oldest first."""
-
-
-def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
-    """Return the outcome: the answer with its evidence checked, or a salvaged one."""
-    landing = _landing_report(parts, ending)
+    landing: position on the ladder; None if the landing did not begin.
+    """
+    job, account, returned = run.job, run.account, exchange.returned.newest_marked
+    report = _landing_report(landing, account.landing, ending)
     # The error may quote foreign code, and with it a secret.
-    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_returned_answer(parts.returned_answer)
-    total, budget, response = parts.account.total, parts.account.budget, ending.response
-    answer, quotes = _answer(job, ending, parts)
-    status, exit_code = _status(ending, answer)
+    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_returned_answer(returned)
+    total, budget, response = account.total, account.budget, ending.response
+    executed, children = dispatcher.executed, account.children
+    if response is None:
+        answer, quotes = _salvaged(job, ending, executed, children, returned, exchange.last_text)
+    else:
+        answer, quotes = response.answer, evidence.quotes(job, response, executed, children)
+    status, exit_code = ending.status, ending.exit_code
+    if status == "partial":
+        # A run that was to have a partial answer but has none has failed.
+        status, exit_code = ("partial", Exit.OK) if answer else ("failed", exit_code or Exit.NO_ANSWER)
     calls = budget[Kind.TOOL_CALLS]
     return Outcome(
         run_id=job.run_id,
@@ -160,78 +158,68 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         tool_calls=ToolCalls(
             used=int(calls.used),
             limit=None if calls.limit is None else int(calls.limit),
-            failed=sum(call.is_error for call in parts.dispatcher.executed),
-            skipped=parts.dispatcher.skipped,
+            failed=sum(call.is_error for call in executed),
+            skipped=dispatcher.skipped,
         ),
-        limits={limit.kind.value: _spent(limit, total.cost_usd) for limit in budget.limits},
-        landing=landing,
+        limits={
+            # The cost used is unknown if a price is.
+            limit.kind.value: Spent(
+                None if limit.kind is Kind.COST and total.cost_usd is None else _used(limit), limit.limit
+            )
+            for limit in budget.limits
+        },
+        landing=report,
         usage=total.usage,
         cost_usd=rounded(total.cost_usd),
         duration_s=round(budget[Kind.TIME].used, 3),
         warnings=(
             *([NO_MODEL] if job.provider.model == OFFLINE else []),
             *map(job.hide, job.warnings),
-            *parts.warnings,
+            *run.observers.warnings,
             *evidence.warnings(job, response, quotes, int(calls.used)),
-            *_exceeded_limits(budget),
+            *(
+                EXCEEDED.format(units.amount(limit.kind, limit.used), units.amount(limit.kind, limit.limit))
+                for limit in budget.limits
+                if limit.limit is not None and _used(limit) > limit.limit
+            ),
             *([ending.error] if ending.error else []),
         ),
-        children=tuple(parts.account.children),
+        children=tuple(children),
         error=ending.error,
         exit_code=exit_code,
         error_kind=ending.error_kind,
         retry_after=ending.retry_after,
         patch=None if job.patch is None else job.patch(),
-        models=parts.account.models,
-        changes=merged_changes([*parts.changes, *(one for child in parts.account.children for one in child.changes)]),
+        models=account.models,
+        changes=merged_changes([*run.observers.changes, *(one for child in children for one in child.changes)]),
     )
 
 
-def _status(ending: Ending, answer: str) -> tuple[Status, Exit]:
-    """Return the status and the exit code; a run that was to have a partial answer but has none has failed."""
-    if ending.status != "partial":
-        return ending.status, ending.exit_code
-    return ("partial", Exit.OK) if answer else ("failed", ending.exit_code or Exit.NO_ANSWER)
-
-
-def _answer(job: Job, ending: Ending, parts: RunParts) -> tuple[str, tuple[Evidence, ...]]:
-    """Return the answer with its evidence, or a salvaged one."""
-    executed, children, returned = parts.dispatcher.executed, parts.account.children, parts.returned_answer
-    if ending.response is not None:
-        return ending.response.answer, evidence.quotes(job, ending.response, executed, children)
+def _salvaged(  # noqa: PLR0913, PLR0917 - all that a run has gathered
+    job: Job,
+    ending: Ending,
+    executed: Sequence[CallRecord],
+    children: Sequence[Child],
+    returned: Response | None,
+    last_text: str,
+) -> tuple[str, tuple[Evidence, ...]]:
+    """Return an answer built from what was gathered, with its evidence."""
     # The result of a failed child contains its salvaged answer.
     runs_child = job.opening.tools.runs_child
     usable = [replace(call, is_error=False) if runs_child(call.call.name) else call for call in executed]
-    is_newest = returned is not None and returned.answer.startswith(parts.last_text)
-    texts = [*([returned.answer] if returned else []), *([] if is_newest else [parts.last_text])]
+    is_newest = returned is not None and returned.answer.startswith(last_text)
+    texts = [*([returned.answer] if returned else []), *([] if is_newest else [last_text])]
     salvaged = evidence.salvage(ending.error or ending.status, "\n\n".join(filter(None, texts)), usable)
     claimed = evidence.quotes(job, returned, executed, children) if returned else ()
     gathered = evidence.gathered(evidence.own_calls(job, executed))
     return salvaged, (*claimed, *gathered, *evidence.proven(children))
 
 
-def _exceeded_limits(budget: Budget) -> list[str]:
-    return [
-        EXCEEDED.format(units.amount(limit.kind, limit.used), units.amount(limit.kind, limit.limit))
-        for limit in budget.limits
-        if limit.limit is not None and _used(limit) > limit.limit
-    ]
-
-
-def _spent(limit: Limit, cost_usd: float | None) -> Spent:
-    """Return what was used of a limit.
-
-    cost_usd: cost of the run; None if a price is unknown [USD].
-    """
-    return Spent(None if limit.kind is Kind.COST and cost_usd is None else _used(limit), limit.limit)
-
-
 def _used(limit: Limit) -> float:
     return round(limit.used, 8 if limit.kind is Kind.COST else 3)
 
 
-def _landing_report(parts: RunParts, ending: Ending) -> LandingReport | None:
-    landing, spending = parts.landing, parts.account.landing
+def _landing_report(landing: LadderPosition | None, spending: Spending, ending: Ending) -> LandingReport | None:
     if landing is None:
         return None
     how = Rung.FINALIZE if landing.rung is Rung.WAIT else landing.rung

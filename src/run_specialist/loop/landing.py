@@ -147,17 +147,17 @@ class ContextWindow:
         """Shorten a transcript longer than `summarize_at`; return False if that began the landing, or to stop."""
         if self._run.stop.is_requested:
             return False
-        was_landing, position = self._landing.is_active, self._landing.position
+        position, summarize_at = self._landing.position, self._run.job.settings.summarize_at
         # A landing for lack of time has none left for a summary.
-        summarize_at = self._run.job.settings.summarize_at
-        if summarize_at is not None and not (position and position.reason is Kind.TIME):
-            transcript = self._exchange.transcript
-            was_over = transcript.tokens > summarize_at
-            await self._shorten(summarize_at, in_landing=was_landing)
-            self._landing.begin_if_spent(self._run.account.budget)
-            if was_over and transcript.history_tokens > (self._run.job.longest_history or math.inf):
-                # The calls of old turns stay. The results of another turn might not fit beside them.
-                self._landing.begin(Kind.TOKENS)
+        if summarize_at is None or (position and position.reason is Kind.TIME):
+            return True
+        was_landing, transcript = position is not None, self._exchange.transcript
+        was_over = transcript.tokens > summarize_at
+        await self._shorten(summarize_at, in_landing=was_landing)
+        self._landing.begin_if_spent(self._run.account.budget)
+        if was_over and transcript.history_tokens > (self._run.job.longest_history or math.inf):
+            # The calls of old turns stay. The results of another turn might not fit beside them.
+            self._landing.begin(Kind.TOKENS)
         return self._landing.is_active is was_landing and not self._run.stop.is_requested
 
     async def shorten_and_land(self) -> bool:
@@ -167,19 +167,18 @@ class ContextWindow:
         """
         if self._run.stop.is_requested:
             return True
-        if not (await self._summarize_once() or self._cut_newest_once()):
-            return False
-        self._landing.begin(Kind.TOKENS)
-        return True
-
-    async def _summarize_once(self) -> bool:
-        is_first, self._was_summarized = not self._was_summarized, True
-        return is_first and await self._shorten(in_landing=True)
-
-    def _cut_newest_once(self) -> bool:
-        # The refused request never entered the transcript, so its newest results may still change.
-        is_first, self._was_cut = not self._was_cut, True
-        return is_first and self._exchange.transcript.cut_tail(prompts.TRUNCATED)
+        is_shorter = False
+        # Each way is tried once in a run.
+        if not self._was_summarized:
+            self._was_summarized = True
+            is_shorter = await self._shorten(in_landing=True)
+        if not is_shorter and not self._was_cut:
+            self._was_cut = True
+            # The refused request never entered the transcript, so its newest results may still change.
+            is_shorter = self._exchange.transcript.cut_tail(prompts.TRUNCATED)
+        if is_shorter:
+            self._landing.begin(Kind.TOKENS)
+        return is_shorter
 
     async def _shorten(self, over: int = 0, *, in_landing: bool) -> bool:
         is_shorter = await self._exchange.shorten(over, in_landing=in_landing)

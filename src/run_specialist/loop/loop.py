@@ -1,6 +1,6 @@
 """The loop of one run: ask the model, act on its reply, land when a limit is reached.
 
-`Loop.run` repeats `Loop._turn` until a turn ends the run; `Replies.take` acts on each kind of reply.
+`Loop.run` repeats turns until one of them ends the run; `Replies.take` acts on each kind of reply.
 """
 
 from run_specialist import prompts
@@ -39,25 +39,21 @@ class Loop:
         """
         ending = await self._resume()
         while ending is None:
-            ending = await self._turn()
+            if self._run.stop.is_requested:
+                return Ending.aborted()
+            self.landing.begin_if_spent(self._run.account.budget)
+            if self.landing.is_over:
+                return Ending.spent(self._run.account.limit(self.landing.reason))
+            await self._checkpoint.record_and_wait()
+            if not await self._window.make_room():
+                # That began the landing, or the run is to stop: the next turn acts on it.
+                continue
+            reply = await self._ask()
+            if reply is None or self._run.stop.is_now:
+                # A reply that arrived nevertheless is not acted upon; `Replies.close` enters it into the transcript.
+                continue
+            ending = await self.replies.take(reply)
         return ending
-
-    async def _turn(self) -> Ending | None:
-        """Ask once and act on the reply; None means that another turn follows."""
-        if self._run.stop.is_requested:
-            return Ending.aborted()
-        self.landing.begin_if_spent(self._run.account.budget)
-        if self.landing.is_over:
-            return Ending.spent(self._run.account.limit(self.landing.reason))
-        await self._checkpoint.record_and_wait()
-        if not await self._window.make_room():
-            # That began the landing, or the run is to stop: the next turn acts on it.
-            return None
-        reply = await self._ask()
-        if reply is None or self._run.stop.is_now:
-            # A reply that arrived nevertheless is not acted upon; `Replies.close` enters it into the transcript.
-            return None
-        return await self.replies.take(reply)
 
     async def _ask(self) -> Reply | None:
         """Send one request; None if there is no reply, and the next turn uses what was learned from the failure."""

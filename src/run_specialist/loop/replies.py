@@ -99,8 +99,14 @@ class Replies:
             self._exchange.returned.add(ReturnReason.TOO_EARLY, response)
             await self._run_calls(reply)
         else:
+            # No other call in a turn that calls `respond` is run.
             self._dispatcher.forget_interrupted()
-            return self._responded(reply, response)
+            verdict = self._judge(response)
+            if verdict is None:
+                return None
+            objection = verdict if isinstance(verdict, Objection) else None
+            self._exchange.enter(reply, [self._result_beside_respond(call, objection) for call in reply.calls])
+            return None if isinstance(verdict, Objection) else verdict
         return None
 
     async def _run_calls(self, reply: Reply) -> None:
@@ -119,15 +125,6 @@ class Replies:
         self._landing.was_ignored()
         if to_run < len(wanted):
             self._landing.calls_were_skipped(self._run.account.budget)
-
-    def _responded(self, reply: Reply, response: Response) -> Ending | None:
-        """Act on a turn that calls `respond`; no other call in it is run."""
-        verdict = self._judge(response)
-        if verdict is None:
-            return None
-        objection = verdict if isinstance(verdict, Objection) else None
-        self._exchange.enter(reply, [self._result_beside_respond(call, objection) for call in reply.calls])
-        return None if isinstance(verdict, Objection) else verdict
 
     def _is_from_an_earlier_landing(self, reply: Reply) -> bool:
         """Return whether a reply arrived in a landing before the run was resumed; its calls must not be run."""

@@ -134,7 +134,12 @@ class Retries:
                 wait = _wait(error, attempt, left, time_limit - now, is_shortened=patience < self._patience)
                 attempt += 1
                 self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
-            await self._pause(wait)
+            # The wait ends early if the run is to stop.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None) as timeout:
+                    with self._stop.notifying(lambda: timeout.reschedule(0)):
+                        await self.sleep(wait)
+            self._raise_if_stopping()
 
     def _patience_after(self, error: ProviderError | None, seconds: float | None) -> float:
         """Return how long to retry a request after a failure, or before the first one [s].
@@ -144,14 +149,6 @@ class Retries:
         if not self._is_replaceable(error):
             return self._patience
         return min(self._patience, PATIENCE_WITH_OTHERS, math.inf if seconds is None else seconds / 2)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait before a retry, but not longer than until the run is to stop."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None) as timeout:
-                with self._stop.notifying(lambda: timeout.reschedule(0)):
-                    await self.sleep(seconds)
-        self._raise_if_stopping()
 
     def _raise_if_stopping(self) -> None:
         self.was_stopped = self.was_stopped or self._stop.is_requested

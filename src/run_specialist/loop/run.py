@@ -8,7 +8,7 @@ from run_specialist.errors import ContextExceeded, ProviderError, UsageError
 from run_specialist.loop import observing
 from run_specialist.loop.account import Account, Clock
 from run_specialist.loop.checkpoint import Checkpoint, StoreLost
-from run_specialist.loop.ending import Ending, RunParts, conclude
+from run_specialist.loop.ending import Ending, conclude
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import ForkedFrom, Job, RunContext
 from run_specialist.loop.loop import Loop
@@ -195,16 +195,8 @@ class Run:
         briefly = ending.status == "aborted"
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
         self._loop.replies.close()
-        parts = RunParts(
-            account=self._run.account,
-            landing=self._loop.landing.position,
-            dispatcher=self._dispatcher,
-            last_text=self._exchange.last_text,
-            returned_answer=self._exchange.returned.newest_marked,
-            warnings=self._run.observers.warnings,
-            changes=self._run.observers.changes,
-        )
-        outcome = self._ended = conclude(self._run.job, ending, parts)
+        position = self._loop.landing.position
+        outcome = self._ended = conclude(self._run, ending, position, self._exchange, self._dispatcher)
         self._run.observers.record(Ended(outcome, self._checkpoint.new_record()))
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
         self._run.observers.notify(Finished(outcome))

@@ -17,7 +17,7 @@ from run_specialist.loop.observing import Observers
 from run_specialist.record.events import BudgetSpent, Called, CallPhase, Event, Warned
 from run_specialist.record.journal import Record, Returned
 from run_specialist.record.messages import Reply, ServerCall, ToolCall, ToolResult, server_calls
-from run_specialist.tools.base import ChildContext, Context, Output, Tool
+from run_specialist.tools.base import ChildContext, Context, Output
 from run_specialist.tools.respond import NAME as RESPOND
 
 
@@ -67,12 +67,12 @@ class Dispatcher:
 
     def book_server_calls(self, reply: Reply) -> None:
         """Count and record the calls that the API ran itself during a reply."""
-        booked = self._server_uses.book(reply, self.started)
-        self._records |= booked.records
-        self.started += len(booked.records)
-        self.skipped += booked.skipped
+        records, refused = self._server_uses.book(reply, self.started)
+        self._records |= records
+        self.started += len(records)
+        self.skipped += refused
         # The calls that were interrupted have the numbers after these.
-        self._cut_off = range(self._cut_off.start + len(booked.records), self._cut_off.stop + len(booked.records))
+        self._cut_off = range(self._cut_off.start + len(records), self._cut_off.stop + len(records))
 
     async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall]) -> list[ToolResult]:
         """Run some calls of a turn and skip the rest; return all results in call order.
@@ -256,7 +256,10 @@ class ToolCaller:
             raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
         if call.arguments is None:
             raise ToolError("the arguments are no JSON object")
-        seconds, reason = self._time_for(tool)
+        seconds = self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout
+        left, reason = self._run.account.seconds_left(in_landing=False), ""
+        if left is not None and left < seconds:
+            seconds, reason = left, ", when the time of the run was up"
         known = (self._run.job.run_id, call.id, self._run.account.budget, seconds)
         context = (
             ChildContext(*known, child_budget, self._run.stop.notifying, log=self._log)
@@ -267,12 +270,6 @@ class ToolCaller:
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{reason}")
         return output
-
-    def _time_for(self, tool: Tool) -> tuple[float, str]:
-        """Return the timeout of a call [s], and a text to append to the timeout message."""
-        seconds = self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout
-        left = self._run.account.seconds_left(in_landing=False)
-        return (seconds, "") if left is None or left >= seconds else (left, ", when the time of the run was up")
 
 
 class CallLog:
@@ -340,24 +337,14 @@ def error_line(error: BaseException) -> str:
         return type(error).__name__
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCallRecords:
-    """The calls that the API ran for one reply."""
-
-    records: Mapping[int, CallRecord]
-    """The calls with a result, by their number in the run."""
-    skipped: int = 0
-    """Number of calls that it refused, because they exceeded the limit of one request."""
-
-
 class ServerUses:
     """Books the calls of tools that run on the server; each counts like a local call."""
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
 
-    def book(self, reply: Reply, started: int) -> ServerCallRecords:
-        """Charge and record the calls in a reply.
+    def book(self, reply: Reply, started: int) -> tuple[Mapping[int, CallRecord], int]:
+        """Charge and record the calls in a reply; return those with a result, by number, and how many were refused.
 
         A call without a result is charged, too: the API runs it with the next request, whose reply begins with the
         result.
@@ -378,7 +365,7 @@ class ServerUses:
                 number = started + len(records) + 1
                 records[number] = self._record(use, number)
                 self._run.observers.notify(BudgetSpent.of(self._run.account.budget.tightest))
-        return ServerCallRecords(records, len(refused))
+        return records, len(refused)
 
     def _record(self, use: ServerCall, number: int) -> CallRecord:
         text = self._run.job.hide(use.text)

@@ -53,7 +53,10 @@ class Transcript:
 
         landing_instruction: appended to the tail in this request; becomes history only if the request is answered.
         """
-        return [*self._history, self._tail.with_instruction(landing_instruction)] if self._tail else [*self._history]
+        if self._tail is None:
+            return [*self._history]
+        tail = self._tail.with_instruction(landing_instruction) if landing_instruction else self._tail
+        return [*self._history, tail]
 
     def enter(self, reply: Reply, results: Sequence[ToolResult], landing_instruction: str | None) -> None:
         """Append a turn: the sent messages and the reply; the results become the new tail.
@@ -253,14 +256,12 @@ def has_thought(messages: Iterable[Message]) -> bool:
 def is_thought(blocks: Iterable[Block]) -> bool:
     """Return whether the blocks of a turn contain thinking."""
     blocks = tuple(blocks)
-    if any(_is_thinking(block) for block in blocks):
-        return True
+    for block in blocks:
+        extra = block.get("chat")
+        # Chat completions have no standard name for it: `reasoning`, `reasoning_content`, `thinking`.
+        names = (block.get("type"), *extra, extra.get("type")) if isinstance(extra, Mapping) else (block.get("type"),)
+        listed = " ".join(map(str, names))
+        if "thinking" in listed or "reasoning" in listed:
+            return True
     text = text_of(blocks)
     return spoken(text) != text
-
-
-def _is_thinking(block: Block) -> bool:
-    extra = block.get("chat")
-    # Chat completions have no standard name for it: `reasoning`, `reasoning_content`, `thinking`.
-    names = (block.get("type"), *extra, extra.get("type")) if isinstance(extra, Mapping) else (block.get("type"),)
-    return any(word in str(name) for name in names for word in ("thinking", "reasoning"))

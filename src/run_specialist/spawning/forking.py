@@ -128,9 +128,12 @@ def _snapshot(
     entered: the turns that became history.
     """
     last_call = max((call.number for call in calls), default=0)
+    # Calls that the API still has to run count against the limit, but have no number.
+    answered = {call.call.id for call in calls}
+    made = (use for turn in turns for use in server_calls(turn.blocks))
     return RunSnapshot(
         used={
-            Kind.TOOL_CALLS.value: last_call + _unanswered(turns, calls),
+            Kind.TOOL_CALLS.value: last_call + sum(use.result is None and use.call.id not in answered for use in made),
             Kind.TURNS.value: at,
             Kind.CHARACTERS.value: sum(len(call.text) for call in calls),
         },
@@ -197,13 +200,6 @@ def _without(one: StoredMessage, notes: Collection[str]) -> StoredMessage:
     return replace(one, message=replace(one.message, blocks=blocks, landing_instruction=None))
 
 
-def _unanswered(turns: Sequence[StoredTurn], calls: Sequence[StoredCall]) -> int:
-    """Return how many calls the API still has to run; they count against the limit, but have no number."""
-    answered = {call.call.id for call in calls}
-    made = (use for turn in turns for use in server_calls(turn.blocks))
-    return sum(use.result is None and use.call.id not in answered for use in made)
-
-
 def _skipped(turns: Sequence[StoredTurn], executed: Collection[tuple[int, str]]) -> int:
     return sum(1 for turn, call in _calls(turns) if call.name != RESPOND and (turn.number, call.id) not in executed)
 
@@ -263,11 +259,18 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
         remarks = [] if begin.is_paused and not is_other else [prompts.GO_ON]
     note = prompts.resumed(used, changed, resuming.question, remarks)
     cold = _cold_tokens(job.opening, state) if is_other and provider.capabilities.is_language_model else None
-    state = _noted(_with_dearest(state, copied, provider, cold), note)
+    # The most expensive request determines the reserve.
+    known = max((turn.cost_usd or 0 for turn in copied.turns), default=0)
+    dearest = known if cold is None else _price(provider, cold) or 0
+    state = _noted(replace(state, snapshot=replace(state.snapshot, dearest_request=dearest)), note)
     own = sum(not one.copied for one in copied.messages)
     source = ForkedFrom(run.run_id, request.at, author, note, cold, _price(provider, cold))
     origin = _origin(job, run, begin, resuming.question)
-    proven = _proven(run, copied, job)
+    # The quotes verified by child runs whose answers were copied, if these contain them.
+    answers = [call.whole for call in copied.calls if job.opening.tools.runs_child(call.call.name)]
+    children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
+    quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]
+    proven = tuple(dict.fromkeys(quote for quote in quotes if any(quote in answer for answer in answers)))
     stored = source.stored([asdict(one) for one in begin.notes], proven, own)
     warnings = [*job.warnings, *warnings]
     job = replace(
@@ -360,13 +363,6 @@ def _price(provider: Provider, cold: int | None) -> float | None:
     return None if cold is None else provider.cost(Usage(input_tokens=cold))
 
 
-def _with_dearest(state: ResumeState, begin: StoredRun, provider: Provider, cold: int | None) -> ResumeState:
-    """Return the state with the price of its most expensive request, which determines the reserve."""
-    known = max((turn.cost_usd or 0 for turn in begin.turns), default=0)
-    dearest = known if cold is None else _price(provider, cold) or 0
-    return replace(state, snapshot=replace(state.snapshot, dearest_request=dearest))
-
-
 def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -> Mapping[str, Any]:
     """Return the stored values of the new run, without values that concern later turns of the source."""
     frozen = run.frozen
@@ -377,14 +373,6 @@ def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -
     asked = [one for one in frozen.get("questions", ()) if any(prompts.ASKS + one in note.text for note in begin.notes)]
     kept |= {"begun_limits": begun} if begun else {}
     return {**origin, **kept, "questions": [*asked, *([question] if question else [])]}
-
-
-def _proven(run: StoredRun, begin: StoredRun, job: Job) -> tuple[str, ...]:
-    """Return the quotes verified by child runs whose answers were copied, if these contain them."""
-    answers = [call.whole for call in begin.calls if job.opening.tools.runs_child(call.call.name)]
-    children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
-    quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]
-    return tuple(dict.fromkeys(quote for quote in quotes if any(quote in answer for answer in answers)))
 
 
 def _checkpointed(state: ResumeState) -> Checkpointed:

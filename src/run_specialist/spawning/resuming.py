@@ -83,7 +83,12 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     remarks = [*changed_file(run, request), *missing_tools(run, environment, request)]
     if run.model != environment.provider.model and (adapted := for_other_model(state)) is not state:
         state = adapted
-        remarks.append(_left_out(run, request))
+        if not request.force:
+            raise NotResumable(
+                f"{run.run_id} contains parts, such as thinking, that only {run.model} accepts; "
+                "resume it with that model, or add `force=True` to omit them"
+            )
+        remarks.append(prompts.other_model(run.model))
     if not (remarks or changed or request.question) and _needs_user_message(run, state):
         remarks.append(prompts.GO_ON)
     job = continued(run, file, settings, environment)
@@ -103,7 +108,12 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     """Return the job of a new run with system prompt, tools and archive of a stored one."""
     frozen = run.frozen
     keeps_archive = any(tool["name"] == GET_TOOL_RESPONSE for tool in frozen["tools"])
-    given = replace(environment, keeps_archive=keeps_archive, plan=_plan(run))
+    # The list of the tool `todo` as the run left it.
+    plan = TodoList()
+    for call in sorted(run.calls, key=lambda call: call.at):
+        if call.call.name == TODO and not call.is_error:
+            plan.take(call.call.arguments)
+    given = replace(environment, keeps_archive=keeps_archive, plan=plan)
     job = spawn(file, settings, run.question, given)
     if job.archive is not None:
         _refill(job.archive, run)
@@ -116,15 +126,6 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     )
     warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
     return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
-
-
-def _plan(run: StoredRun) -> TodoList:
-    """Return the list of the tool `todo` as the run left it."""
-    plan = TodoList()
-    for call in sorted(run.calls, key=lambda call: call.at):
-        if call.call.name == TODO and not call.is_error:
-            plan.take(call.call.arguments)
-    return plan
 
 
 def _refill(archive: Archive, run: StoredRun) -> None:
@@ -189,16 +190,6 @@ def missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRe
             f"this program has {', '.join(sorted(available)) or 'none'}"
         )
     return [prompts.tools_gone(missing)] if missing else []
-
-
-def _left_out(run: StoredRun, request: ResumeRequest) -> str:
-    """Return a remark if parts of the transcript were omitted; raises NotResumable instead without `force`."""
-    if not request.force:
-        raise NotResumable(
-            f"{run.run_id} contains parts, such as thinking, that only {run.model} accepts; resume it with that model, "
-            "or add `force=True` to omit them"
-        )
-    return prompts.other_model(run.model)
 
 
 def _needs_user_message(run: StoredRun, state: ResumeState) -> bool:

@@ -101,10 +101,17 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     """
     warnings = _warnings(file, settings, environment)
     provider = environment.provider
-    _check_cost_limit(file, settings, provider)
+    unpriced = next((one.model for one in models_of(provider) if one.cost(Usage(1)) is None), None)
+    if settings.cost_limit is not None and unpriced is not None:
+        raise UsageError(
+            f"{_place_of(file, 'cost_limit')}: the price of {unpriced} is unknown, so its cost cannot be "
+            "limited; remove cost_limit, or set total_tokens_limit instead"
+        )
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
-    _check_evidence(file, settings, schema)
+    if settings.evidence == "require" and schema is not None and not has_quotes(schema.schema):
+        place = next((f"{file.place(key)}: " for key in ("evidence", "output_schema") if key in file.lines), "")
+        raise UsageError(f"{place}evidence: {NEEDS_QUOTES}")
     prompt = environment.prompt_texts.added_to(settings.prompt)
     system = prompts.system(prompt, budget, budget_notice=settings.budget_notice)
     given = settings
@@ -183,23 +190,6 @@ def _front_chars(
         respond_tool(schema),
     ]
     return sum(map(len, texts)) + sum(len(encode(tool.definition)) for tool in tools)
-
-
-def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Provider) -> None:
-    """Raise UsageError for a cost limit if the price of any model is unknown."""
-    unpriced = next((one.model for one in models_of(provider) if one.cost(Usage(1)) is None), None)
-    if settings.cost_limit is not None and unpriced is not None:
-        raise UsageError(
-            f"{_place_of(file, 'cost_limit')}: the price of {unpriced} is unknown, so its cost cannot be "
-            "limited; remove cost_limit, or set total_tokens_limit instead"
-        )
-
-
-def _check_evidence(file: SpecialistFile, settings: Specialist, schema: AnswerSchema | None) -> None:
-    """Raise UsageError if answers must have quotes, but their schema has no field for them."""
-    if settings.evidence == "require" and schema is not None and not has_quotes(schema.schema):
-        place = next((f"{file.place(key)}: " for key in ("evidence", "output_schema") if key in file.lines), "")
-        raise UsageError(f"{place}evidence: {NEEDS_QUOTES}")
 
 
 def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
@@ -346,7 +336,9 @@ def unmatched_tools(file: SpecialistFile, settings: Specialist, environment: Run
     served = [tool.name for tool in environment.extra_tools.served]
     if settings.tools is None or not served:
         return []
-    place, available = file.place("tools"), _abbreviated(served)
+    more = len(served) - _MAX_LISTED
+    place = file.place("tools")
+    available = ", ".join(served[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
     resolved = resolve_tools(settings.tools, (), served)
     unmatched = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
     if unmatched:
@@ -354,11 +346,6 @@ def unmatched_tools(file: SpecialistFile, settings: Specialist, environment: Run
     if resolved.names:
         return []
     return [f"{place}: tools: lists no tool of the MCP servers, so none can be called; available: {available}"]
-
-
-def _abbreviated(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_LISTED
-    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _delegate(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
@@ -448,7 +435,9 @@ def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars
     if context is None:
         return FittedSettings(settings)
     shares = share(context, capabilities.max_output_tokens, front_chars())
-    given = _given(settings)
+    # The keys that were set for this specialist, not only by a preset, which must suit every model.
+    preset = PRESETS[settings.preset] if settings.preset else {}
+    given = {key for key in settings.model_fields_set if key not in preset or preset[key] != getattr(settings, key)}
     changed: dict[str, Any] = {} if "summarize_at" in given else shares.summarizing
     if "tool_result_limit" not in given:
         changed["tool_result_limit"] = min(settings.tool_result_limit, shares.result_chars)
@@ -457,12 +446,6 @@ def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars
     turn_chars = max(shares.turn_chars, fitted.tool_result_limit)
     warnings = _context_warnings(settings, given, capabilities, shares)
     return FittedSettings(fitted, turn_chars, shares.longest_history, tuple(warnings))
-
-
-def _given(settings: Specialist) -> set[str]:
-    """Return the keys that were set for this specialist, not only by a preset, which must suit every model."""
-    preset = PRESETS[settings.preset] if settings.preset else {}
-    return {key for key in settings.model_fields_set if key not in preset or preset[key] != getattr(settings, key)}
 
 
 def _context_warnings(
