@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,9 +27,7 @@ from run_specialist.cli.console import (
     wrapped,
     write_private,
 )
-from run_specialist.cli.map import confirm
-from run_specialist.cli.map_progress import counted, duration, spread
-from run_specialist.cli.map_run import MapDisplay, MapWorker, reason_of
+from run_specialist.cli.map_progress import MapWorker, counted, duration, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
 from run_specialist.cli.tables import print_table
 from run_specialist.errors import RunSpecialistError, StoreUnusable, UsageError
@@ -294,7 +291,7 @@ class EvalWork:
             return 0
         if not self._results.quiet:
             say(str(announced))
-        confirm(announced.most, self._money)
+        self._money.confirm(announced.most)
         plan, ends = announced.reused.plan, EndedRuns()
         batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit, announced.forecast.typical_cost))
         self._run(batch, runner, ends)
@@ -351,9 +348,9 @@ class EvalWork:
             say(f"the page of this eval cannot be written later: {error}")
 
     def _run(self, batch: "Batch", runner: "Runner", ends: EndedRuns) -> None:
-        worker = MapWorker(batch, [ends], self._shown())
+        worker = MapWorker(batch, [ends.write], shows=not self._results.quiet, noun="run")
         worker.work(runner)
-        self._is_interrupted = self._is_interrupted or worker.interrupts.count > 0
+        self._is_interrupted = self._is_interrupted or worker.interrupts > 0
 
     def _judgements(self, plan: EvalPlan, ends: EndedRuns, batch: "Batch") -> Judgements:
         """Ask the judges about all answers."""
@@ -384,11 +381,6 @@ class EvalWork:
             return LOW_SCORE
         # A check that could not be made is as bad as an answer that is missing.
         return Exit.NO_ANSWER if any(one.unmade_checks for one in result.runs) else 0
-
-    def _shown(self) -> MapDisplay:
-        shows = not self._results.quiet
-        live = shows and sys.stderr is not None and is_terminal(sys.stderr)
-        return MapDisplay(events=False, live=live, lines=shows and not live, answers=False, noun="run")
 
 
 def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> None:
