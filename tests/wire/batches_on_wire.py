@@ -49,6 +49,6 @@ def names(count):
 
 def at_time_of(batch, clock):
     """Let the pauses of a batch follow the clock of a test."""
-    batch._state.clock = clock
-    batch._state.changes = ChangeSignal(clock.sleep)
+    batch._clock = clock
+    batch._changes = ChangeSignal(clock.sleep)
     return batch

@@ -28,10 +28,10 @@ from run_specialist.batch.answer_rows import (
     parse_row,
     row_line,
 )
-from run_specialist.batch.item import Done, Input
+from run_specialist.batch.item import Done
 from run_specialist.batch.questions import as_text, fields_of
 from run_specialist.errors import UsageError
-from run_specialist.record.outcome import Evidence, Outcome
+from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.project import result_path
 from run_specialist.store.location import default_folder
 from run_specialist.store.rows import outcome_of
@@ -118,7 +118,8 @@ class AnswerFile:
     def earlier(self, run_id: str) -> Outcome | None:
         """Return the outcome with an answer that the file has for a run; None for others, and in CSV files."""
         if self._earlier is None:
-            index = index_of_json(self._target, may_be_torn=True) if self._has_json else None
+            has_json = not self._is_csv and self._target.exists()
+            index = index_of_json(self._target, may_be_torn=True) if has_json else None
             self._earlier = {place.run_id: place for place in (index.places if index else ())}
         place = self._earlier.get(run_id)
         if place is None:
@@ -128,10 +129,6 @@ class AnswerFile:
             row = parse_row(file.read(place.end - place.start))
         is_answer = row is not None and row["run_id"] == run_id and row["state"] in {"answered", "landed", "partial"}
         return outcome_of(row["outcome"]) if row is not None and is_answer else None
-
-    @property
-    def _has_json(self) -> bool:
-        return not self._is_csv and self._target.exists()
 
     def finish(self) -> None:
         """Replace the file by the rows of this call, because all items have one; raises UsageError."""
@@ -234,15 +231,13 @@ def _read_rows(places: list[tuple[AnswerIndex, RowPosition]]) -> Iterator[tuple[
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
-if sys.platform == "win32":
 
-    def _lock(descriptor: int) -> None:
-        """Do nothing: there, another process cannot replace an open file."""
-else:
-    import fcntl
+def _lock(descriptor: int) -> None:
+    """Raise BlockingIOError if another process, or another open file of this one, has the lock."""
+    # On Windows, another process cannot replace an open file.
+    if sys.platform != "win32":
+        import fcntl  # noqa: PLC0415 - missing on Windows
 
-    def _lock(descriptor: int) -> None:
-        """Raise BlockingIOError if another process, or another open file of this one, has the lock."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -318,7 +313,8 @@ def _open_locked(path: Path) -> int | None:
     try:
         _lock(descriptor)
         info = os.fstat(descriptor)
-        _require_regular(info, path)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, f"{path} is not a regular file")  # noqa: TRY301 - the file is closed below
         with suppress(FileNotFoundError):
             if os.path.samestat(info, path.lstat()):
                 return descriptor
@@ -327,11 +323,6 @@ def _open_locked(path: Path) -> int | None:
         raise
     os.close(descriptor)
     return None
-
-
-def _require_regular(info: os.stat_result, path: Path) -> None:
-    if not stat.S_ISREG(info.st_mode):
-        raise OSError(errno.EINVAL, f"{path} is not a regular file")
 
 
 INDEX = "index.md"
@@ -373,8 +364,15 @@ class AnswerFolder:
 
     def add(self, done: Done) -> Path:
         """Write the file of an item and return its path; raises OSError."""
-        title = _title(done.input)
-        name = f"{done.number:05d}-{_slug(done.input)}.md"
+        # A path identifies an item, otherwise its first field.
+        fields = fields_of(done.input)
+        main = as_text(fields.get("path", next(iter(fields.values()), "")))
+        title = " ".join(main[: 4 * _LONGEST_TITLE].split())
+        if len(title) > _LONGEST_TITLE:
+            title = f"{title[: _LONGEST_TITLE - 1]}…"
+        plain = unicodedata.normalize("NFKD", main[: 4 * _LONGEST_SLUG]).encode("ascii", "ignore").decode()
+        slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_SLUG].strip("-") or "item"
+        name = f"{done.number:05d}-{slug}.md"
         text = "\n\n".join(part for part in _parts(done, title) if part)
         path = self.folder / name
         # A NUL would make it a binary file for the tools that search it.
@@ -408,53 +406,27 @@ def _parts(done: Done, title: str) -> Iterator[str]:
     outcome = done.outcome
     yield f"# Item {done.number}: {title}"
     yield f"State: {done.state}" + (f"  \nRun: {done.run_id}" if done.run_id else "")
-    yield f"## Input\n\n{_input_text(done.input)}"
+    given = done.input
+    if isinstance(given, Mapping):
+        given = "\n".join(f"- {name}: " + as_text(value).replace("\n", "\n  ") for name, value in given.items())
+    else:
+        given = given.strip()
+    yield f"## Input\n\n{given}"
     if outcome is not None:
-        yield from _answer_parts(outcome)
+        yield f"## Answer\n\n{outcome.answer.strip() or '(none)'}"
+        if outcome.evidence:
+            yield "## Quotes\n\n" + "\n\n".join(
+                f"{_quoted(one.quote)}\n>\n> {' '.join(one.source.split())} ({_MARKS[one.verified]})"
+                for one in outcome.evidence
+            )
+        if outcome.gaps:
+            yield "## Gaps\n\n" + "\n".join(f"- {' '.join(gap.split())}" for gap in outcome.gaps)
     if done.error:
         yield f"## Error\n\n{done.error}"
 
 
-def _answer_parts(outcome: Outcome) -> Iterator[str]:
-    yield f"## Answer\n\n{outcome.answer.strip() or '(none)'}"
-    if outcome.evidence:
-        yield "## Quotes\n\n" + "\n\n".join(map(_quote, outcome.evidence))
-    if outcome.gaps:
-        yield "## Gaps\n\n" + "\n".join(f"- {' '.join(gap.split())}" for gap in outcome.gaps)
-
-
-def _quote(one: Evidence) -> str:
-    return f"{_quoted(one.quote)}\n>\n> {' '.join(one.source.split())} ({_MARKS[one.verified]})"
-
-
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines()) or ">"
-
-
-def _input_text(given: Input) -> str:
-    if isinstance(given, Mapping):
-        return "\n".join(f"- {name}: {_indented(as_text(value))}" for name, value in given.items())
-    return given.strip()
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
-
-
-def _main_text(given: Input) -> str:
-    """Return the text that identifies an item: its path, otherwise its first field."""
-    fields = fields_of(given)
-    return as_text(fields.get("path", next(iter(fields.values()), "")))
-
-
-def _title(given: Input) -> str:
-    text = " ".join(_main_text(given)[: 4 * _LONGEST_TITLE].split())
-    return text if len(text) <= _LONGEST_TITLE else f"{text[: _LONGEST_TITLE - 1]}…"
-
-
-def _slug(given: Input) -> str:
-    plain = unicodedata.normalize("NFKD", _main_text(given)[: 4 * _LONGEST_SLUG]).encode("ascii", "ignore").decode()
-    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_SLUG].strip("-") or "item"
 
 
 def _plural(count: int, word: str) -> str:

@@ -37,12 +37,8 @@ def row_line(done: Done) -> bytes:
     """
     text = json.dumps(done.as_row(), ensure_ascii=False)
     if not text.isprintable():
-        text = _NOT_PLAIN.sub(_escaped, text)
+        text = _NOT_PLAIN.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
     return f"{text}\n".encode()
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def is_row(value: object) -> bool:

@@ -39,7 +39,13 @@ class Template:
             elif token[1] and token[1].strip():
                 self._parts.append((before, token[1]))
             else:
-                raise UsageError(_syntax(text, token))
+                near = shown(text[token.start() : token.start() + 20])
+                reason = (
+                    f"the brace in {near!r} is unmatched; write a literal brace as {{{{ or }}}}"
+                    if token[1] is None
+                    else "a field has no name; write {item} for an item that is a text, else the name of a field"
+                )
+                raise UsageError(f"the question, character {token.start() + 1}: {reason}")
         self._parts.append((text[end:], None))
         self.fields = tuple(dict.fromkeys(name for _, name in self._parts if name is not None))
         """The names of the fields, in order."""
@@ -54,14 +60,6 @@ class Template:
             if name not in fields:
                 raise UsageError(f"{where} has no field {shown(name)!r}, which the question needs{_hint(name, fields)}")
         return "".join(text if name is None else text + as_text(fields[name]) for text, name in self._parts)
-
-
-def _syntax(text: str, token: re.Match[str]) -> str:
-    place = f"the question, character {token.start() + 1}"
-    near = shown(text[token.start() : token.start() + 20])
-    if token[1] is None:
-        return f"{place}: the brace in {near!r} is unmatched; write a literal brace as {{{{ or }}}}"
-    return f"{place}: a field has no name; write {{item}} for an item that is a text, else the name of a field"
 
 
 def _hint(name: str, fields: Mapping[str, object]) -> str:
@@ -101,14 +99,12 @@ def asked(inputs: Iterable[Input | InputRecord], template: Template | None) -> I
     Raises UsageError for an input that cannot be asked about.
     """
     for number, given in enumerate(inputs, 1):
-        yield ask(_plain(given), template, number)
-
-
-def _plain(given: Input | InputRecord) -> InputRecord:
-    if isinstance(given, InputRecord):
-        return given
-    # JSON knows only real dictionaries.
-    return InputRecord(dict(given) if isinstance(given, Mapping) else given)
+        if isinstance(given, InputRecord):
+            record = given
+        else:
+            # JSON knows only real dictionaries.
+            record = InputRecord(dict(given) if isinstance(given, Mapping) else given)
+        yield ask(record, template, number)
 
 
 _NAMED = 3

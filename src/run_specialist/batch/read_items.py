@@ -197,7 +197,10 @@ def csv_items(lines: Lines, name: str, bad: OnBad, delimiter: str | None = None)
         delimiter = _sniff([text for _, text in first])
     rows = _rows(chain(first, lines), name, delimiter)
     where, cells = next(rows, (name, []))
-    header = _header(cells, where) if cells else []
+    header = [cell.strip() or f"column {number}" for number, cell in enumerate(cells, 1)]
+    twice = [column for column, count in Counter(header).items() if count > 1]
+    if twice:
+        raise UsageError(f"{where}: the header has the column {shown(twice[0])!r} more than once; rename one of them")
     for where, cells in rows:
         if len(cells) == len(header):
             yield InputRecord(dict(zip(header, cells, strict=True)), where)
@@ -265,14 +268,6 @@ def _syntax(where: str, error: csv.Error) -> str:
     if "new-line" in text:
         return f"{where}: a carriage return has no line feed after it; save the file with LF or CRLF line ends"
     return f'{where}: {text}; write a quote inside a quoted value as `""`'
-
-
-def _header(cells: list[str], where: str) -> list[str]:
-    names = [cell.strip() or f"column {number}" for number, cell in enumerate(cells, 1)]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise UsageError(f"{where}: the header has the column {shown(twice[0])!r} more than once; rename one of them")
-    return names
 
 
 def _ragged(count: int, header: list[str], delimiter: str) -> str:
@@ -386,14 +381,16 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
 
     def read(bad: OnBad) -> Iterator[InputRecord]:
         for relative in found:
-            where = escape_path(relative)
+            where, digest = escape_path(relative), hashlib.sha256()
             try:
-                content = _digest(sandbox, relative)
+                with sandbox.open(relative) as file:
+                    while part := file.read(_PART):
+                        digest.update(part)
             except OSError as error:
                 bad(UsageError(f"{where} cannot be read: {error.strerror or error}"))
             else:
                 path = PurePosixPath(where)
-                yield InputRecord({"path": where, "name": path.name, "stem": path.stem}, where, content)
+                yield InputRecord({"path": where, "name": path.name, "stem": path.stem}, where, digest.hexdigest())
 
     return Source(f"{sandbox.root}: {pattern}", pattern, read, is_repeatable=True)
 
@@ -417,11 +414,3 @@ def _start(pattern: str, sandbox: Sandbox) -> str:
         if start and (sandbox.root / start).is_dir() and sandbox.locate(start) == start:
             return start
     return ""
-
-
-def _digest(sandbox: Sandbox, relative: str) -> str:
-    digest = hashlib.sha256()
-    with sandbox.open(relative) as file:
-        while part := file.read(_PART):
-            digest.update(part)
-    return digest.hexdigest()

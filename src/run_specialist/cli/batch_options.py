@@ -1,5 +1,6 @@
 """Options of `specialists map` and `specialists eval`."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.batch.limits import FAILURES
-from run_specialist.cli.console import STDOUT, fail, say_allowed
+from run_specialist.cli.console import STDOUT, fail, is_terminal, say_allowed
 from run_specialist.cli.flags import (
     Dir,
     EvidenceFlag,
@@ -119,6 +120,26 @@ class MoneyOptions:
     def limit(self) -> float | None:
         """The cost limit of all runs together; None = no limit [USD]."""
         return None if self.cost_limit == float("inf") else self.cost_limit
+
+    def confirm(self, most: float | None) -> None:
+        """Ask for confirmation if the forecast exceeds the amount of `--confirm-above`; exit if it is denied.
+
+        most: maximum cost of the runs; None = unknown [USD].
+        Without a terminal there is no question: the runs are refused if `--confirm-above` was given and is exceeded.
+        """
+        from run_specialist.budget import dollars  # noqa: PLC0415 - fast `--help`
+
+        above = CONFIRM_ABOVE if self.confirm_above is None else self.confirm_above
+        if self.yes or most is None or most <= above:
+            return
+        if is_terminal(sys.stdin) and is_terminal(sys.stderr):
+            if not typer.confirm(f"This may cost {dollars(most)}. Continue?", err=True):
+                fail("nothing was sent", 0)
+        elif self.confirm_above is not None:
+            fail(
+                f"this may cost {dollars(most)}, more than --confirm-above {dollars(above)}; nothing was sent: add "
+                "--yes, set a --cost-limit, or raise it"
+            )
 
 
 @dataclass(frozen=True)
@@ -280,7 +301,12 @@ class BatchOptions:
     @property
     def bounds(self) -> dict[str, Any]:
         """Return the limits of the batch that were given, as arguments of `Runner.map`."""
-        given = {"batch": self.batch, "breaker": self.breaker, "pause_limit": self.pause_limit}
+        given = {
+            "at_once": self.at_once,
+            "batch": self.batch,
+            "breaker": self.breaker,
+            "pause_limit": self.pause_limit,
+        }
         return {name: value for name, value in given.items() if value is not None}
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
     from run_specialist.store.batches import StoredBatch
     from run_specialist.store.stored import BatchTotals, ItemResult
-    from run_specialist.views.batch_page import Failure
 
 
 def batches(
@@ -191,7 +190,11 @@ def show_batch(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) ->
         if text:
             _print_beside(f"{label:{_LABEL}}", text)
     if reasons:
-        _print_reasons(reasons)
+        print_line("")
+        print_labelled("failures by reason")
+        wide = len(f"{reasons[0].count:,}")
+        for one in reasons:
+            _print_beside(f"  {one.count:{wide},}  ", f"{one.reason}{f', e.g. {one.example}' if one.example else ''}")
         print_line("")
         _print_items(list(islice(opened.items(batch.batch_id, failures=True), FIRST_FAILURES)))
     command = f"specialists report {batch.batch_id}"
@@ -216,14 +219,6 @@ def _facts(batch: "StoredBatch", tally: "BatchTotals") -> dict[str, str]:
         "cost": f"{cost_words(tally)}{limit}",
         "time": time,
     }
-
-
-def _print_reasons(reasons: Sequence["Failure"]) -> None:
-    print_line("")
-    print_labelled("failures by reason")
-    wide = len(f"{reasons[0].count:,}")
-    for one in reasons:
-        _print_beside(f"  {one.count:{wide},}  ", f"{one.reason}{f', e.g. {one.example}' if one.example else ''}")
 
 
 def _print_items(items: Sequence["ItemResult"]) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,16 +27,13 @@ from run_specialist.cli.console import (
     wrapped,
     write_private,
 )
-from run_specialist.cli.map import confirm
-from run_specialist.cli.map_progress import counted, duration, spread
-from run_specialist.cli.map_run import MapDisplay, MapWorker, reason_of
+from run_specialist.cli.map_progress import MapWorker, counted, duration, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
 from run_specialist.cli.tables import print_table
 from run_specialist.errors import RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.evals.baseline import Baseline, earlier_eval, find_baseline
 from run_specialist.evals.comparison import (
     Comparison,
-    MetricDifference,
     as_json,
     comparisons,
     junit,
@@ -45,7 +41,7 @@ from run_specialist.evals.comparison import (
     signed,
     verdict_text,
 )
-from run_specialist.evals.plan import CaseRun, Check, EvalPlan, EvalResult, Subject, Variant, keep_result
+from run_specialist.evals.plan import CaseRun, EvalPlan, EvalResult, Subject, Variant, keep_result
 from run_specialist.evals.reuse import ReusePlan, reused, stored_runs
 from run_specialist.evals.running import (
     EvalForecast,
@@ -211,7 +207,12 @@ class AnnouncedEval:
 
     def _parts(self) -> Iterator[str]:
         plan = self.reused.plan
-        yield " × ".join(self._factors())
+        factors = [counted(len(plan.cases.cases), "case")]
+        if len(plan.subjects) > 1:
+            factors.append(counted(len(plan.subjects), "variant"))
+        if plan.repeat > 1:
+            factors.append(f"{plan.repeat} times")
+        yield " × ".join(factors)
         earlier, stale = len(self.reused.earlier), self.reused.stale
         if earlier:
             yield f"{earlier:,} of {counted(len(plan.runs), 'run')} stored already"
@@ -224,14 +225,6 @@ class AnnouncedEval:
         if has_judges(plan):
             judges = self.forecast.judge_cost
             yield "judges cost extra" if judges is None else f"judges about {spread(*judges)}"
-
-    def _factors(self) -> Iterator[str]:
-        plan = self.reused.plan
-        yield counted(len(plan.cases.cases), "case")
-        if len(plan.subjects) > 1:
-            yield counted(len(plan.subjects), "variant")
-        if plan.repeat > 1:
-            yield f"{plan.repeat} times"
 
     def _expected(self) -> Iterator[str]:
         if not self.forecast.is_known:
@@ -294,7 +287,7 @@ class EvalWork:
             return 0
         if not self._results.quiet:
             say(str(announced))
-        confirm(announced.most, self._money)
+        self._money.confirm(announced.most)
         plan, ends = announced.reused.plan, EndedRuns()
         batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit, announced.forecast.typical_cost))
         self._run(batch, runner, ends)
@@ -308,8 +301,15 @@ class EvalWork:
             print_json(as_json(result, compared))
         else:
             print_results(result, compared)
-        self._say_what_is_left(batch)
-        self._keep(announced.reused.plan, as_json(result, compared), runner.store)
+        if left := batch.counts.not_run + batch.counts.aborted:
+            reason = reason_of(batch, "run")
+            why = f"{reason}; " if reason else ""
+            say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
+        # The stored result is for `specialists report`; if the store fails, only that page is missing.
+        try:
+            keep_result(announced.reused.plan, as_json(result, compared), runner.store)
+        except StoreUnusable as error:
+            say(f"the page of this eval cannot be written later: {error}")
         self._comparing.write(result, compared, runner.store)
         options = self._comparing.options
         warn_of_seen((options.page, options.junit), runner.root, self._plan.subjects[-1].file)
@@ -334,26 +334,10 @@ class EvalWork:
             print_line(f"{state}  {one.name}")
         print_line(f"eval {announced.reused.plan.eval_id}; nothing was sent")
 
-    def _say_what_is_left(self, batch: "Batch") -> None:
-        """Print why some runs were not made, and how to continue."""
-        left = batch.counts.not_run + batch.counts.aborted
-        if left:
-            reason = reason_of(batch, "run")
-            why = f"{reason}; " if reason else ""
-            say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
-
-    @staticmethod
-    def _keep(plan: EvalPlan, result: Mapping[str, Any], store: str | None) -> None:
-        """Store the result for `specialists report`; if the store fails, only that page is missing."""
-        try:
-            keep_result(plan, result, store)
-        except StoreUnusable as error:
-            say(f"the page of this eval cannot be written later: {error}")
-
     def _run(self, batch: "Batch", runner: "Runner", ends: EndedRuns) -> None:
-        worker = MapWorker(batch, [ends], self._shown())
+        worker = MapWorker(batch, [ends.write], shows=not self._results.quiet, noun="run")
         worker.work(runner)
-        self._is_interrupted = self._is_interrupted or worker.interrupts.count > 0
+        self._is_interrupted = self._is_interrupted or worker.interrupts > 0
 
     def _judgements(self, plan: EvalPlan, ends: EndedRuns, batch: "Batch") -> Judgements:
         """Ask the judges about all answers."""
@@ -385,11 +369,6 @@ class EvalWork:
         # A check that could not be made is as bad as an answer that is missing.
         return Exit.NO_ANSWER if any(one.unmade_checks for one in result.runs) else 0
 
-    def _shown(self) -> MapDisplay:
-        shows = not self._results.quiet
-        live = shows and sys.stderr is not None and is_terminal(sys.stderr)
-        return MapDisplay(events=False, live=live, lines=shows and not live, answers=False, noun="run")
-
 
 def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> None:
     """Print the results for people.
@@ -397,7 +376,13 @@ def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> No
     compared: the comparisons of its variants.
     """
     head = ("CASE", *(f"{one.name}" for one in result.variants))
-    marks = _differences(compared)
+    # How cells differ from the baseline.
+    marks = {
+        (pair.case, one.variant): f" {signed(pair.difference)}"
+        for one in compared
+        for pair in one.paired.pairs
+        if pair.difference
+    }
     rows = [
         (case, *(_cell(result, case, one.name) + marks.get((case, one.name), "") for one in result.variants))
         for case in result.cases
@@ -410,16 +395,6 @@ def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> No
     for variant in result.variants:
         print_wrapped(" · ".join(_totals(variant.name, result.of(variant.name))))
     print_comparisons(compared)
-
-
-def _differences(compared: Sequence[Comparison]) -> dict[tuple[str, str], str]:
-    """Return how cells differ from the baseline, by case and variant."""
-    return {
-        (pair.case, one.variant): f" {signed(pair.difference)}"
-        for one in compared
-        for pair in one.paired.pairs
-        if pair.difference
-    }
 
 
 def failures(result: EvalResult) -> Iterator[str]:
@@ -435,20 +410,17 @@ def failures(result: EvalResult) -> Iterator[str]:
         where = f"{run.case} · {run.variant}"
         for one in run.checks:
             if one.value is False:
-                found.setdefault((where, _failure(one)), []).append(run)
+                # An argument in the name that the reason repeats is left out.
+                evaluator, _, argument = one.name.partition(": ")
+                reason = one.reason or "failed"
+                name = evaluator if argument and argument in reason else one.name
+                found.setdefault((where, f"{name}: {reason}"), []).append(run)
         if run.error:
             found.setdefault((where, run.error), []).append(run)
     for (where, what), runs in found.items():
         times = f" ({len(runs)} times)" if len(runs) > 1 else ""
         page = "" if runs[0].run_id is None else f"; specialists report {runs[0].run_id}"
         yield f"{where}: {what}{times}{page}"
-
-
-def _failure(check: Check) -> str:
-    """Return the name and the reason of a failed check, without an argument in the name that the reason repeats."""
-    evaluator, _, argument = check.name.partition(": ")
-    reason = check.reason or "failed"
-    return f"{evaluator if argument and argument in reason else check.name}: {reason}"
 
 
 def _cell(result: EvalResult, case: str, variant: str) -> str:
@@ -518,7 +490,8 @@ def _besides(one: Comparison) -> Iterator[tuple[str, bool]]:
     for name, found in one.medians.items():
         before, after = (_amount(name, value) for value in (found.baseline, found.variant))
         if before != after:
-            yield f"{_NOUNS[name]} {before} → {after}", _is_told(found)
+            is_told = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
+            yield f"{_NOUNS[name]} {before} → {after}", is_told
 
 
 def _amount(name: str, value: float) -> str:
@@ -527,10 +500,6 @@ def _amount(name: str, value: float) -> str:
     if name == "seconds":
         return duration(value)
     return f"{value:,.0f}" if value >= _LARGE else f"{value:,.1f}".removesuffix(".0")
-
-
-def _is_told(found: MetricDifference) -> bool:
-    return found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
 
 
 def warn_of_seen(outputs: Iterable[Path | None], root: Path, file: "SpecialistFile") -> None:

@@ -1,10 +1,14 @@
-"""Show the progress of a batch: lines, the live view, counts."""
+"""Run a batch in the terminal, for `map` and `eval`: progress, lines, the live view, signals."""
 
+import asyncio
 import math
+import os
+import signal
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +16,16 @@ from rich.console import Console, Group, RenderableType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from run_specialist import budget
-from run_specialist.budget import Kind, dollars
-from run_specialist.cli.console import printable
+from run_specialist.api.event_loop import with_bounded_cleanup
+from run_specialist.budget import Kind, amount, dollars
+from run_specialist.cli.console import is_terminal, print_json, printable, say
 from run_specialist.cli.live import STATUSES, RunningTotal, call_text, live_lines, one_line
-from run_specialist.errors import with_flags
+from run_specialist.errors import UsageError, with_flags
 from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying
+from run_specialist.record.outcome import Exit
 
 if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
     from run_specialist.batch.batch import Batch
     from run_specialist.batch.item import BatchEvent, Counts, Done, Item
 
@@ -225,7 +231,7 @@ def fitting(parts: Iterable[str], width: int, before: str = "", between: str = "
 
 def spread(low: float, high: float) -> str:
     """Return a range of dollars, e.g. `$2.10 to $4.40`, or one amount if both look the same."""
-    least, most = budget.dollars(low), budget.dollars(high)
+    least, most = dollars(low), dollars(high)
     return least if least == most else f"{least} to {most}"
 
 
@@ -301,14 +307,29 @@ def reasons(counts: "Counts") -> Iterator[str]:
         yield f"{counts.failed[kind]:,} {kind.replace('_', ' ')}"
 
 
+def reason_of(batch: "Batch", noun: str = "item") -> str | None:
+    """Return why some items were not asked about; None if all were, or if the caller stopped the batch.
+
+    noun: the name of an item in the text.
+    """
+    because = batch.ended_because
+    if because in {None, "stopped"} or not batch.counts.not_run:
+        return None
+    limit = batch.cost_limit
+    if because == "cost_limit" and limit is not None:
+        return f"ended early: the cost limit of {dollars(limit)} leaves too little for another {noun}"
+    problem = batch.problem
+    return f"ended early: {with_flags(problem) if problem else str(because).replace('_', ' ')}"
+
+
 def ended_line(done: "Done") -> str:
     """Return a line about an ended item: its state, name, time and cost, and why it has no answer."""
     name = label(done.input, done.item.question)
     parts = [f"{done.number:,} {name}" if name else f"{done.number:,}", done.state]
     if outcome := done.outcome:
-        parts.append(budget.amount(Kind.TOOL_CALLS, outcome.tool_calls.used))
+        parts.append(amount(Kind.TOOL_CALLS, outcome.tool_calls.used))
         if outcome.cost_usd:
-            parts.append(budget.dollars(outcome.cost_usd))
+            parts.append(dollars(outcome.cost_usd))
         parts.append(duration(outcome.duration_s))
     if done.error:
         parts[1] = f"{done.state}: {' '.join(with_flags(done.error).split())}"
@@ -366,27 +387,26 @@ class MapView:
     def render(self) -> RenderableType:
         """Return the lines; they fit the width and the height of the terminal."""
         width, height = self.console.width, self.console.height
-        first = Text(self._head(width - 2))
+        counts, under_way = self._batch.counts, self._batch.under_way
+        done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
+        head = Text(fitting([f"{done} {self._noun}s", f"{len(under_way)} under way"], width - 2))
         # The spinner does not keep the settings of its text.
-        first.truncate(max(width - 2, 0), overflow="ellipsis")
-        self._spinner.update(text=self._with_bar(first, width - 2))
-        lines = [*self._figures(width), *self._items(width)]
+        head.truncate(max(width - 2, 0), overflow="ellipsis")
+        size = min(width - head.cell_len - 4, WIDEST_BAR)
+        if counts.total and size >= NARROWEST_BAR:
+            filled = math.floor(size * min(counts.done / counts.total, 1))
+            head.append("  ").append("━" * filled, "green").append("━" * (size - filled), "bright_black")
+        self._spinner.update(text=head)
+
+        lines = [*self._figures(width)]
+        numbers = {item.number for item in under_way}
+        shown = [one for one in [*self._progress.under_way.values()] if one.number in numbers]
+        for one in shown[-MOST_ITEMS:]:
+            name = Text(f"{one.number:>4,}  {one.label}", no_wrap=True)
+            name.truncate(max(width // 2 - 2, 8), overflow="ellipsis")
+            lines.append(_row(f"{name.plain}  {one_line(one.doing)}", "cyan", width))
         room = max(height - 2, 1)
         return Group(self._spinner, *lines[: room - 1])
-
-    def _head(self, width: int) -> str:
-        counts = self._batch.counts
-        done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
-        under_way = f"{len(self._batch.under_way)} under way"
-        return fitting([f"{done} {self._noun}s", under_way], width)
-
-    def _with_bar(self, text: Text, width: int) -> Text:
-        counts = self._batch.counts
-        size = min(width - text.cell_len - 2, WIDEST_BAR)
-        if not counts.total or size < NARROWEST_BAR:
-            return text
-        filled = math.floor(size * min(counts.done / counts.total, 1))
-        return text.append("  ").append("━" * filled, "green").append("━" * (size - filled), "bright_black")
 
     def _figures(self, width: int) -> Iterator[Text]:
         if counts := fitting(by_state(self._batch.counts), width - 2):
@@ -421,16 +441,137 @@ class MapView:
         if speed:
             yield rate(speed, self._noun)
 
-    def _items(self, width: int) -> Iterator[Text]:
-        numbers = {item.number for item in self._batch.under_way}
-        shown = [one for one in [*self._progress.under_way.values()] if one.number in numbers]
-        for one in shown[-MOST_ITEMS:]:
-            name = Text(f"{one.number:>4,}  {one.label}", no_wrap=True)
-            name.truncate(max(width // 2 - 2, 8), overflow="ellipsis")
-            yield _row(f"{name.plain}  {one_line(one.doing)}", "cyan", width)
-
 
 def _row(text: str, style: str, width: int) -> Text:
     line = Text(f"  {text}", style, no_wrap=True, overflow="ellipsis")
     line.truncate(width, overflow="ellipsis")
     return line
+
+
+_SHOW_CURSOR = b"\r\n\x1b[?7h\x1b[?25h"
+"""Terminal codes that the live view would write at its end: restore line wrapping and show the cursor."""
+
+
+class MapWorker:
+    """Runs a batch once: passes on its results, shows its progress, and ends it on signals."""
+
+    def __init__(
+        self,
+        batch: "Batch",
+        writers: "Sequence[Callable[[Done], object]]",
+        *,
+        shows: bool,
+        events: bool = False,
+        answers: bool = False,
+        noun: str = "item",
+    ) -> None:
+        """Prepare the work.
+
+        writers: called with each ended item; they raise OSError or UsageError.
+        shows: show the progress on standard error: a live view on a terminal, otherwise lines.
+        events: print the events on standard output.
+        answers: show the beginning of each answer in the live view.
+        noun: the name of an item in the lines and in the view.
+        """
+        self.batch = batch
+        self.progress = MapProgress()
+        self.interrupts = 0
+        """Number of signals received."""
+        self._writers = writers
+        self._events = events
+        # Prints are redirected during the work.
+        self._out = sys.stdout
+        is_live = shows and sys.stderr is not None and is_terminal(sys.stderr)
+        self._view = MapView(batch, self.progress, answers=answers, noun=noun) if is_live else None
+        self._lines = ItemLines(batch, self.progress, say, noun) if shows and not is_live else None
+        self._error: OSError | UsageError | None = None
+        """The error that ended the output."""
+
+    def work(self, runner: "Runner") -> None:
+        """Work until the batch ends, then close the runner.
+
+        Raises OSError or UsageError if rows or events cannot be written; the runs are stopped and stored first.
+        """
+        self.batch.listen(self._hear_batch)
+        self.batch.listen_runs(self._hear_run)
+
+        async def once() -> None:
+            async with runner:
+                self._handle_signals()
+                async for done in self.batch:
+                    self._end(done)
+
+        # Prints of tools and their modules must not mix with the rows or the events.
+        with self._view.live if self._view else nullcontext(), redirect_stdout(sys.stderr):
+            asyncio.run(with_bounded_cleanup(once()))
+        if self._error:
+            raise self._error
+
+    def _end(self, done: "Done") -> None:
+        self.progress.end(done)
+        self._guarded(lambda: [write(done) for write in self._writers])
+        if self._view:
+            self._view.end(done)
+        if self._lines:
+            self._lines.end(done)
+
+    def _hear_run(self, number: int, event: Event) -> None:
+        self.progress.hear(number, event)
+        if self._events:
+            self._print({"item": number, **event.as_json()})
+
+    def _hear_batch(self, event: "BatchEvent") -> None:
+        self.progress.hear_batch(event, self.batch.under_way)
+        if event.event == "batch_paused" and not self._view:
+            self._notify(f"paused: {self.batch.problem}")
+        if self._events:
+            self._print(event.as_json())
+
+    def _notify(self, line: str) -> None:
+        if self._view:
+            self._view.notice = line
+        elif self._lines:
+            say(line)
+
+    def _print(self, value: object) -> None:
+        if self._out is not None:
+            self._guarded(lambda: print_json(value, None, self._out))
+
+    def _guarded(self, write: Callable[[], object]) -> None:
+        """Write, unless that has failed before; if it fails, stop the batch. Its runs stay stored."""
+        if self._error is not None:
+            return
+        try:
+            write()
+        except (OSError, UsageError) as error:
+            self._error = error
+            self.batch.stop(now=True)
+
+    def _handle_signals(self) -> None:
+        """Install the signal handlers in the running event loop."""
+        loop = asyncio.get_running_loop()
+        # Closing the terminal ends the batch, unless `nohup` ignores the signal.
+        hang_up = getattr(signal, "SIGHUP", None)
+        hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
+        for number in (signal.SIGINT, signal.SIGTERM, *hang_ups):
+            loop.add_signal_handler(number, self._interrupt, loop)
+
+    def _interrupt(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.interrupts += 1
+        if self.interrupts == 1:
+            self.batch.stop()
+            turns = self.batch.counts.under_way
+            doing = f"finishing {counted(turns, 'turn')}" if turns else "stopping"
+            self._notify(f"{doing}; Ctrl-C again to stop immediately")
+            return
+        # The next one ends the program, even if a tool ignores that it is cancelled; what was paid is stored.
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, _exit)
+        self._notify("stopping immediately")
+        self.batch.stop(now=True)
+
+
+def _exit(*_: object) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), _SHOW_CURSOR)
+    os._exit(Exit.INTERRUPTED)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from run_specialist.api.config_files import server_of
 from run_specialist.api.runner import Runner, effective_of
-from run_specialist.batch import item as batch_item
 from run_specialist.batch.item import Input, InputRecord, keyed
 from run_specialist.batch.questions import Template, asked
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError
@@ -118,7 +117,10 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     project = project_path(runner.root)
     row = StoredBatch(name, file.name, question or "", time.time(), frozen.as_json(), model, project, cost_limit)
     template = None if question is None else Template(question)
-    count = await asyncio.to_thread(_write, url, row, _rows(name, keyed(asked(items, template))))
+    rows = (
+        StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in keyed(asked(items, template))
+    )
+    count = await asyncio.to_thread(_write, url, row, rows)
     async with Control(url) as control:
         added = await control.put(name)
     is_other = kept is not None and kept != ", ".join(named_models(None, settled.model, default))
@@ -152,10 +154,6 @@ def _frozen_before(url: str, batch_id: str) -> Mapping[str, Any]:
         if found.batch_id == batch_id and "root" in found.frozen:
             return found.frozen
     return {}
-
-
-def _rows(name: str, items: Iterable[batch_item.Item]) -> Iterator[StoredItem]:
-    return (StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in items)
 
 
 def _write(url: str, batch: StoredBatch, items: Iterable[StoredItem]) -> int:
@@ -207,7 +205,7 @@ class Control:
 
     async def set_up(self) -> None:
         """Create or upgrade the tables of store and queue."""
-        await asyncio.to_thread(_create_store, self._url)
+        await asyncio.to_thread(lambda: BatchWriter(self._url).close())
         await self._queue.set_up()
 
     async def put(self, batch_id: str) -> int:
@@ -281,12 +279,18 @@ async def statuses(queue: Queue, batch_id: str | None = None) -> list[BatchStatu
 
 
 def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatus:
-    packed = row["reason"]
+    packed, closed_by = row["reason"], row["closed_by"]
+    reason = None if closed_by is None else str(closed_by)
+    if isinstance(packed, bytes):
+        try:
+            reason = unpack(packed, LARGEST)
+        except UNREADABLE:
+            reason = "its reason cannot be read"
     return BatchStatus(
         str(row["batch_id"]),
         str(row["specialist"]),
         str(row["state"]),
-        _reason(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
+        reason,
         _amount(row["closed_until"]),
         dict(row["items"]) if isinstance(row["items"], dict) else {},
         _count(jobs.get("queued")),
@@ -299,17 +303,6 @@ def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatu
     )
 
 
-def _reason(packed: bytes) -> str:
-    try:
-        return unpack(packed, LARGEST)
-    except UNREADABLE:
-        return "its reason cannot be read"
-
-
-def _create_store(url: str) -> None:
-    BatchWriter(url).close()
-
-
 def set_state(url: str, batch_id: str, state: str, reason: str | None) -> None:
     """Set the state of a batch; blocks. Raises StoreUnusable."""
     with BatchWriter(url) as writer:
@@ -319,10 +312,6 @@ def set_state(url: str, batch_id: str, state: str, reason: str | None) -> None:
 def _put_back(url: str, batch_id: str, run_ids: Sequence[str]) -> None:
     with BatchWriter(url) as writer:
         writer.put_back(batch_id, run_ids)
-
-
-def _optional_text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _amount(value: object) -> float | None:

@@ -82,7 +82,9 @@ class JobRequeued:
 Verdict = JobFinished | JobRequeued
 
 
-def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdict:
+def judge(  # noqa: PLR0911 - a verdict for each kind
+    outcome: Outcome, attempts: int, *, cancelled: bool = False
+) -> Verdict:
     """Return the verdict on the job of a run.
 
     attempts: earlier server errors of this item.
@@ -92,7 +94,16 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
         return JobRequeued(STORE_DELAY)
     if outcome.status == "aborted":
         return JobFinished("cancelled") if cancelled else JobRequeued()
-    return _judge_failure(outcome, attempts) if outcome.status == "failed" else JobFinished()
+    if outcome.status != "failed":
+        return JobFinished()
+    kind, reason = outcome.error_kind, outcome.error or ""
+    if kind in PAUSING:
+        return JobRequeued(closes=True, wait=outcome.retry_after, reason=reason)
+    if kind in {"credentials", "model_missing"}:
+        return JobRequeued(stops=reason, pauses=kind == "model_missing")
+    if kind == "server_error" and attempts < MAX_SERVER_ERRORS - 1:
+        return JobRequeued(SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
+    return JobFinished()
 
 
 def unbegun(error: RunSpecialistError) -> Verdict:  # noqa: PLR0911 - a verdict for each kind
@@ -111,17 +122,6 @@ def unbegun(error: RunSpecialistError) -> Verdict:  # noqa: PLR0911 - a verdict 
         case NoCredentials() | NotTrusted() | NothingToRead():
             return JobRequeued(refuses=True, reason=str(error))
     return JobFinished(error=str(error))
-
-
-def _judge_failure(outcome: Outcome, attempts: int) -> Verdict:
-    kind, reason = outcome.error_kind, outcome.error or ""
-    if kind in PAUSING:
-        return JobRequeued(closes=True, wait=outcome.retry_after, reason=reason)
-    if kind in {"credentials", "model_missing"}:
-        return JobRequeued(stops=reason, pauses=kind == "model_missing")
-    if kind == "server_error" and attempts < MAX_SERVER_ERRORS - 1:
-        return JobRequeued(SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
-    return JobFinished()
 
 
 MAX_TAKEOVERS = 3
@@ -192,23 +192,20 @@ class JobWork:
 
     async def _begin(self, begun: StartedItem) -> Verdict | None:
         """Take up the run; return the verdict on the job if that fails."""
+        job, question = self.job, begun.question
+        lend = self._lend if begun.has_cost_limit else None
         try:
-            self._run = await self._taken_up(begun)
+            run = await self._batch.take_up(job.run_id, question, job.retry, lend)
+            if run.ended is not None and isinstance(judge(run.ended, job.attempts), JobRequeued):
+                # A run that failed because of the endpoint is resumed.
+                run = await self._batch.take_up(job.run_id, question, [*job.retry, run.ended.status], lend)
         except RunSpecialistError as error:
             _log.debug("%s: %s", self.job.run_id, error)
             if isinstance(error, AtWork) and begun.taken_over:
                 await self._queue.uncount(self.job)
             return unbegun(error)
+        self._run = run
         return None
-
-    async def _taken_up(self, begun: StartedItem) -> "Run | EndedRun":
-        """Return the run of the item; a run that failed because of the endpoint is resumed."""
-        retry, question = [*self.job.retry], begun.question
-        lend = self._lend if begun.has_cost_limit else None
-        run = await self._batch.take_up(self.job.run_id, question, retry, lend)
-        if run.ended is not None and isinstance(judge(run.ended, self.job.attempts), JobRequeued):
-            return await self._batch.take_up(self.job.run_id, question, [*retry, run.ended.status], lend)
-        return run
 
     async def _lend(self, own: float | None) -> float | None:
         """Return the item's share of the batch's cost limit, reserved before its run begins."""

@@ -178,7 +178,10 @@ class Queue:
         self._check_version(found)
         return {
             _text(row, "batch_id"): WaitingBatch(
-                _text(row, "state"), _number(row, "closed"), int(_text(row, "held")), int(_text(row, "priority"))
+                _text(row, "state"),
+                None if row["closed"] is None else float(_text(row, "closed")),
+                int(_text(row, "held")),
+                int(_text(row, "priority")),
             )
             for row in found
             if row["batch_id"] is not None
@@ -328,10 +331,6 @@ def _line(error: Exception) -> str:
 
 def _text(row: Mapping[str, object], name: str) -> str:
     return str(row[name])
-
-
-def _number(row: Mapping[str, object], name: str) -> float | None:
-    return None if row[name] is None else float(str(row[name]))
 
 
 QUEUE_SCHEMA = "run_specialist_queue"

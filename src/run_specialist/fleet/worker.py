@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -191,7 +191,11 @@ class Worker:
         try:
             waiting = await self.queue.waiting()
             if self._is_away:
-                return await self._came_back()
+                self._is_away = False
+                self._log("the database is available again")
+                # No jobs are taken for a moment, because those of workers that reconnect look abandoned.
+                await self._pause(INTERVAL + POLL)
+                return True
             limits = await self._open_batches(waiting, taken)
             for priority in sorted({waiting[one].priority for one in limits}, reverse=True):
                 # Equal batches share the fleet equally, whichever was put into the queue first.
@@ -220,7 +224,10 @@ class Worker:
         limits: dict[str, int] = {}
         for batch_id, one in waiting.items():
             if one.state == "cancelled":
-                self._cancel(batch_id)
+                for work in self._under_way.values():
+                    if work.job.batch_id == batch_id and not work.is_cancelled:
+                        work.is_cancelled = True
+                        work.abort(after_turn=True)
             batch = await self._batches.usable(batch_id) if one.state == "open" and taken.room else None
             if batch is None:
                 continue
@@ -338,25 +345,12 @@ class Worker:
             "exit_code": int(self.exit_code) if self._stopping.is_set() else None,
         }
 
-    def _cancel(self, batch_id: str) -> None:
-        for work in self._under_way.values():
-            if work.job.batch_id == batch_id and not work.is_cancelled:
-                work.is_cancelled = True
-                work.abort(after_turn=True)
-
     async def _wait_for_database(self, away: QueueAway) -> None:
         if not self._is_away:
             self._is_away = True
             self._report(f"the database is unavailable, waiting: {away}", "warning")
             self._show_health("waiting for the database")
         await self._pause(POLL)
-
-    async def _came_back(self) -> bool:
-        """Take no jobs for a moment after a reconnection, because jobs of reconnecting workers look abandoned."""
-        self._is_away = False
-        self._log("the database is available again")
-        await self._pause(INTERVAL + POLL)
-        return True
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -527,16 +521,32 @@ class FleetMetrics:
         """
         self._batches: Sequence[BatchStatus] = ()
         self._final: dict[str, tuple[float, BatchStatus]] = {}
-        self._at_work, self._refusals = at_work, refused
-        self._observe(meter, "items", "{item}", "Items of a batch by state", self._items)
-        self._observe(meter, "items.at_work", "{item}", "Items that this worker works on", self._own_items)
-        self._observe(
-            meter, "requests.refused", "{request}", "Requests of this worker that an API refused", self._refused
+
+        def observe(name: str, unit: str, description: str, figures: Callable[[], Iterable[Figure]]) -> None:
+            def observations(_: "CallbackOptions") -> "list[Observation]":
+                from opentelemetry.metrics import Observation  # noqa: PLC0415 - the meter has already imported it
+
+                return [Observation(value, attributes) for value, attributes in figures()]
+
+            meter.create_observable_gauge(f"{PREFIX}.{name}", [observations], unit, description)
+
+        def of_batches(value: Callable[[BatchStatus], float | None]) -> Callable[[], Iterable[Figure]]:
+            return lambda: ((found, _of(one)) for one in self._batches if (found := value(one)) is not None)
+
+        observe("items", "{item}", "Items of a batch by state", self._items)
+        observe("items.at_work", "{item}", "Items that this worker works on", lambda: [(at_work(), {})])
+        observe(
+            "requests.refused", "{request}", "Requests of this worker that an API refused", lambda: [(refused(), {})]
         )
-        self._observe(meter, "requests.waiting", "{request}", "Requests of this worker that wait for the API", _waiting)
-        self._observe(meter, "heartbeat.age", "s", "Age of the oldest heartbeat of a batch", self._heartbeats)
-        self._observe(meter, "cost", "{USD}", "Known cost of the runs of a batch", self._costs)
-        self._observe(meter, "cost.limit", "{USD}", "Cost limit of a batch", self._limits)
+        observe(
+            "requests.waiting",
+            "{request}",
+            "Requests of this worker that wait for the API",
+            lambda: [(GATES.waiting, {})],
+        )
+        observe("heartbeat.age", "s", "Age of the oldest heartbeat of a batch", of_batches(lambda one: one.silent))
+        observe("cost", "{USD}", "Known cost of the runs of a batch", of_batches(lambda one: one.cost_usd))
+        observe("cost.limit", "{USD}", "Cost limit of a batch", of_batches(lambda one: one.cost_limit))
 
     def gone(self, batches: Sequence[BatchStatus]) -> list[str]:
         """Return the batches that had jobs at the last update and have none now.
@@ -560,40 +570,10 @@ class FleetMetrics:
         }
         self._batches = (*batches, *(one for _, one in self._final.values()))
 
-    @staticmethod
-    def _observe(
-        meter: "Meter", name: str, unit: str, description: str, figures: Callable[[], Iterator[Figure]]
-    ) -> None:
-        def observe(_: "CallbackOptions") -> "list[Observation]":
-            from opentelemetry.metrics import Observation  # noqa: PLC0415 - the meter has already imported it
-
-            return [Observation(value, attributes) for value, attributes in figures()]
-
-        meter.create_observable_gauge(f"{PREFIX}.{name}", [observe], unit, description)
-
     def _items(self) -> Iterator[Figure]:
         for one in self._batches:
             for state, count in one.items.items():
                 yield count, {**_of(one), f"{PREFIX}.state": state}
-
-    def _own_items(self) -> Iterator[Figure]:
-        yield self._at_work(), {}
-
-    def _refused(self) -> Iterator[Figure]:
-        yield self._refusals(), {}
-
-    def _heartbeats(self) -> Iterator[Figure]:
-        return ((one.silent, _of(one)) for one in self._batches if one.silent is not None)
-
-    def _costs(self) -> Iterator[Figure]:
-        return ((one.cost_usd, _of(one)) for one in self._batches)
-
-    def _limits(self) -> Iterator[Figure]:
-        return ((one.cost_limit, _of(one)) for one in self._batches if one.cost_limit is not None)
-
-
-def _waiting() -> Iterator[Figure]:
-    yield GATES.waiting, {}
 
 
 def _of(one: BatchStatus) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from run_specialist.batch.item import Counts
 from run_specialist.cli import map_progress
 from run_specialist.cli.map_progress import ItemLines, MapProgress
-from run_specialist.cli.map_run import MapSummary, SameCall
+from run_specialist.cli.map_run import same_command, summary_lines
 from tests.loop_jobs import Clock
 from tests.map_batches import LookedAt, done, item
 
@@ -64,14 +64,8 @@ def answers(tmp_path, monkeypatch):
 
 def ended(batch, progress=None, **options):
     """Return the lines at the end."""
-    given = {
-        "specialist": "finder",
-        "call": SameCall(CALL),
-        "out": Path("answers.jsonl"),
-        "is_written": True,
-        "is_stored": True,
-    } | options
-    return [line for line, _ in MapSummary(batch, progress or MapProgress(Clock()), **given).lines()]
+    given = {"out": Path("answers.jsonl"), "is_written": True, "is_stored": True} | options
+    return [line for line, _ in summary_lines(batch, progress or MapProgress(Clock()), "finder", CALL, **given)]
 
 
 def progress_of(*ends):
@@ -154,11 +148,11 @@ def test_without_a_store_there_is_nothing_to_go_on_with():
 
 def test_the_retry_of_a_retry_has_one_flag_and_no_password():
     """The same call is shown with passwords masked, and `--retry` is there once."""
-    call = SameCall(("finder", "a.txt", "--retry", "aborted", "--store", "postgresql://me:secret@host/db"))
-    assert call.retrying("failed") == (
+    call = ("finder", "a.txt", "--retry", "aborted", "--store", "postgresql://me:secret@host/db")
+    assert same_command(call, "--retry", "failed") == (
         "specialists map finder a.txt --store 'postgresql://me:***@host/db' --retry failed"
     )
-    assert SameCall(("finder", "--retry=all", "a.txt")).retrying("failed") == (
+    assert same_command(("finder", "--retry=all", "a.txt"), "--retry", "failed") == (
         "specialists map finder a.txt --retry failed"
     )
 

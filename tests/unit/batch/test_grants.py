@@ -140,8 +140,8 @@ async def test_what_earlier_calls_have_spent_counts_and_a_resumed_run_spends_onl
         clock=clock, sleep=clock.sleep,
     )  # fmt: skip
     await all_of(batch)
-    assert batch._state.grants.spent == pytest.approx(0.5)
-    assert batch._state.grants.granted == 0
+    assert batch._grants.spent == pytest.approx(0.5)
+    assert batch._grants.granted == 0
     assert batch.cost_usd == pytest.approx(0.5)
 
 
