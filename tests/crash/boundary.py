@@ -164,15 +164,16 @@ def _wrap(at: str, number: int) -> None:
     if at == "half":
         from run_specialist.store.ledger import Ledger
 
-        replace, left = Ledger._replace, [number]
+        execute, left = Ledger._execute, [number]
 
-        def replaced(self: Ledger, batch: Any) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                die()
-            replace(self, batch)
+        def executed(self: Ledger, statement: str, rows: Any) -> None:
+            if statement == self._sql.delete_messages:
+                left[0] -= 1
+                if left[0] == 0:
+                    die()
+            execute(self, statement, rows)
 
-        Ledger._replace = replaced  # type: ignore[method-assign] # replaced on purpose
+        Ledger._execute = executed  # type: ignore[method-assign] # replaced on purpose
         return
 
     def killing(make: Callable[..., Journal]) -> Callable[..., Journal]:

@@ -189,7 +189,7 @@ async def test_a_store_that_cannot_be_queried_pays_nothing_twice(office, monkeyp
     def fail(self, run_id):
         raise OSError("the disk is on fire")
 
-    monkeypatch.setattr(Ledger, "_look", fail)
+    monkeypatch.setattr(Ledger, "_known", fail)
     with pytest.raises(StoreUnusable, match="the disk is on fire"):
         await office.take()
 

@@ -51,15 +51,15 @@ async def test_a_journal_says_whether_it_has_stored_a_record(make_writer, tmp_pa
 
 async def test_a_change_survives_a_power_failure(make_writer, tmp_path, monkeypatch):
     """Its commit is synced to the disk before the file is replaced; those of other records are synced later."""
-    synced, original = [], FileSession._let_commits_sync
+    synced, original = [], FileSession.transaction
 
-    def let_commits_sync(session, full):
-        synced.append(full)
-        original(session, full)
+    def transaction(session, *, lasting=False):
+        synced.append(lasting)
+        return original(session, lasting=lasting)
 
     with closing(make_writer(f"sqlite:///{tmp_path}/runs.db")) as writer:
         writer.check()
-        monkeypatch.setattr(FileSession, "_let_commits_sync", let_commits_sync)
+        monkeypatch.setattr(FileSession, "transaction", transaction)
         journal = writer.journal("run")
         for record in (opened("run"), changing("a", 1.0)):
             journal.write(record)
