@@ -99,7 +99,7 @@ def test_a_run_taken_over_by_another_process_sends_no_more_requests(held, databa
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, len(served.requests)) == (4, 2)
     assert "Owls eat mice at night." in out
-    line, *_ = err.splitlines()
+    *_, line = err.splitlines()
     assert line.startswith("run-specialist: aborted: this run is not stored from turn 2 on: another process has ")
     assert line.endswith("; the run was stopped before its next request")
     assert counts(database)["turns"] == 1

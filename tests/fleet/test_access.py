@@ -98,7 +98,7 @@ async def test_a_privilege_that_is_revoked_ends_the_worker(put, role, root, mode
     await queue.close()
 
 
-@pytest.mark.parametrize(("version", "advice"), [("0999", "update run-specialist"), ("0001", "fleet setup")])
+@pytest.mark.parametrize(("version", "advice"), [("0999", "update run-specialist"), ("0000", "fleet setup")])
 async def test_a_worker_of_another_version_does_not_start(put, root, model, url, version, advice):
     """The reason is one line, and no item is taken."""
     await put(2)

@@ -70,8 +70,7 @@ def eval_(
             return
         if name is None:
             fail("there is no specialist to run; name one, e.g. specialists eval thoughts-analyzer")
-        if not cases.new:
-            check_extra()
+        check_extra()
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
         if cases.new:
             write_cases(name, cases.cases, batch_runner(config, project, each_run, quiet=results.quiet))

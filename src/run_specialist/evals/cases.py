@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict
+from pydantic_evals import Dataset
 
 from run_specialist.errors import UsageError
 from run_specialist.evals.evaluators import OWN, UNBILLED, path_of
@@ -265,8 +266,6 @@ class Inputs(BaseModel):
 
 def case_schema() -> dict[str, Any]:
     """Return the schema of pydantic-evals with the evaluators of this package, and without unbilled ones."""
-    from pydantic_evals import Dataset  # noqa: PLC0415 - `eval --new` needs no extra
-
     schema = Dataset[str | Inputs, Any, Any].model_json_schema_with_evaluators(OWN)
     refused = {name for name in schema["$defs"] if name.endswith(UNBILLED)}
     references = [{"$ref": f"#/$defs/{name}"} for name in refused]

@@ -82,17 +82,12 @@ class Account:
     @property
     def budget(self) -> Budget:
         """The current budget, including the time."""
-        return self._spent.spend_all({Kind.TIME: self._elapsed})
+        elapsed = 0 if self._started_at is None else self._clock() - self._started_at
+        return self._spent.spend_all({Kind.TIME: elapsed})
 
     def limit(self, kind: Kind) -> Limit:
         """Return the current state of one kind."""
-        limit = self._spent[kind]
-        return limit.spend(self._elapsed) if kind is Kind.TIME else limit
-
-    @property
-    def _elapsed(self) -> float:
-        """Time since `start` [s]; 0 before."""
-        return 0 if self._started_at is None else self._clock() - self._started_at
+        return (self.budget if kind is Kind.TIME else self._spent)[kind]
 
     def spend(self, amount: float, kind: Kind) -> None:
         """Spend an amount of one kind, as `Budget.spend` does [the kind's unit]."""
