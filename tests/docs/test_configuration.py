@@ -36,7 +36,7 @@ MEANINGS = {
     "admission.py: VARIABLE": [admission.VARIABLE],
     "manage.py: name": list(manage.VARIABLES),
     # Git gets these unchanged; they are no settings.
-    "baseline.py: name": [],
+    "git.py: name": [],
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
     "choose.py: CHAT.url": [CHAT.url],
     "models.py: CHAT.url": [CHAT.url],

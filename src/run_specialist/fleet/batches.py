@@ -5,7 +5,6 @@ import hashlib
 import math
 import os
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from run_specialist.providers.choose import check_usable, named_models, why_offl
 from run_specialist.providers.local_servers import WEIGHTS, prefix_of
 from run_specialist.providers.models import check_spelling
 from run_specialist.record.outcome import OFFLINE
+from run_specialist.safety.git import ask_git
 from run_specialist.safety.safe_files import read_content
 from run_specialist.spawning.availability import ModelRule, check_paths
 from run_specialist.specialist.checks import split_models
@@ -468,18 +468,6 @@ GIT_TIME = 10.0
 """Time limit of a git command; after it the repository has no id [s]."""
 COMMIT, PLACE = "commit:", "place:"
 """Prefixes of ids: of the first commits of a repository, and of one folder of one host."""
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never")
-# The configuration of a repository must not start programs, and git needs no key.
-_ENVIRONMENT = {
-    "GIT_ALLOW_PROTOCOL": "",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
 
 
 class RootMissing(UsageError):
@@ -575,16 +563,8 @@ def _id(prefix: str, *parts: str) -> str:
 def _git(folder: Path, *arguments: str) -> str:
     """Return the output of a git command; empty if it fails."""
     try:
-        done = subprocess.run(  # noqa: S603 - no shell
-            [*_GIT, *arguments],
-            cwd=folder,
-            env={name: value for name, value in os.environ.items() if name == "PATH"} | _ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=GIT_TIME,
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        done = ask_git(folder, *arguments, seconds=GIT_TIME)
+    except UsageError:
         return ""
     return "" if done.returncode else done.stdout.decode("ascii", "replace").strip()
 

@@ -26,7 +26,8 @@ class Schema(NamedTuple):
     """Column types by name, in order; `?` marks a nullable column.
 
     The types are `text`, `packed` (a text as bytes), `folded` (a text as bytes to search in), `integer` (an amount,
-    clamped to what the column accepts), `ordinal` (a number of ours, stored as it is or not at all), `float`, `flag`.
+    clamped to what the column accepts), `ordinal` (a number that this program counts, stored as it is
+    or not at all), `float`, `flag`.
     """
     indexes: Mapping[str, Sequence[str]] = {}
     """Indexed columns by the name of the index."""

@@ -1,5 +1,6 @@
 """The folders of a host by the names that batches have for them."""
 
+import os
 import subprocess
 
 import pytest
@@ -121,4 +122,15 @@ def test_the_configuration_of_a_repository_starts_nothing(tmp_path):
     for blob in (one / ".git" / "objects").glob("??/*"):
         blob.unlink()
     assert len(root_ids(one)) == 1, "without its commits a repository has no id"
+    assert not sign.exists()
+
+
+def test_p3_a_git_of_the_project_is_never_run(tmp_path, monkeypatch):
+    """A relative folder of PATH, such as `.`, is not searched while the id of a folder is computed."""
+    one, sign = repository(tmp_path / "notes", "one"), tmp_path / "started"
+    (one / "git").write_text(f"#!/bin/sh\ntouch {sign}\n")
+    (one / "git").chmod(0o755)
+    monkeypatch.chdir(one)
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    assert len(root_ids(one)) == 2
     assert not sign.exists()
