@@ -19,10 +19,11 @@ from pathlib import Path
 
 from run_specialist import Runner
 from run_specialist.batch.batch import Bounds
-from run_specialist.evals.cases import EvalCase, EvalSet
+from run_specialist.evals.cases import EvalCase
 from run_specialist.evals.evaluators import make
 from run_specialist.evals.plan import planned, subjects, varied
-from run_specialist.evals.running import evaluate
+from run_specialist.evals.reuse import reused, stored_runs
+from run_specialist.evals.running import result_of, runs_batch
 from run_specialist.providers.base import Capabilities, Opening, Request, Watch
 from run_specialist.providers.scripted import calls
 from run_specialist.record.messages import Reply, Usage
@@ -104,16 +105,16 @@ async def alone(folder: Path) -> None:
 async def as_eval(folder: Path) -> None:
     """Make the same runs as an eval."""
     checks = tuple(map(make, ({"Contains": "mice"}, {"CallsUnder": 5}, {"MaxToolCalls": 5}, "Gap")))
-    cases = tuple(EvalCase(str(number), f"What about {number}?", "", {}, checks) for number in range(CASES))
-    opened = runner(folder)
-    vary = [varied(f"tool_calls_limit={','.join(map(str, LIMITS))}")]
-    plan = planned(
-        opened,
-        "reader",
-        EvalSet(folder / "reader.evals.yaml", cases),
-        subjects([opened.registry.find(str(folder / "reader.md"))], {}, vary),
-    )
-    result = await evaluate(plan, lambda: opened, bounds=Bounds(AT_ONCE))
+    cases = tuple(EvalCase(str(number), f"What about {number}?", "", {}, {}, checks) for number in range(CASES))
+    async with runner(folder) as opened:
+        vary = varied([f"tool_calls_limit={','.join(map(str, LIMITS))}"])
+        compared = subjects([opened.registry.find(str(folder / "reader.md"))], {}, vary)
+        plan = planned(opened, "reader", folder / "reader.evals.yaml", cases, compared)
+        with stored_runs(opened.store) as known:
+            plan = (await reused(plan, opened, known, fresh=False)).plan
+        ends = {done.number: done async for done in runs_batch(plan, opened, Bounds(AT_ONCE))}
+        with stored_runs(opened.store) as known:
+            result = await result_of(plan, ends, {}, known)
     assert all(one.passed for one in result.runs)  # noqa: S101 - as above
     assert len(result.runs) == CASES * len(LIMITS)  # noqa: S101 - as above
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from run_specialist.evals.reuse import has_same_texts
+from run_specialist.evals.reuse import Unchanged
 from run_specialist.spawning.prompt_texts import read_texts
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.loader import load
@@ -30,7 +30,8 @@ def same(tmp_path, monkeypatch):
             asked = SimpleNamespace(file=file, settings=file.specialist, origins=None)
             if change:
                 made.write(*change)
-            return [await has_same_texts(asked, known, run_id, runner) for run_id in ("stored", "unknown")]
+            unchanged = Unchanged(runner, known, None)
+            return [await unchanged.has_same_texts(asked, run_id) for run_id in ("stored", "unknown")]
 
         yield compare
 

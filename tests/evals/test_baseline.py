@@ -5,6 +5,7 @@ import json
 import pytest
 
 from run_specialist.errors import UsageError
+from run_specialist.evals import baseline
 from run_specialist.evals.baseline import EarlierEval, find_baseline
 from run_specialist.evals.comparison import as_json
 from run_specialist.evals.plan import Variant
@@ -32,8 +33,8 @@ def project(tmp_path):
 def find(project, tmp_path):
     """Return a function that finds a baseline of the specialist of the project."""
 
-    def found(text, earlier=lambda _: None):
-        return find_baseline(text, project / "specialists" / "finder.md", earlier, tmp_path / "kept")
+    def found(text):
+        return find_baseline(text, project / "specialists" / "finder.md", "none", tmp_path / "kept")
 
     return found
 
@@ -123,7 +124,7 @@ def test_without_git_or_a_repository_it_says_so(tmp_path, monkeypatch):
     file.write_text(OLD)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="git is not on PATH, so a commit cannot be a baseline"):
-        find_baseline("main", file, lambda _: None)
+        find_baseline("main", file, "none")
 
 
 @NEEDS_GIT
@@ -133,18 +134,17 @@ def test_outside_of_a_repository_there_is_no_commit(tmp_path, monkeypatch):
     file.write_text(OLD)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(UsageError, match="is not in a readable git work tree"):
-        find_baseline("main", file, lambda _: None)
+        find_baseline("main", file, "none")
 
 
 @NEEDS_GIT
-def test_an_eval_that_is_a_commit_too_must_be_named_in_full(find, project):
-    """`eval:` and `git:` exclude the other meaning."""
+def test_an_eval_is_found_before_a_commit(find, project, monkeypatch):
+    """`git:` excludes the stored eval of that name."""
     git(project, "tag", "eval-1")
     stored = EarlierEval("eval-1", (Variant("as it is", "a.md", "1"),), ())
-    with pytest.raises(UsageError, match="is an eval and a commit; write eval:eval-1 or git:eval-1"):
-        find("eval-1", lambda _: stored)
-    assert find("eval:eval-1", lambda _: stored).earlier is stored
-    assert find("git:eval-1", lambda _: stored).path is not None
+    monkeypatch.setattr(baseline, "earlier_eval", lambda *_: stored)
+    assert find("eval-1").earlier is find("eval:eval-1").earlier is stored
+    assert find("git:eval-1").path is not None
 
 
 def test_a_result_in_json_is_read_again(tmp_path):
@@ -152,7 +152,7 @@ def test_a_result_in_json_is_read_again(tmp_path):
     result = result_of([0.0] * 3, [0.5] * 3, more={"b": [1.0] * 3})
     path = tmp_path / "result.json"
     path.write_text(json.dumps(as_json(result)))
-    base = find_baseline(str(path), tmp_path / "finder.md", lambda _: None)
+    base = find_baseline(str(path), tmp_path / "finder.md", "none")
     assert (base.name, base.variant.name, {one.variant for one in base.runs}) == (path.name, "as it is", {path.name})
     assert [one.score for one in base.runs] == [0.5] * 3
     two = as_json(result)
@@ -160,7 +160,7 @@ def test_a_result_in_json_is_read_again(tmp_path):
     two["variants"][0]["name"] = "a"
     path.write_text(json.dumps(two))
     with pytest.raises(UsageError, match="must have one variant, or one that is named 'as it is'; there are a, b"):
-        find_baseline(str(path), tmp_path / "finder.md", lambda _: None)
+        find_baseline(str(path), tmp_path / "finder.md", "none")
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_a_broken_result_is_one_line(tmp_path, text, part):
     path = tmp_path / "r.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=part) as raised:
-        find_baseline(str(path), tmp_path / "finder.md", lambda _: None)
+        find_baseline(str(path), tmp_path / "finder.md", "none")
     assert "\n" not in str(raised.value)

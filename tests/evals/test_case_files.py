@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from run_specialist.errors import UsageError
 from run_specialist.evals.cases import case_schema, load_cases, new_cases
-from run_specialist.evals.evaluators import QuotesVerified
+from run_specialist.evals.evaluators import make
 from run_specialist.specialist.positions import NotReadable, parse_placed
 
 WHOLE = """\
@@ -50,7 +50,7 @@ def errors(tmp_path):
 def test_a_whole_file_is_read(tmp_path):
     """Names, questions, settings, and the evaluators of the case before those of the file."""
     (tmp_path / "a.evals.yaml").write_text(WHOLE)
-    owls, toads = load_cases(tmp_path / "a.evals.yaml", no_judge).cases
+    owls, toads = load_cases(tmp_path / "a.evals.yaml", no_judge)
     assert (owls.name, owls.question, owls.expected_output) == ("owls", "What do owls eat?", "Mice.")
     assert [type(one).__name__ for one in owls.evaluators] == [
         "Contains",
@@ -59,7 +59,7 @@ def test_a_whole_file_is_read(tmp_path):
         "QuotesVerified",
     ]
     assert (toads.name, toads.question, toads.settings) == ("case 2", "And toads?", {"tool_calls_limit": 2})
-    assert toads.evaluators == (QuotesVerified(),)
+    assert toads.evaluators == (make("QuotesVerified"),)
     assert toads.where.endswith("a.evals.yaml:10:3")
 
 
@@ -167,7 +167,7 @@ def test_a_first_set_comes_from_answered_runs(tmp_path):
     ]
     path = tmp_path / "a.evals.yaml"
     path.write_text(new_cases("owls", past))
-    first, second = load_cases(path, no_judge).cases
+    first, second = load_cases(path, no_judge)
     assert (first.question, first.expected_output) == ("What do owls eat?", "Mice.\nAt night.")
     assert [str(one) for one in first.evaluators] == [
         "CitesPath(paths='notes/owls.md')",

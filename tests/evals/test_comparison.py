@@ -109,7 +109,7 @@ def test_cases_of_one_side_are_named():
     result = result_of([1.0, None, 0.5], [1.0, 1.0, None])
     aborted = case_run("case 3", "as it is", 0.0, status="aborted")
     (one,) = comparisons(replace(result, runs=(*result.runs, aborted)))
-    assert [pair.case for pair in one.paired.pairs] == ["case 1"]
+    assert [pair.case for pair in one.pairs] == ["case 1"]
     assert notes(one) == [
         "case 3: left out, because only the baseline has an ended run",
         "case 2: left out, because the baseline has no ended run",
@@ -129,9 +129,9 @@ def test_e10_only_common_checks_are_compared():
         case_run("d", "as it is"),
     )
     (one,) = comparisons(EvalResult("e", "s", ("a", "b", "c", "d"), (BASE, NEW), runs))
-    assert [(pair.case, pair.difference) for pair in one.paired.pairs] == [("a", 0), ("b", -1), ("d", 0)]
-    assert (one.paired.other_checks, one.paired.not_comparable) == (("a",), ("c",))
-    assert [pair.variant_passed for pair in one.paired.pairs] == [1, 0, 1]
+    assert [(pair.case, pair.difference) for pair in one.pairs] == [("a", 0), ("b", -1), ("d", 0)]
+    assert (one.other_checks, one.not_comparable) == (["a"], ["c"])
+    assert [pair.variant_passed for pair in one.pairs] == [1, 0, 1]
     assert one.passed.baseline == pytest.approx(1.0)
 
 

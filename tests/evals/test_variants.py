@@ -14,7 +14,7 @@ OTHER = load_text("---\nname: a\ndescription: b\n---\nYou look well.\n", Path("o
 
 def test_all_combinations_are_made_with_names_and_settings():
     """Two files and two keys with two values each are eight variants; common settings are in all of them."""
-    vary = [varied("model=haiku,sonnet"), varied("tool-calls-limit=8,none")]
+    vary = varied(["model=haiku,sonnet", "tool-calls-limit=8,none"])
     found = subjects([FILE, OTHER], {"time_limit": 60}, vary)
     assert [one.variant.name for one in found][:2] == [
         "model=haiku, tool_calls_limit=8",
@@ -28,14 +28,14 @@ def test_all_combinations_are_made_with_names_and_settings():
 
 def test_a_file_alone_is_as_it_is():
     """Without changes there is one variant; another file is named by its name."""
-    assert [one.variant.name for one in subjects([FILE, OTHER], {}, [])] == ["as it is", "other.md"]
+    assert [one.variant.name for one in subjects([FILE, OTHER], {}, {})] == ["as it is", "other.md"]
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
         ("model", "--vary: model must be KEY=VALUE,VALUE..., e.g. tool_calls_limit=8,15"),
-        ("model=haiku,", "--vary: model=haiku, has an empty value"),
+        ("model=haiku,", "--vary: model=haiku, must be KEY=VALUE"),
         ("model=haiku,haiku", "--vary: model=haiku,haiku has a value twice"),
         ("tool_call_limit=3", "--vary: unknown setting: tool_call_limit; did you mean tool_calls_limit?"),
         ("tool_calls_limit=-3", "--vary: tool_calls_limit: must be"),
@@ -45,11 +45,11 @@ def test_a_file_alone_is_as_it_is():
 def test_what_cannot_be_varied_is_one_line(text, error):
     """The flag, the key and the reason."""
     with pytest.raises(UsageError) as caught:
-        varied(text)
+        varied([text])
     assert str(caught.value).startswith(error)
 
 
 def test_a_key_is_varied_once():
     """Values of one key belong into one list."""
     with pytest.raises(UsageError, match="model is given twice; list all its values once, model=A,B"):
-        subjects([FILE], {}, [varied("model=haiku"), varied("model=sonnet")])
+        varied(["model=haiku", "model=sonnet"])

@@ -1,9 +1,10 @@
-"""Compare two sets of results pair by pair; the verdicts as text, JSON and JUnit."""
+"""Compare two sets of results case by case; the verdicts as text, JSON and JUnit."""
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import compress
 from math import ceil, comb, floor, log2
 from random import Random
 from statistics import NormalDist, fmean, median, stdev
@@ -11,6 +12,24 @@ from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from run_specialist.evals.plan import CaseRun, EvalResult, Variant
+
+ALPHA = 0.05
+"""Maximum probability that any comparison reports a difference although there is none, over all variants together."""
+POWER = 0.8
+"""Probability of detecting the difference with the proposed number of cases."""
+MOST_CASES = 10_000
+"""Maximum number of needed cases that is stated."""
+AMOUNTS = ("cost_usd", "tool_calls", "tokens", "seconds")
+"""The amounts of a run whose medians are compared."""
+
+# Up to this many differences all subsets are enumerated; of more, this many random subsets and their complements.
+_MOST_ENUMERATED = 12
+_PAIRS = 2_500
+_SEED = 20_040
+
+Verdict = Literal["better", "worse", "no difference", "cannot be told"]
+Interval = tuple[float, float]
+"""Lower and upper limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,109 +42,8 @@ class CasePair:
     baseline_passed: float
     """Share of the repeats that passed."""
     variant_passed: float
-
-    @property
-    def difference(self) -> float:
-        """The score of the variant minus that of the baseline."""
-        return exact(self.variant - self.baseline)
-
-
-@dataclass(frozen=True, slots=True)
-class PairedVariants:
-    """The results of two variants, by case."""
-
-    pairs: tuple[CasePair, ...]
-    """In the order of the cases."""
-    only_baseline: tuple[str, ...] = ()
-    """Cases without an ended run of the variant."""
-    only_variant: tuple[str, ...] = ()
-    """Cases without an ended run of the baseline."""
-    other_checks: tuple[str, ...] = ()
-    """Cases in which some checks were made on one side only; their scores count only the common checks."""
-    not_comparable: tuple[str, ...] = ()
-    """Cases without a common check, which are omitted."""
-
-
-def paired(cases: Iterable[str], baseline: Sequence[CaseRun], variant: Sequence[CaseRun]) -> PairedVariants:
-    """Pair the ended runs of two variants by case."""
-    ours, theirs = _by_case(baseline), _by_case(variant)
-    names = list(dict.fromkeys([*cases, *ours, *theirs]))
-    pairs: list[CasePair] = []
-    unlike: list[str] = []
-    lacking: list[str] = []
-    for case in names:
-        before, after = ours.get(case), theirs.get(case)
-        if not before or not after:
-            continue
-        known, every = _checks([*before, *after])
-        if known != every:
-            (unlike if known else lacking).append(case)
-        if known or not every:
-            pairs.append(
-                CasePair(
-                    case,
-                    fmean(_score(one, known) for one in before),
-                    fmean(_score(one, known) for one in after),
-                    fmean(_passed(one, known) for one in before),
-                    fmean(_passed(one, known) for one in after),
-                )
-            )
-    return PairedVariants(
-        tuple(pairs),
-        tuple(case for case in names if case in ours and case not in theirs),
-        tuple(case for case in names if case in theirs and case not in ours),
-        tuple(unlike),
-        tuple(lacking),
-    )
-
-
-def amounts(
-    pairs: Iterable[CasePair],
-    baseline: Sequence[CaseRun],
-    variant: Sequence[CaseRun],
-    of: Callable[[CaseRun], float | None],
-) -> list[tuple[float, float]]:
-    """Return an amount of both sides for each pair, as the mean over the repeats; unknown amounts are omitted."""
-    before, after = _by_case(baseline), _by_case(variant)
-    found = ((_mean(before[one.case], of), _mean(after[one.case], of)) for one in pairs)
-    return [(left, right) for left, right in found if left is not None and right is not None]
-
-
-def _by_case(runs: Iterable[CaseRun]) -> dict[str, list[CaseRun]]:
-    found: dict[str, list[CaseRun]] = defaultdict(list)
-    for one in runs:
-        if one.has_ended:
-            found[one.case].append(one)
-    return dict(found)
-
-
-def _checks(runs: Iterable[CaseRun]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of the checks that all of these runs have, and that any has; failed runs do not count."""
-    names = [frozenset(check.name for check in one.checks) for one in runs if one.status != "failed" or one.checks]
-    return frozenset.intersection(*names) if names else frozenset(), frozenset().union(*names)
-
-
-def _score(run: CaseRun, checks: frozenset[str]) -> float:
-    if run.status == "failed":
-        return 0.0
-    scores = [one.score for one in run.checks if one.name in checks and one.score is not None]
-    return fmean(scores) if scores else 1.0
-
-
-def _passed(run: CaseRun, checks: frozenset[str]) -> bool:
-    return run.status != "failed" and all(one.value is not False for one in run.checks if one.name in checks)
-
-
-def _mean(runs: Sequence[CaseRun], of: Callable[[CaseRun], float | None]) -> float | None:
-    values = [of(one) for one in runs]
-    known = [one for one in values if one is not None]
-    return fmean(known) if len(known) == len(values) else None
-
-
-ALPHA = 0.05
-"""Maximum probability that any comparison reports a difference although there is none, over all variants together."""
-
-Verdict = Literal["better", "worse", "no difference", "cannot be told"]
+    difference: float
+    """The score of the variant minus that of the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,49 +61,51 @@ class MetricDifference:
     """Cases in which the quantity is known on both sides."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Comparison:
     """A variant compared with the baseline."""
 
     variant: str
     baseline: str
-    verdict: Verdict
-    """From the score: better or worse if the interval excludes 0; no difference if it is within the tolerance."""
-    regression: bool
-    """Whether the whole interval is below minus the tolerance."""
-    same_runs: bool
-    """Whether both sides have the same runs, because all their inputs are equal."""
     tolerance: float
     alpha: float
     """Error probability of each interval: `ALPHA` divided by the number of compared variants."""
-    cases_needed: int | None
+    verdict: Verdict = "cannot be told"
+    """From the score: better or worse if the interval excludes 0; no difference if it is within the tolerance."""
+    regression: bool = False
+    """Whether the whole interval is below minus the tolerance."""
+    same_runs: bool = False
+    """Whether both sides have the same runs, because all their inputs are equal."""
+    cases_needed: int | None = None
     """Estimated number of cases that would detect the observed difference; None if it is 0 or already detected."""
-    paired: PairedVariants
-    score: MetricDifference | None
+    score: MetricDifference | None = None
     """Mean scores; None without pairs."""
-    passed: MetricDifference | None
+    passed: MetricDifference | None = None
     """Mean shares of repeats that passed."""
-    medians: Mapping[str, MetricDifference]
-    """Medians of `cost_usd`, `tool_calls`, `tokens` and `seconds`, without unknown ones."""
+    medians: dict[str, MetricDifference] = field(default_factory=dict)
+    """Medians of `AMOUNTS`, without unknown ones."""
+    pairs: list[CasePair] = field(default_factory=list)
+    """In the order of the cases."""
+    only_baseline: list[str] = field(default_factory=list)
+    """Cases without an ended run of the variant."""
+    only_variant: list[str] = field(default_factory=list)
+    """Cases without an ended run of the baseline."""
+    other_checks: list[str] = field(default_factory=list)
+    """Cases in which some checks were made on one side only; their scores count only the common checks."""
+    not_comparable: list[str] = field(default_factory=list)
+    """Cases without a common check, which are omitted."""
 
     @property
     def cases(self) -> int:
         """The number of cases that are compared."""
-        return len(self.paired.pairs)
-
-
-_AMOUNTS: Mapping[str, Callable[[CaseRun], float | None]] = {
-    "cost_usd": lambda run: run.cost_usd,
-    "tool_calls": lambda run: run.tool_calls,
-    "tokens": lambda run: run.tokens,
-    "seconds": lambda run: run.seconds,
-}
+        return len(self.pairs)
 
 
 def reference(result: EvalResult) -> Variant | None:
     """Return the variant to compare with: the baseline, otherwise the first; None for a single variant."""
-    chosen = next((one for one in result.variants if one.is_baseline), result.variants[0] if result.variants else None)
-    return chosen if len(result.variants) > 1 else None
+    if len(result.variants) < 2:  # noqa: PLR2004 - two make a comparison
+        return None
+    return next((one for one in result.variants if one.is_baseline), result.variants[0])
 
 
 def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison, ...]:
@@ -196,56 +116,80 @@ def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison,
     base = reference(result)
     if base is None:
         return ()
-    others = [one for one in result.variants if one is not base]
-    return tuple(_compared(result, base, one, tolerance, ALPHA / len(others)) for one in others)
+    others = [one.name for one in result.variants if one is not base]
+    return tuple(_compared(result, Comparison(name, base.name, tolerance, ALPHA / len(others))) for name in others)
 
 
-def _compared(result: EvalResult, base: Variant, variant: Variant, tolerance: float, alpha: float) -> Comparison:
-    before, after = result.of(base.name), result.of(variant.name)
-    both = paired(result.cases, before, after)
-    scores = [(one.baseline, one.variant) for one in both.pairs]
-    score = _metric(scores, alpha, fmean, mean_interval)
-    same_runs = bool(before) and {one.run_id for one in before} == {one.run_id for one in after}
-    verdict, is_regression = _verdict(score, tolerance, same_runs=same_runs)
-    needed = cases_needed([one.difference for one in both.pairs], alpha) if verdict == "cannot be told" else None
-    medians = {
-        name: _metric(amounts(both.pairs, before, after, of), alpha, median, median_interval)
-        for name, of in _AMOUNTS.items()
-    }
-    return Comparison(
-        variant.name,
-        base.name,
-        verdict,
-        is_regression,
-        same_runs,
-        tolerance,
-        alpha,
-        needed,
-        both,
-        score,
-        _metric([(one.baseline_passed, one.variant_passed) for one in both.pairs], alpha, fmean, mean_interval),
-        {name: one for name, one in medians.items() if one},
-    )
+def _compared(result: EvalResult, one: Comparison) -> Comparison:  # noqa: C901 - one verdict, read from top to bottom
+    """Fill in a comparison."""
+    baseline, variant = result.of(one.baseline), result.of(one.variant)
+    before, after = _by_case(baseline), _by_case(variant)
+    for case in dict.fromkeys([*result.cases, *before, *after]):
+        if case not in before or case not in after:
+            if case in before or case in after:
+                (one.only_baseline if case in before else one.only_variant).append(case)
+            continue
+        # A failed run has no checks, and scores 0 whatever they are.
+        runs = [run for run in (*before[case], *after[case]) if run.status != "failed" or run.checks]
+        names = [{check.name for check in run.checks} for run in runs]
+        common, every = set.intersection(*names) if names else set[str](), set[str]().union(*names)
+        if common != every:
+            (one.other_checks if common else one.not_comparable).append(case)
+        if common or not every:
+            sides = before[case], after[case]
+            first, second = (fmean(run.score_by(common) for run in side) for side in sides)
+            passed, now_passed = (fmean(_passed(run, common) for run in side) for side in sides)
+            one.pairs.append(CasePair(case, first, second, passed, now_passed, exact(second - first)))
+    _add_metrics(one, before, after)
+    one.same_runs = bool(baseline) and {run.run_id for run in baseline} == {run.run_id for run in variant}
+    low, high = (one.score.low, one.score.high) if one.score else (None, None)
+    if one.same_runs:
+        one.verdict = "no difference"
+    elif low is not None and high is not None:
+        if -one.tolerance <= low and high <= one.tolerance:
+            one.verdict = "no difference"
+        elif low > 0:
+            one.verdict = "better"
+        elif high < 0:
+            one.verdict, one.regression = "worse", high < -one.tolerance
+    if one.verdict == "cannot be told":
+        one.cases_needed = cases_needed([pair.difference for pair in one.pairs], one.alpha)
+    return one
 
 
-def _verdict(score: MetricDifference | None, tolerance: float, *, same_runs: bool) -> tuple[Verdict, bool]:
-    """Return the verdict, and whether it is a regression."""
-    if same_runs:
-        return "no difference", False
-    if score is None or score.low is None or score.high is None:
-        return "cannot be told", False
-    if -tolerance <= score.low and score.high <= tolerance:
-        return "no difference", False
-    if score.low > 0:
-        return "better", False
-    return ("worse", score.high < -tolerance) if score.high < 0 else ("cannot be told", False)
+def _add_metrics(one: Comparison, before: Mapping[str, list[CaseRun]], after: Mapping[str, list[CaseRun]]) -> None:
+    """Add the scores and amounts of both sides to a comparison."""
+    one.score = _metric([(pair.baseline, pair.variant) for pair in one.pairs], one.alpha, fmean, mean_interval)
+    shares = [(pair.baseline_passed, pair.variant_passed) for pair in one.pairs]
+    one.passed = _metric(shares, one.alpha, fmean, mean_interval)
+    for amount in AMOUNTS:
+        found = [(_mean(before[pair.case], amount), _mean(after[pair.case], amount)) for pair in one.pairs]
+        known = [(left, right) for left, right in found if left is not None and right is not None]
+        if metric := _metric(known, one.alpha, median, median_interval):
+            one.medians[amount] = metric
+
+
+def _by_case(runs: Iterable[CaseRun]) -> dict[str, list[CaseRun]]:
+    found: dict[str, list[CaseRun]] = defaultdict(list)
+    for one in runs:
+        found[one.case].append(one)
+    return dict(found)
+
+
+def _passed(run: CaseRun, checks: set[str]) -> bool:
+    return run.status != "failed" and all(one.value is not False for one in run.checks if one.name in checks)
+
+
+def _mean(runs: Sequence[CaseRun], amount: str) -> float | None:
+    values = [getattr(one, amount) for one in runs]
+    return None if None in values else fmean(values)
 
 
 def _metric(
     pairs: Sequence[tuple[float, float]],
     alpha: float,
     center: Callable[[Iterable[float]], float],
-    interval: "Callable[[Sequence[float], float], Interval | None]",
+    interval: Callable[[Sequence[float], float], Interval | None],
 ) -> MetricDifference | None:
     """Return a quantity of both sides; None without pairs.
 
@@ -259,26 +203,9 @@ def _metric(
     return MetricDifference(before, after, exact(center(differences)), low, high, len(pairs))
 
 
-POWER = 0.8
-"""Probability of detecting the difference with the proposed number of cases."""
-
-_MOST_ENUMERATED = 12
-"""Maximum number of differences for which all subsets are enumerated."""
-_PAIRS = 2_500
-"""Number of random subset-complement pairs that are tried for more differences."""
-_FEWEST_PAIRS = 500
-_MOST_ADDITIONS = 5_000_000
-_SEED = 20_040
-_DIGITS = 12
-_BYTE = 8
-
-Interval = tuple[float, float]
-"""Lower and upper limit."""
-
-
 def exact(value: float) -> float:
     """Return a difference without floating-point error, so that 0.1 + 0.2 - 0.3 is 0."""
-    return round(value, _DIGITS)
+    return round(value, 12)
 
 
 def mean_interval(differences: Sequence[float], alpha: float) -> Interval | None:
@@ -294,6 +221,27 @@ def mean_interval(differences: Sequence[float], alpha: float) -> Interval | None
     # The empty subset is the data as they are, and counts on both sides.
     rank = floor(alpha / 2 * (len(means) + 1) + 1e-9)
     return means[rank - 1], means[-rank]
+
+
+def _subset_means(values: Sequence[float]) -> Iterator[float]:
+    """Yield the means of all subsets but the empty one, or of the whole and of random pairs of complements.
+
+    With each subset its complement is used, so that the mean of all values is never outside the interval.
+    """
+    if len(values) <= _MOST_ENUMERATED:
+        sums = [(0.0, 0)]
+        for value in values:
+            sums += [(total + value, count + 1) for total, count in sums]
+        yield from (total / count for total, count in sums[1:])
+        return
+    whole = sum(values)
+    yield whole / len(values)
+    random = Random(_SEED)  # noqa: S311 - a sample, not a secret
+    for _ in range(_PAIRS):
+        chosen = random.randrange(1, 2 ** len(values) - 1)
+        part, count = sum(compress(values, map(int, f"{chosen:0{len(values)}b}"))), chosen.bit_count()
+        yield part / count
+        yield (whole - part) / (len(values) - count)
 
 
 def median_interval(differences: Sequence[float], alpha: float) -> Interval | None:
@@ -327,45 +275,87 @@ def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
     if len(differences) == 1:
         # A single difference has no deviation that could be estimated.
         return fewest_cases(alpha)
-    deviation = stdev(differences)
     certain, likely = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(POWER)
     # A deviation of a million times the mean must give a useless number, not an overflow.
-    count = ((certain + likely) * min(deviation / abs(mean), 1e6)) ** 2 + certain**2 / 2
+    count = ((certain + likely) * min(stdev(differences) / abs(mean), 1e6)) ** 2 + certain**2 / 2
     return max(ceil(count), fewest_cases(alpha), len(differences) + 1)
 
 
-def _subset_means(values: Sequence[float]) -> Iterator[float]:
-    """Yield the means of all subsets but the empty one, or of the whole and of random pairs of complements.
+def verdict_text(one: Comparison) -> str:
+    """Return a verdict as one sentence, without the name of the variant."""
+    score, base, cases = one.score, one.baseline, _cases(one.cases)
+    if score is None:
+        return f"Cannot be compared with {base}: no case has an ended run on both sides."
+    interval = ""
+    if score.low is not None and score.high is not None:
+        interval = f" ({100 * (1 - one.alpha):.3g} % interval {signed(score.low)} to {signed(score.high)})"
+    over = f"score {signed(score.difference)} over {cases}{interval}"
+    tolerance, fewest = f"the tolerance of {one.tolerance:g}", fewest_cases(one.alpha)
+    if one.verdict == "no difference":
+        why = f" that is larger than {tolerance}: {over}"
+        if one.same_runs:
+            why = ": both have the same inputs, so their runs are the same"
+        elif not any(pair.difference for pair in one.pairs):
+            why = f": each of the {cases} has the same score"
+        return f"No difference from {base}{why}."
+    if one.verdict != "cannot be told":
+        more = ""
+        if one.tolerance and one.verdict == "worse":
+            more = f" by more than {tolerance}" if one.regression else f", but not certainly by more than {tolerance}"
+        return f"{one.verdict.capitalize()} than {base}{more}: {over}."
+    why = f"score {signed(score.difference)}{interval}; "
+    if not score.difference:
+        needed = f"; it takes at least {_cases(fewest)}" if one.cases < fewest else ""
+        why = f"the mean scores are equal{interval}{needed}"
+    elif one.cases_needed is None or one.cases_needed > MOST_CASES:
+        why += f"more than {_cases(MOST_CASES)} would be needed to detect such a small difference"
+    else:
+        roughly = "at least" if one.cases_needed == fewest else "about"
+        why += f"{roughly} {_cases(one.cases_needed)} would be needed to detect such a difference"
+    return f"Cannot be told with {cases} whether it differs from {base}: {why}."
 
-    With each subset its complement is used, so that the mean of all values is never outside the interval.
-    """
-    if len(values) <= _MOST_ENUMERATED:
-        sums = _subset_sums(values)
-        yield from (sums[chosen] / chosen.bit_count() for chosen in range(1, len(sums)))
-        return
-    whole = sum(values)
-    yield whole / len(values)
-    random = Random(_SEED)  # noqa: S311 - a sample, not a secret
-    tables = [_subset_sums(values[at : at + _BYTE]) for at in range(0, len(values), _BYTE)]
-    for _ in range(max(min(_PAIRS, _MOST_ADDITIONS // len(tables)), _FEWEST_PAIRS) - 1):
-        chosen = random.randrange(1, 2 ** len(values) - 1)
-        places = chosen.to_bytes(len(tables), "little")
-        part = sum(table[place] for table, place in zip(tables, places, strict=True))
-        count = chosen.bit_count()
-        yield part / count
-        yield (whole - part) / (len(values) - count)
+
+def notes(one: Comparison) -> list[str]:
+    """Return what a comparison left out, one sentence each."""
+    found = [
+        (one.only_baseline, "left out, because only the baseline has an ended run"),
+        (one.only_variant, "left out, because the baseline has no ended run"),
+        (one.not_comparable, "left out, because no check was made on both sides"),
+        (one.other_checks, "compared by the checks that were made on both sides"),
+    ]
+    return [f"{', '.join(cases)}: {why}" for cases, why in found if cases]
 
 
-def _subset_sums(values: Sequence[float]) -> list[float]:
-    """Return the sums of all subsets of a few values, by the bits of the index."""
-    sums = [0.0]
-    for chosen in range(1, 2 ** len(values)):
-        sums.append(sums[chosen & (chosen - 1)] + values[(chosen & -chosen).bit_length() - 1])
-    return sums
+def signed(value: float, digits: int = 2) -> str:
+    """Return a difference with its sign; more digits if it would be shown as 0."""
+    while value and digits < 6 and not round(value, digits):  # noqa: PLR2004 - a smaller one is 0 for people
+        digits += 1
+    return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
+def _cases(count: int) -> str:
+    return f"{count:,} case{'' if count == 1 else 's'}"
+
+
+def as_json(result: EvalResult, compared: Sequence[Comparison] = ()) -> dict[str, Any]:
+    """Return everything known about an eval, with the score of each run, and the comparisons of its variants."""
+    values = asdict(result)
+    runs = [
+        {**run, "passed": one.passed, "score": round(one.score, 6)}
+        for run, one in zip(values["runs"], result.runs, strict=True)
+    ]
+    return {
+        "eval": values.pop("eval_id"),
+        **values,
+        "runs": runs,
+        "comparison": [
+            {**asdict(one), "cases": one.cases, "text": verdict_text(one), "notes": notes(one)} for one in compared
+        ],
+    }
+
+
+# Characters that XML 1.0 cannot contain, and control characters that it discourages.
 _NOT_XML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot contain, and control characters that it discourages."""
 
 
 def junit(result: EvalResult, comparisons: Sequence[Comparison] = ()) -> str:
@@ -385,8 +375,8 @@ def junit(result: EvalResult, comparisons: Sequence[Comparison] = ()) -> str:
             _fill(test, runs, is_baseline=variant.is_baseline)
         for one in comparisons:
             if one.variant == variant.name:
-                about = {"classname": name, "name": f"compared with {one.baseline}", "time": "0.000"}
-                test, text = ET.SubElement(suite, "testcase", about), verdict_text(one)
+                named = {"classname": name, "name": f"compared with {one.baseline}", "time": "0.000"}
+                test, text = ET.SubElement(suite, "testcase", named), verdict_text(one)
                 if one.regression:
                     ET.SubElement(test, "failure", {"message": text}).text = text
                 else:
@@ -397,28 +387,24 @@ def junit(result: EvalResult, comparisons: Sequence[Comparison] = ()) -> str:
         for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             element.set(key, str(sum(test.find(tag) is not None for test in tests)))
         element.set("time", f"{sum(float(test.attrib['time']) for test in tests):.3f}")
-    for element in root.iter():
-        element.text = element.text and _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", element.text)
-        for key, value in element.items():
-            element.set(key, _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value))
     ET.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+    text = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", ET.tostring(root, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 def _fill(test: ET.Element, runs: Sequence[CaseRun], *, is_baseline: bool) -> None:
-    """Add what came of the runs of a case."""
+    """Add the results of the runs of a case to its test."""
     ended = [one for one in runs if one.has_ended]
-    bad = [one for one in ended if not one.passed]
+    bad = [(one, _reasons(one)) for one in ended if not one.passed]
     if not ended:
-        ET.SubElement(test, "skipped", {"message": next((one.error for one in runs if one.error), "it did not run")})
+        why = next((one.error for one in runs if one.error), "it did not run")
+        ET.SubElement(test, "skipped", {"message": why})
     elif bad:
-        message = f"{len(bad)} of {len(ended)} runs did not pass" if len(ended) > 1 else _reasons(bad[0])[0]
-        kind = "skipped" if is_baseline else "error" if all(one.status == "failed" for one in bad) else "failure"
-        ET.SubElement(test, kind, {"message": message}).text = "\n".join(
-            f"repeat {one.repeat}, run {one.run_id or 'none'}: {' '.join(why.split())}"
-            for one in bad
-            for why in _reasons(one)
-        )
+        kind = "error" if all(one.status == "failed" for one, _ in bad) else "failure"
+        message = f"{len(bad)} of {len(ended)} runs did not pass" if len(ended) > 1 else bad[0][1][0]
+        about = ET.SubElement(test, "skipped" if is_baseline else kind, {"message": message})
+        lines = (f"repeat {one.repeat}, run {one.run_id}: {why}" for one, reasons in bad for why in reasons)
+        about.text = "\n".join(lines)
     if ids := [one.run_id for one in runs if one.run_id]:
         ET.SubElement(test, "system-out").text = "".join(f"specialists report {one}\n" for one in ids)
 
@@ -426,108 +412,5 @@ def _fill(test: ET.Element, runs: Sequence[CaseRun], *, is_baseline: bool) -> No
 def _reasons(run: CaseRun) -> list[str]:
     """Return why a run did not pass, one line per reason; never empty."""
     checks = [f"{one.name}: {one.reason or 'not held'}" for one in run.checks if one.value is False]
-    return [*checks, *([run.error] if run.error else [])] or [f"the run has the status {run.status}"]
-
-
-MOST_CASES = 10_000
-"""Maximum number of needed cases that is stated."""
-
-
-def verdict_text(one: Comparison) -> str:
-    """Return a verdict as one sentence, without the name of the variant."""
-    score, base = one.score, one.baseline
-    if score is None:
-        return f"Cannot be compared with {base}: no case has an ended run on both sides."
-    over = f"score {signed(score.difference)} over {_cases(one.cases)}{interval_text(score, one.alpha)}"
-    if one.verdict == "cannot be told":
-        return f"Cannot be told with {_cases(one.cases)} whether it differs from {base}: {_open(one, score)}."
-    if one.verdict == "no difference":
-        return f"No difference from {base}{_equal(one, over)}."
-    return f"{one.verdict.capitalize()} than {base}{_by_how_much(one)}: {over}."
-
-
-def notes(one: Comparison) -> list[str]:
-    """Return what a comparison left out, one sentence each."""
-    both = one.paired
-    found = [
-        (both.only_baseline, "left out, because only the baseline has an ended run"),
-        (both.only_variant, "left out, because the baseline has no ended run"),
-        (both.not_comparable, "left out, because no check was made on both sides"),
-        (both.other_checks, "compared by the checks that were made on both sides"),
-    ]
-    return [f"{', '.join(cases)}: {why}" for cases, why in found if cases]
-
-
-def signed(value: float, digits: int = 2) -> str:
-    """Return a difference with its sign; more digits if it would be shown as 0."""
-    while value and digits < 6 and not round(value, digits):  # noqa: PLR2004 - a smaller one is 0 for people
-        digits += 1
-    return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
-
-
-def interval_text(difference: MetricDifference, alpha: float) -> str:
-    """Return an interval as ` (95 % interval +0.04 to +0.21)`; empty if there is none."""
-    if difference.low is None or difference.high is None:
-        return ""
-    return f" ({100 * (1 - alpha):.3g} % interval {signed(difference.low)} to {signed(difference.high)})"
-
-
-def _equal(one: Comparison, over: str) -> str:
-    if one.same_runs:
-        return ": both have the same inputs, so their runs are the same"
-    if not any(pair.difference for pair in one.paired.pairs):
-        return f": each of the {_cases(one.cases)} has the same score"
-    return f" that is larger than the tolerance of {one.tolerance:g}: {over}"
-
-
-def _by_how_much(one: Comparison) -> str:
-    if not one.tolerance or one.verdict != "worse":
-        return ""
-    tolerance = f"the tolerance of {one.tolerance:g}"
-    return f" by more than {tolerance}" if one.regression else f", but not certainly by more than {tolerance}"
-
-
-def _open(one: Comparison, score: MetricDifference) -> str:
-    fewest = fewest_cases(one.alpha)
-    if not score.difference:
-        needed = f"; it takes at least {_cases(fewest)}" if one.cases < fewest else ""
-        return f"the mean scores are equal{interval_text(score, one.alpha)}{needed}"
-    seen = f"score {signed(score.difference)}{interval_text(score, one.alpha)}"
-    if one.cases_needed is None or one.cases_needed > MOST_CASES:
-        return f"{seen}; more than {_cases(MOST_CASES)} would be needed to detect such a small difference"
-    roughly = "at least" if one.cases_needed == fewest else "about"
-    return f"{seen}; {roughly} {_cases(one.cases_needed)} would be needed to detect such a difference"
-
-
-def _cases(count: int) -> str:
-    return f"{count:,} case{'' if count == 1 else 's'}"
-
-
-def as_json(result: EvalResult, compared: Sequence[Comparison] = ()) -> dict[str, Any]:
-    """Return everything known about an eval, with the score of each run, and the comparisons of its variants."""
-    return {
-        "eval": result.eval_id,
-        "specialist": result.specialist,
-        "cases": list(result.cases),
-        "variants": [{**asdict(one), "settings": dict(one.settings)} for one in result.variants],
-        "runs": [
-            {
-                **asdict(one),
-                "checks": [asdict(check) for check in one.checks],
-                "passed": one.passed,
-                "score": round(one.score, 6),
-            }
-            for one in result.runs
-        ],
-        "comparison": [comparison_json(one) for one in compared],
-    }
-
-
-def comparison_json(one: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON values, with its verdict in words."""
-    values = asdict(one)
-    both = values.pop("paired")
-    pairs = [
-        {**pair, "difference": of.difference} for pair, of in zip(both.pop("pairs"), one.paired.pairs, strict=True)
-    ]
-    return {**values, **both, "cases": one.cases, "pairs": pairs, "text": verdict_text(one), "notes": notes(one)}
+    reasons = [*checks, *([run.error] if run.error else [])] or [f"the run has the status {run.status}"]
+    return [" ".join(one.split()) for one in reasons]

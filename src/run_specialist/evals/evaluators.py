@@ -1,106 +1,75 @@
-"""All evaluators that a file with cases can name."""
+"""The evaluators that a file with cases can name."""
 
+import dataclasses
 import hashlib
 import json
-import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from inspect import isawaitable, signature
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Annotated, Any, NamedTuple, cast, get_args, get_type_hints
 
 from pathspec import PathSpec
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 from pydantic_evals import evaluators
 from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext, EvaluatorSpec
 
 from run_specialist.budget import dollars
 from run_specialist.record import outcome
-from run_specialist.record.outcome import Evidence, Outcome
 from run_specialist.tools import threads
-from run_specialist.tools.threads import in_thread
 
 RUN = "run"
-"""Name of the attribute of the context that holds the `CheckedRun`."""
+"""Attribute of the context that holds the `CheckedRun`."""
+ANSWER_JUDGE = "answer-judge"
+"""The judge included in the package."""
+PATTERN_TIMEOUT = 5.0
+"""Timeout of a regular expression of a case, which may take for ever, e.g. `(a+)+$` [s]."""
+UNBILLED = ("GEval", "LLMJudge")
+"""Evaluators of pydantic-evals that call a model themselves, past limits, bill and store; `Judge` replaces them."""
+
+# Without one of these, a pattern has only one way to match at each place, and needs no process of its own.
+_MAY_TAKE_LONG = re.compile(r"[*+?{|]")
+_SEARCH = """
+import json, re, sys
+pattern, text = json.load(sys.stdin)
+sys.exit(0 if re.search(pattern, text, re.IGNORECASE) else 1)
+"""
+_LINES = re.compile(r":\d+(?:[-:]\d+)?$")
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+AnyEvaluator = Evaluator[Any, Any, Any]
 
 
-@dataclass(frozen=True)
-class CheckedRun:
-    """An ended run, with the verdicts of judges."""
-
-    outcome: Outcome
-    judgements: "Mapping[str, Judgement]" = field(default_factory=dict)
-    """Verdicts by the key of the judge, see `Judge.key`."""
-
-    @property
-    def text(self) -> str:
-        """The answer and its quotes, on one line, for searches that ignore case and white space."""
-        return plain("\n".join([self.outcome.answer, *(one.quote for one in self.outcome.evidence)]))
-
-    @property
-    def verified(self) -> tuple[Evidence, ...]:
-        """The quotes that were found in the results of the run."""
-        return tuple(one for one in self.outcome.evidence if one.verified)
-
-
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The verdict of a judge on a run."""
 
     passed: bool | None
     """None if the judge gave no verdict."""
     reason: str
     """One line."""
-    run_id: str | None = None
-    """The run of the judge; None if none began."""
     cost_usd: float | None = 0.0
     """None if the price is unknown."""
 
 
-def checked_run(context: "EvaluatorContext[Any, Any, Any]") -> CheckedRun:
-    """Return the run for which an evaluator is called.
+class CheckedRun:
+    """An ended run, with the verdicts of judges."""
 
-    Raises ValueError outside an eval of this package.
-    """
-    run = context.attributes.get(RUN)
-    if run is None:
-        raise ValueError("this evaluator needs a run of a specialist; use it with `specialists eval`")
-    return cast("CheckedRun", run)
+    def __init__(self, ended: outcome.Outcome, judgements: Mapping[str, Judgement]) -> None:
+        """Set the outcome and the verdicts, by `Judge.key`."""
+        self.outcome = ended
+        self.judgements = judgements
+        self.text = plain("\n".join([ended.answer, *(one.quote for one in ended.evidence)]))
+        """The answer and its quotes, on one line, for searches that ignore case and white space."""
+        self.verified = tuple(one for one in ended.evidence if one.verified)
+        """The quotes that were found in the results of the run."""
 
 
 def plain(text: str) -> str:
     """Return a text in lower case, with one blank for each run of white space."""
     return " ".join(text.split()).casefold()
-
-
-def texts(given: Any, what: str) -> tuple[str, ...]:  # noqa: ANN401 - values of a file
-    """Return a text or a list of texts as a list; raises ValueError."""
-    listed = given if isinstance(given, list | tuple) else [given]
-    if not listed or not all(isinstance(one, str) and one.strip() for one in listed):
-        raise ValueError(f"expected {what}, or a list of them, got {given!r}")
-    return tuple(listed)
-
-
-def flag(given: Any) -> bool:  # noqa: ANN401 - as above
-    """Return a truth value; raises ValueError."""
-    if not isinstance(given, bool):
-        raise ValueError(f"expected true or false, got {given!r}")  # noqa: TRY004 - all are the same to the caller
-    return given
-
-
-def number(given: Any, most: float = math.inf) -> float:  # noqa: ANN401 - as above
-    """Return a number from 0 on; raises ValueError."""
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not is_number or not 0 <= given <= most or math.isinf(given):
-        expected = "a number from 0 on" if math.isinf(most) else f"a number from 0 to {most:g}"
-        raise ValueError(f"expected {expected}, got {given!r}")
-    return float(given)
-
-
-def joined(words: tuple[str, ...], last: str = "or") -> str:
-    """Return words as a list for people, e.g. `a, b or c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def short(text: str, length: int = 80) -> str:
@@ -109,70 +78,103 @@ def short(text: str, length: int = 80) -> str:
     return line if len(line) <= length else f"{line[: length - 3]}..."
 
 
-PATTERN_TIMEOUT = 5.0
-"""Timeout of a regular expression of a case, which may take for ever, e.g. `(a+)+$` [s]."""
-_MAY_TAKE_LONG = re.compile(r"[*+?{|]")
-"""Without one of these, a pattern has only one way to match at each place, and needs no process of its own."""
-_SEARCH = """
-import json, re, sys
-pattern, text = json.load(sys.stdin)
-sys.exit(0 if re.search(pattern, text, re.IGNORECASE) else 1)
-"""
+def path_of(source: str) -> str:
+    """Return the path of a source, which may end in `:line` or `:line-line`."""
+    return _LINES.sub("", source.strip())
 
 
-@dataclass(repr=False)
-class Contains(Evaluator[object, object, object]):
+def _joined(words: Sequence[str], last: str = "or") -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def _listed(given: str | list[str]) -> list[str]:
+    return given if isinstance(given, list) else [given]
+
+
+def _texts(given: str | list[str]) -> str | list[str]:
+    if not given or not all(map(str.strip, _listed(given))):
+        raise ValueError(f"expected a text, or a list of them, got {given!r}")
+    return given
+
+
+def _statuses(given: str | list[str]) -> str | list[str]:
+    known = get_args(outcome.Status)
+    if wrong := next((one for one in _listed(given) if one not in known), None):
+        raise ValueError(f"{wrong!r} is not a status; expected one of {', '.join(known)}")
+    return given
+
+
+def _pattern(given: str) -> str:
+    try:
+        re.compile(given)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{short(given)!r} is not a regular expression: {error}") from None
+    return given
+
+
+Texts = Annotated[str | list[str], AfterValidator(_texts)]
+Text = Annotated[str, AfterValidator(_texts)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class RunCheck(AnyEvaluator):
+    """An evaluator of this package."""
+
+    def check(self, run: CheckedRun) -> Any:  # noqa: ANN401 - awaitable or not
+        """Return None if the run passes, or why not, on one line; raises ValueError if that cannot be told."""
+        raise NotImplementedError
+
+    async def evaluate(self, ctx: EvaluatorContext[Any, Any, Any]) -> Any:  # noqa: ANN401 - as pydantic-evals
+        """Return whether the run passes, and why not; or several results by name."""
+        found = self.check(ctx.attributes[RUN])
+        reason = await found if isawaitable(found) else found
+        return reason if isinstance(reason, Mapping) else EvaluationReason(value=reason is None, reason=reason)
+
+
+def _evaluator(check: Callable[..., Any]) -> type[RunCheck]:
+    """Return the evaluator of a function, e.g. `CallsUnder` of `calls_under`; its other parameters are arguments."""
+    hints = get_type_hints(check, include_extras=True)
+    _, *parameters = signature(check).parameters.values()
+    defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+
+    def of_fields(self: RunCheck, run: CheckedRun) -> Any:  # noqa: ANN401 - awaitable or not
+        return check(run, *(getattr(self, one.name) for one in parameters))
+
+    annotations = {one.name: hints[one.name] for one in parameters}
+    fields = {"__annotations__": annotations, "__doc__": check.__doc__, "__module__": __name__, **defaults}
+    name = check.__name__.title().replace("_", "")
+    made = dataclass(config=_STRICT, repr=False)(type(name, (RunCheck,), {**fields, "check": of_fields}))
+    return cast("type[RunCheck]", made)
+
+
+@_evaluator
+def contains(run: CheckedRun, texts: Texts) -> str | None:
     """Whether the answer or its quotes contain all of these texts, in any case and with any white space."""
-
-    texts: str | list[str]
-
-    def __post_init__(self) -> None:
-        texts(self.texts, "a text")
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether all texts occur."""
-        text = checked_run(ctx).text
-        missing = tuple(repr(short(one)) for one in texts(self.texts, "a text") if plain(one) not in text)
-        reason = f"neither the answer nor its quotes contain {joined(missing)}" if missing else None
-        return EvaluationReason(value=not missing, reason=reason)
+    missing = [repr(short(one)) for one in _listed(texts) if plain(one) not in run.text]
+    return f"neither the answer nor its quotes contain {_joined(missing)}" if missing else None
 
 
-@dataclass(repr=False)
-class Regex(Evaluator[object, object, object]):
+@_evaluator
+async def regex(run: CheckedRun, pattern: Annotated[str, Field(min_length=1), AfterValidator(_pattern)]) -> str | None:
     """Whether a regular expression matches in the answer or its quotes; each run of white space is one blank."""
-
-    pattern: str
-
-    def __post_init__(self) -> None:
-        given: object = self.pattern
-        if not isinstance(given, str) or not given:
-            raise ValueError(f"expected a regular expression, got {given!r}")
-        try:
-            re.compile(self.pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{short(self.pattern)!r} is not a regular expression: {error}") from None
-
-    async def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether it matches; raises ValueError if that takes too long."""
-        matches = await self._matches(checked_run(ctx).text)
-        return EvaluationReason(value=matches, reason=None if matches else f"{short(self.pattern)!r} matches nowhere")
-
-    async def _matches(self, text: str) -> bool:
-        """Search in a process that can be killed, because `re` cannot be interrupted; cancelling kills it too."""
-        if not _MAY_TAKE_LONG.search(self.pattern):
-            return re.search(self.pattern, text, re.IGNORECASE) is not None
+    if _MAY_TAKE_LONG.search(pattern):
+        # In a process that can be killed, because `re` cannot be interrupted; cancelling kills it too.
         command = [sys.executable, "-I", "-S", "-c", _SEARCH]
-        given = json.dumps([self.pattern, text]).encode()
-        _, code = await in_thread(lambda: threads.run(command, Path.cwd(), PATTERN_TIMEOUT, given))
+        given = json.dumps([pattern, run.text]).encode()
+        _, code = await threads.in_thread(lambda: threads.run(command, Path.cwd(), PATTERN_TIMEOUT, given))
         if code is None:
-            raise ValueError(f"{short(self.pattern)!r} took longer than {PATTERN_TIMEOUT:g} s; simplify it")
+            raise ValueError(f"{short(pattern)!r} took longer than {PATTERN_TIMEOUT:g} s; simplify it")
         if code not in {0, 1}:
-            raise ValueError(f"{short(self.pattern)!r} could not be searched for (exit code {code})")
-        return bool(code == 0)
+            raise ValueError(f"{short(pattern)!r} could not be searched for (exit code {code})")
+        matches = code == 0
+    else:
+        matches = re.search(pattern, run.text, re.IGNORECASE) is not None
+    return None if matches else f"{short(pattern)!r} matches nowhere"
 
 
-@dataclass(init=False, repr=False)
-class OutputMatches(Evaluator[object, object, object]):
+@dataclasses.dataclass(init=False, repr=False)
+class OutputMatches(RunCheck):
     """Whether the answer of a specialist with `output_schema` has these values; other fields may be anything."""
 
     expected: Any
@@ -187,13 +189,11 @@ class OutputMatches(Evaluator[object, object, object]):
         """Return the arguments as a file gives them."""
         return dict(self.expected) if isinstance(self.expected, dict) else {"expected": self.expected}
 
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether all values match."""
-        output = checked_run(ctx).outcome.output
-        if output is None:
-            return EvaluationReason(value=False, reason="there is no structured answer")
-        first = next(_differences(self.expected, output, ""), None)
-        return EvaluationReason(value=first is None, reason=first)
+    def check(self, run: CheckedRun) -> str | None:
+        """Return the first difference."""
+        if run.outcome.output is None:
+            return "there is no structured answer"
+        return next(_differences(self.expected, run.outcome.output, ""), None)
 
 
 def _differences(expected: Any, found: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - JSON values
@@ -215,159 +215,76 @@ def _differences(expected: Any, found: Any, path: str) -> Iterator[str]:  # noqa
         yield f"{place} is {short(repr(found))}, expected {short(repr(expected))}"
 
 
-@dataclass(repr=False)
-class Gap(Evaluator[object, object, object]):
+@_evaluator
+def gap(run: CheckedRun, gap: bool = True) -> str | None:  # noqa: FBT001, FBT002 - an argument in a file
     """Whether the run says that it did not find the answer: it has a gap, and no verified quote."""
-
-    gap: bool = True
-
-    def __post_init__(self) -> None:
-        flag(self.gap)
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether nothing was found, or something, as expected."""
-        run = checked_run(ctx)
-        if (bool(run.outcome.gaps) and not run.verified) is self.gap:
-            return EvaluationReason(value=True)
-        if not self.gap:
-            return EvaluationReason(value=False, reason=f"nothing was found: {short(run.outcome.gaps[0])}")
-        if not run.verified:
-            return EvaluationReason(value=False, reason="the answer names no gap")
-        return EvaluationReason(value=False, reason=f"something was found: {run.verified[0].source}")
+    if (bool(run.outcome.gaps) and not run.verified) is gap:
+        return None
+    if not gap:
+        return f"nothing was found: {short(run.outcome.gaps[0])}"
+    return f"something was found: {run.verified[0].source}" if run.verified else "the answer names no gap"
 
 
-@dataclass(repr=False)
-class CallsUnder(Evaluator[object, object, object]):
+@_evaluator
+def calls_under(run: CheckedRun, calls: Count) -> str | None:
     """Whether the run made fewer tool calls."""
-
-    calls: int
-
-    def __post_init__(self) -> None:
-        number(self.calls)
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether there were fewer."""
-        used = checked_run(ctx).outcome.tool_calls.used
-        return _under(used, self.calls, f"{used:,} tool calls")
+    return _not_under(run.outcome.tool_calls.used, calls, "{:,} tool calls")
 
 
-@dataclass(repr=False)
-class TokensUnder(Evaluator[object, object, object]):
+@_evaluator
+def tokens_under(run: CheckedRun, tokens: Count) -> str | None:
     """Whether the run used fewer tokens, input and output together."""
-
-    tokens: int
-
-    def __post_init__(self) -> None:
-        number(self.tokens)
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether there were fewer."""
-        used = checked_run(ctx).outcome.usage.total_tokens
-        return _under(used, self.tokens, f"{used:,} tokens")
+    return _not_under(run.outcome.usage.total_tokens, tokens, "{:,} tokens")
 
 
-@dataclass(repr=False)
-class CostUnder(Evaluator[object, object, object]):
+@_evaluator
+def cost_under(run: CheckedRun, usd: Amount) -> str | None:
     """Whether the run cost less [USD]; an unknown cost fails."""
-
-    usd: float
-
-    def __post_init__(self) -> None:
-        number(self.usd)
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether it cost less."""
-        outcome = checked_run(ctx).outcome
-        if outcome.cost_usd is None:
-            return EvaluationReason(value=False, reason=f"the price of {outcome.model} is unknown")
-        return _under(outcome.cost_usd, self.usd, dollars(outcome.cost_usd))
+    cost = run.outcome.cost_usd
+    return f"the price of {run.outcome.model} is unknown" if cost is None else _not_under(cost, usd, dollars(cost))
 
 
-@dataclass(repr=False)
-class SecondsUnder(Evaluator[object, object, object]):
+@_evaluator
+def seconds_under(run: CheckedRun, seconds: Amount) -> str | None:
     """Whether the run took less time [s]."""
-
-    seconds: float
-
-    def __post_init__(self) -> None:
-        number(self.seconds)
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether it took less."""
-        took = checked_run(ctx).outcome.duration_s
-        return _under(took, self.seconds, f"{took:.1f} s")
+    return _not_under(run.outcome.duration_s, seconds, "{:.1f} s")
 
 
-def _under(used: float, limit: float, text: str) -> EvaluationReason:
-    return EvaluationReason(
-        value=used < limit, reason=None if used < limit else f"{text}, expected fewer than {limit:,}"
-    )
+def _not_under(used: float, limit: float, text: str) -> str | None:
+    return None if used < limit else f"{text.format(used)}, expected fewer than {limit:,}"
 
 
-_STATUSES = get_args(outcome.Status)
-
-
-@dataclass(repr=False)
-class Status(Evaluator[object, object, object]):
+@_evaluator
+def status(run: CheckedRun, statuses: Annotated[Texts, AfterValidator(_statuses)]) -> str | None:
     """Whether the run ended with one of these statuses."""
-
-    statuses: str | list[str]
-
-    def __post_init__(self) -> None:
-        for one in texts(self.statuses, "a status"):
-            if one not in _STATUSES:
-                raise ValueError(f"{one!r} is not a status; expected one of {', '.join(_STATUSES)}")
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether the status is one of those."""
-        wanted, status = texts(self.statuses, "a status"), checked_run(ctx).outcome.status
-        reason = None if status in wanted else f"the run {status}, expected {joined(wanted)}"
-        return EvaluationReason(value=reason is None, reason=reason)
+    ended, wanted = run.outcome.status, _listed(statuses)
+    return None if ended in wanted else f"the run {ended}, expected {_joined(wanted)}"
 
 
-@dataclass(repr=False)
-class Landed(Evaluator[object, object, object]):
+@_evaluator
+def landed(run: CheckedRun, landed: bool = True) -> str | None:  # noqa: FBT001, FBT002 - an argument in a file
     """Whether a limit ended the run."""
-
-    landed: bool = True
-
-    def __post_init__(self) -> None:
-        flag(self.landed)
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether the run landed, or did not, as expected."""
-        landing = checked_run(ctx).outcome.landing
-        if (landing is not None) is self.landed:
-            return EvaluationReason(value=True)
-        reason = "no limit was reached" if landing is None else f"landed at the limit of {landing.reason}"
-        return EvaluationReason(value=False, reason=reason)
+    landing = run.outcome.landing
+    if (landing is not None) is landed:
+        return None
+    return "no limit was reached" if landing is None else f"landed at the limit of {landing.reason}"
 
 
-ANSWER_JUDGE = "answer-judge"
-"""The judge included in the package."""
-
-
-@dataclass(repr=False)
-class Judge(Evaluator[object, object, object]):
+@dataclass(config=_STRICT, repr=False)
+class Judge(RunCheck):
     """Whether a judge, which is another specialist, finds that the answer meets a rubric."""
 
-    rubric: str
-    specialist: str = ANSWER_JUDGE
-
-    def __post_init__(self) -> None:
-        given: dict[str, object] = {"rubric": self.rubric, "specialist": self.specialist}
-        for name, value in given.items():
-            if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"{name} must be a text, got {value!r}")
+    rubric: Text
+    specialist: Text = ANSWER_JUDGE
 
     @property
     def key(self) -> str:
         """A key that is the same for the same judge and rubric."""
         return hashlib.sha256(f"{self.specialist}\0{self.rubric}".encode()).hexdigest()[:16]
 
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
+    async def evaluate(self, ctx: EvaluatorContext[Any, Any, Any]) -> EvaluationReason:
         """Return the verdict; raises ValueError if there is none."""
-        judgement = checked_run(ctx).judgements.get(self.key)
+        judgement = ctx.attributes[RUN].judgements.get(self.key)
         if judgement is None:
             raise ValueError(f"{self.specialist} was not asked")
         if judgement.passed is None:
@@ -375,97 +292,39 @@ class Judge(Evaluator[object, object, object]):
         return EvaluationReason(value=judgement.passed, reason=judgement.reason)
 
 
-_LINES = re.compile(r":\d+(?:[-:]\d+)?$")
-
-
-@dataclass(repr=False)
-class CitesPath(Evaluator[object, object, object]):
+@_evaluator
+def cites_path(run: CheckedRun, paths: Texts) -> str | None:
     """Whether a verified quote is from one of these files; a path may be a glob."""
-
-    paths: str | list[str]
-
-    def __post_init__(self) -> None:
-        texts(self.paths, "a path")
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether a verified quote is from one of the files."""
-        wanted, quotes = texts(self.paths, "a path"), checked_run(ctx).verified
-        cited = tuple(dict.fromkeys(path_of(one.source) for one in quotes))
-        if any(_matches(path, pattern) for path in cited for pattern in wanted):
-            return EvaluationReason(value=True)
-        found = f"quotes are from {joined(cited, 'and')}" if cited else "no quote was found in what was read"
-        return EvaluationReason(value=False, reason=f"{found}, expected {joined(wanted)}")
+    wanted, cited = _listed(paths), list(dict.fromkeys(path_of(one.source) for one in run.verified))
+    # The slash ties a pattern to the root.
+    globs = PathSpec.from_lines("gitignore", (f"/{one.removeprefix('./').lstrip('/')}" for one in wanted))
+    if any(path in wanted or globs.match_file(path) for path in cited):
+        return None
+    found = f"quotes are from {_joined(cited, 'and')}" if cited else "no quote was found in what was read"
+    return f"{found}, expected {_joined(wanted)}"
 
 
-@dataclass(repr=False)
-class QuotesVerified(Evaluator[object, object, object]):
+@_evaluator
+def quotes_verified(run: CheckedRun, share: Annotated[float, Field(ge=0, le=1)] = 1.0) -> dict[str, Any]:
     """Whether enough of the quotes were found in the results of the run; the score is their share."""
-
-    share: float = 1.0
-
-    def __post_init__(self) -> None:
-        number(self.share, 1)
-
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> dict[str, EvaluationReason | float]:
-        """Return the share as a score, and whether it reaches the expected minimum."""
-        run = checked_run(ctx)
-        total, good = len(run.outcome.evidence), len(run.verified)
-        share = good / total if total else 0.0
-        reason = f"{good} of {total} quotes were found" if total else "the answer has no quotes"
-        holds = bool(total) and share >= self.share
-        return {
-            "QuotesVerified": EvaluationReason(value=holds, reason=None if holds else reason),
-            "share of quotes verified": share,
-        }
+    total, good = len(run.outcome.evidence), len(run.verified)
+    found = good / total if total else 0.0
+    holds = bool(total) and found >= share
+    reason = f"{good} of {total} quotes were found" if total else "the answer has no quotes"
+    result = EvaluationReason(value=holds, reason=None if holds else reason)
+    return {"QuotesVerified": result, "share of quotes verified": found}
 
 
-def path_of(source: str) -> str:
-    """Return the path of a source, which may end in `:line` or `:line-line`."""
-    return _LINES.sub("", source.strip())
-
-
-def _matches(path: str, pattern: str) -> bool:
-    # The slash ties the pattern to the root.
-    rooted = f"/{pattern.removeprefix('./').lstrip('/')}"
-    return path == pattern or PathSpec.from_lines("gitignore", [rooted]).match_file(path)
-
-
-_MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
-_UNKNOWN = re.compile(r"got an unexpected keyword argument '(.+?)'")
-
-AnyEvaluator = Evaluator[Any, Any, Any]
-
-OWN: tuple[type[AnyEvaluator], ...] = (
-    CallsUnder,
-    CitesPath,
-    Contains,
-    CostUnder,
-    Gap,
-    Judge,
-    Landed,
-    OutputMatches,
-    QuotesVerified,
-    Regex,
-    SecondsUnder,
-    Status,
-    TokensUnder,
-)
+OWN: tuple[type[AnyEvaluator], ...] = tuple(sorted(RunCheck.__subclasses__(), key=lambda one: one.__name__))
 """The evaluators of this package; they take precedence over those of pydantic-evals with the same name (`Contains`)."""
-
-
-UNBILLED = ("GEval", "LLMJudge")
-"""Evaluators of pydantic-evals that call a model themselves, past limits, bill and store; `Judge` replaces them."""
 
 
 @cache
 def by_name() -> dict[str, type[AnyEvaluator]]:
-    """Return all evaluators by name; those of this package take precedence."""
-    named = {one.get_serialization_name(): one for one in OWN}
-    for name in {*evaluators.__all__} - {*UNBILLED}:
-        found = getattr(evaluators, name)
-        if isinstance(found, type) and issubclass(found, Evaluator) and found is not Evaluator:
-            named.setdefault(name, found)
-    return named
+    """Return all evaluators by name."""
+    others = {name: getattr(evaluators, name) for name in {*evaluators.__all__} - {*UNBILLED, "Evaluator"}}
+    known = {name: one for name, one in others.items() if isinstance(one, type) and issubclass(one, Evaluator)}
+    return known | {one.get_serialization_name(): one for one in OWN}
 
 
 def make(given: object) -> AnyEvaluator:
@@ -475,11 +334,16 @@ def make(given: object) -> AnyEvaluator:
         raise ValueError("name_matches_regex is not supported, because it may take for ever; use name_contains")
     try:
         return by_name()[spec.name](*spec.args, **spec.kwargs)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "missing":
+            message = f"{first['loc'][0]} is missing"
+        elif first["type"] == "unexpected_keyword_argument":
+            message = f"has no argument {first['loc'][0]}"
+        elif first["type"] != "value_error":
+            message = f"{message[:1].lower()}{message[1:]}, got {first['input']!r}"
+        raise ValueError(message) from None
     except TypeError as error:
-        # The same for the author of a file, who makes no call.
-        reason = str(error).partition("() ")[2] or str(error)
-        if missing := _MISSING.fullmatch(reason):
-            reason = f"{missing[1].replace(chr(39), '')} {'are' if ' and ' in missing[1] else 'is'} missing"
-        elif unknown := _UNKNOWN.match(reason):
-            reason = f"has no argument {unknown[1]}"
-        raise ValueError(reason) from None
+        # The signature is that of a class of pydantic-evals, which the author of a file does not know.
+        raise ValueError(str(error).partition("() ")[2] or str(error)) from None

@@ -1,17 +1,17 @@
-"""Run an eval: start the runs, ask the judges, score the answers, forecast the cost."""
+"""Run an eval: batches of runs and of judges, the scores of the answers, the forecast of the cost."""
 
 import json
 import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
+from pydantic_evals.evaluators import EvaluationReason, EvaluatorContext
 from pydantic_evals.otel import SpanNode, SpanTree, SpanTreeRecordingError
 
 from run_specialist.batch.batch import Batch, Bounds
@@ -20,8 +20,8 @@ from run_specialist.batch.limits import Forecast, alike, forecast
 from run_specialist.errors import RunSpecialistError, SpecialistNotFound, UsageError
 from run_specialist.evals.cases import EvalCase
 from run_specialist.evals.evaluators import RUN, CheckedRun, Judge, Judgement, short
-from run_specialist.evals.plan import CaseRun, Check, EvalPlan, EvalResult, PlannedRun, run_id, run_key
-from run_specialist.evals.reuse import StoredRuns, reused, stored_runs
+from run_specialist.evals.plan import CaseRun, Check, EvalPlan, EvalResult, PlannedRun, run_key
+from run_specialist.evals.reuse import Steps, StoredRuns
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
@@ -29,107 +29,141 @@ from run_specialist.specialist.registry import Registry
 if TYPE_CHECKING:
     from run_specialist.api.run_maker import RunRequest
     from run_specialist.api.runner import Runner
-    from run_specialist.store.reader import CallStep, RequestStep, RunSteps
+    from run_specialist.store.reader import RunSteps
 
+FOLDER = Path(__file__).parent / "judges"
+"""Not one of the folders of specialists, so that no agent is offered a judge."""
+LONGEST = 300
+"""Maximum length of a reason [characters]."""
+KEYS = ("verdict", "passed", "pass")
+"""Fields of a structured answer that may hold the verdict."""
+
+_VERDICTS = dict.fromkeys(("pass", "passed", "yes", "true"), True) | dict.fromkeys(
+    ("fail", "failed", "no", "false"), False
+)
+_TAG = re.compile(r"</?(?:question|answer|quotes|gaps|known_right_answer|rubric)>")
+_MARKS = {True: "found", False: "not found in what was read", None: "not looked up"}
 
 Judgements = dict[int, dict[str, Judgement]]
 """Verdicts by number of the judged run, then by the key of the judge."""
 
 
-@dataclass(frozen=True)
-class JudgedAnswer:
-    """One answer and one rubric."""
-
-    number: int
-    """Number of the judged run."""
-    name: str
-    """The case and the variant, for people."""
-    judge: Judge
-    asked: "RunRequest"
-    run_id: str
+def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
+    """Return the batch of all runs."""
+    items = []
+    for one in plan.runs:
+        given = {"case": one.case.name, "variant": one.subject.variant.name, "repeat": one.repeat}
+        items.append(Item(one.number, {"name": one.name, **given}, one.case.question, one.run_id, one.case.where))
+    asked, ids = [one.asked for one in plan.runs], [one.run_id for one in plan.runs]
+    return runner.batches.make_of(plan.row(bounds.cost_limit), items, asked, bounds, ids)
 
 
-class JudgePlan:
-    """The judges of an eval."""
-
-    def __init__(self, plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -> None:
-        """Prepare the questions.
-
-        ends: the ended runs, by number.
-        runner: a runner without a model of its own, so that the variants' model does not judge itself.
-        Raises UsageError if a judge cannot be asked.
-        """
-        self._plan = plan
-        self._runner = runner
-        self.answers = tuple(self._asked(ends))
-
-    def _asked(self, ends: Mapping[int, Done]) -> Iterator[JudgedAnswer]:
-        runner = self._runner
-        for one in self._plan.runs:
-            done = ends.get(one.number)
-            outcome = None if done is None else done.outcome
-            judges = [evaluator for evaluator in one.case.evaluators if isinstance(evaluator, Judge)]
-            if outcome is None or outcome.status in {"failed", "aborted"}:
-                continue
-            for judge in judges:
-                file = find_judge(runner.registry, judge.specialist)
-                asked = runner.batches.asked(file, judge_question(one.case, outcome, judge.rubric), {})
-                key = run_key(asked, runner.batches.model_of(asked), self._plan.project, kind="j")
-                name = f"{one.case.name} · {one.subject.variant.name}"
-                yield JudgedAnswer(one.number, name, judge, asked, run_id(key, 1))
-
-    def batch(self, at_once: int, cost_limit: float | None) -> Batch:
-        """Return the batch of all judges.
-
-        cost_limit: cost limit of all judges together; None = no limit [USD].
-        """
-        from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
-        from run_specialist.store.batch_reader import JUDGES  # noqa: PLC0415 - as above
-
-        # Equal answers have the same judge, who is asked once.
-        distinct = {one.run_id: one for one in self.answers}
-        items = [
-            Item(number, {"name": f"judge · {one.name}"}, one.asked.question, one.run_id)
-            for number, one in enumerate(distinct.values(), 1)
-        ]
-        row = batches.StoredBatch(
-            f"{self._plan.eval_id}{JUDGES}",
-            "/".join(sorted({one.judge.specialist for one in self.answers})),
-            f"judges of {self._plan.eval_id}",
-            time.time(),
-            {"eval_judges": self._plan.eval_id},
-            None,
-            self._plan.project,
-            cost_limit,
-        )
-        asked = [one.asked for one in distinct.values()]
-        return self._runner.batches.make_of(row, items, asked, Bounds(at_once, cost_limit), [*distinct])
-
-    def judgements(self, ends: Mapping[str, Done], problem: str | None = None) -> Judgements:
-        """Return the verdicts of the judges on each run.
-
-        ends: the ended runs of judges, by id.
-        problem: why other judges were not asked.
-        """
-        found: Judgements = {}
-        paid: set[str] = set()
-        for one in self.answers:
-            done = ends.get(one.run_id)
-            if done is None or done.outcome is None:
-                error = (None if done is None else done.error) or problem or "it was not asked"
-                said = Judgement(None, f"{one.judge.specialist} gave no verdict: {error}")
-            else:
-                said = judgement(done.outcome)
-                # A judge of equal answers is in the bill once.
-                said = Judgement(said.passed, said.reason, said.run_id, 0.0 if one.run_id in paid else said.cost_usd)
-                paid.add(one.run_id)
-            found.setdefault(one.number, {})[one.judge.key] = said
-        return found
+def judges_of(case: EvalCase) -> list[Judge]:
+    """Return the judges of a case."""
+    return [one for one in case.evaluators if isinstance(one, Judge)]
 
 
 def has_judges(plan: EvalPlan) -> bool:
     """Return whether a case has a judge."""
-    return any(isinstance(one, Judge) for run in plan.runs for one in run.case.evaluators)
+    return any(judges_of(case) for case in plan.cases)
+
+
+class JudgedAnswer(NamedTuple):
+    """One answer and one rubric."""
+
+    run: PlannedRun
+    judge: Judge
+    asked: "RunRequest"
+    run_id: str
+    """Id of the run of the judge; equal answers have the same judge, who is asked once."""
+
+
+def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -> list[JudgedAnswer]:
+    """Return the answers that judges are to read.
+
+    ends: the ended runs, by number.
+    runner: a runner without a model of its own, so that the variants' model does not judge itself.
+    Raises UsageError if a judge cannot be asked.
+    """
+    found = []
+    for one in plan.runs:
+        done = ends.get(one.number)
+        if done is None or done.outcome is None or done.outcome.status in {"failed", "aborted"}:
+            continue
+        for judge in judges_of(one.case):
+            file = find_judge(runner.registry, judge.specialist)
+            asked = runner.batches.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
+            key = run_key(asked, runner.batches.model_of(asked), plan.project, kind="j")
+            found.append(JudgedAnswer(one, judge, asked, f"{key}-1"))
+    return found
+
+
+def judges_batch(plan: EvalPlan, answers: Sequence[JudgedAnswer], runner: "Runner", bounds: Bounds) -> Batch:
+    """Return the batch of all judges."""
+    from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.batch_reader import JUDGES  # noqa: PLC0415 - as above
+
+    distinct = {one.run_id: one for one in answers}
+    row = batches.StoredBatch(
+        f"{plan.eval_id}{JUDGES}",
+        "/".join(sorted({one.judge.specialist for one in answers})),
+        f"judges of {plan.eval_id}",
+        time.time(),
+        {"eval_judges": plan.eval_id},
+        None,
+        plan.project,
+        bounds.cost_limit,
+    )
+    items = [
+        Item(at, {"name": f"judge · {one.run.case.name} · {one.run.subject.variant.name}"}, one.asked.question, run_id)
+        for at, (run_id, one) in enumerate(distinct.items(), 1)
+    ]
+    return runner.batches.make_of(row, items, [one.asked for one in distinct.values()], bounds, [*distinct])
+
+
+def judgements(answers: Iterable[JudgedAnswer], ends: Mapping[str, Done], problem: str | None) -> Judgements:
+    """Return the verdicts of the judges on each run.
+
+    ends: the ended runs of judges, by id.
+    problem: why other judges were not asked.
+    """
+    found: Judgements = {}
+    paid: set[str] = set()
+    for one in answers:
+        done = ends.get(one.run_id)
+        if done is None or done.outcome is None:
+            error = (None if done is None else done.error) or problem or "it was not asked"
+            said = Judgement(None, f"{one.judge.specialist} gave no verdict: {error}")
+        else:
+            said = judgement(done.outcome)
+            # A judge of equal answers is in the bill once.
+            if one.run_id in paid:
+                said = said._replace(cost_usd=0.0)
+            paid.add(one.run_id)
+        found.setdefault(one.run.number, {})[one.judge.key] = said
+    return found
+
+
+def judgement(outcome: Outcome) -> Judgement:
+    """Return the verdict of a judge from its structured answer: `verdict`, `pass` or `fail`, and `reason`."""
+    output = outcome.output if isinstance(outcome.output, Mapping) else {}
+    given = [one if isinstance(one, bool) else _VERDICTS.get(str(one).strip().lower()) for one in map(output.get, KEYS)]
+    verdict = next((one for one in given if one is not None), None)
+    if outcome.status in {"failed", "aborted"} or verdict is None:
+        error = outcome.error or "its structured answer has no field `verdict` with `pass` or `fail`"
+        return Judgement(None, short(f"{outcome.specialist} gave no verdict: {error}", LONGEST), outcome.cost_usd)
+    return Judgement(verdict, short(str(output.get("reason") or outcome.answer), LONGEST), outcome.cost_usd)
+
+
+def find_judge(registry: Registry, name: str) -> SpecialistFile:
+    """Return a judge by its name or path; raises SpecialistNotFound."""
+    try:
+        return registry.find(name)
+    except SpecialistNotFound:
+        included = FOLDER / f"{name}.md"
+        if "/" in name or not included.is_file():
+            raise
+        return load(included)
 
 
 def check_judge(runner: "Runner", name: str) -> None:
@@ -150,156 +184,20 @@ def check_judge(runner: "Runner", name: str) -> None:
         raise UsageError(f"{name} is not a judge: its file has no `output_schema` with `verdict` and `reason`")
 
 
-def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
-    """Return the batch of all runs."""
-    return runner.batches.make_of(
-        plan.row(bounds.cost_limit),
-        [one.item for one in plan.runs],
-        [one.asked for one in plan.runs],
-        bounds,
-        [one.run_id for one in plan.runs],
-    )
-
-
-async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, known: StoredRuns) -> EvalResult:
-    """Return the runs with their checks.
-
-    ends: the ended runs, by number.
-    known: the stored runs.
-    """
-    steps = known.steps_of([one.outcome.run_id for one in ends.values() if one.outcome is not None])
-    runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), steps) for one in plan.runs]
-    cases = tuple(case.name for case in plan.cases.cases)
-    return EvalResult(plan.eval_id, plan.specialist, cases, tuple(one.variant for one in plan.subjects), tuple(runs))
-
-
-async def evaluate(
-    plan: EvalPlan,
-    make_runner: "Callable[[], Runner]",
-    make_judges_runner: "Callable[[], Runner] | None" = None,
-    bounds: Bounds | None = None,
-    *,
-    fresh: bool = False,
-) -> EvalResult:
-    """Run an eval without a view, and return its results.
-
-    make_runner: returns a runner with the settings that the plan was made with.
-    make_judges_runner: returns the runner of the judges; None = the same as `make_runner`.
-    fresh: reuse no stored run.
-    Raises UsageError.
-    """
-    bounds = bounds or Bounds()
-    runner = make_runner()
-    with stored_runs(runner.store) as known:
-        plan = (await reused(plan, runner, known, fresh=fresh)).plan
-    async with runner:
-        batch = runs_batch(plan, runner, bounds)
-        ends = {done.number: done async for done in batch}
-    judgements: Judgements = {}
-    if has_judges(plan):
-        async with (make_judges_runner or make_runner)() as judging:
-            left = None if bounds.cost_limit is None else max(bounds.cost_limit - batch.cost_usd, 0.0)
-            judgements = await judged(JudgePlan(plan, ends, judging), bounds.at_once, left)
-    with stored_runs(runner.store) as known:
-        return await result_of(plan, ends, judgements, known)
-
-
-async def judged(judges: JudgePlan, at_once: int, cost_limit: float | None) -> Judgements:
-    """Ask the judges, and return their verdicts.
-
-    cost_limit: cost limit of all judges together; None = no limit [USD].
-    """
-    if not judges.answers:
-        return {}
-    ends: dict[str, Done] = {}
-    batch = judges.batch(at_once, cost_limit)
-    problem = None
-    try:
-        async for done in batch:
-            ends[done.run_id] = done
-        problem = batch.problem
-    except UsageError as error:
-        # The runs are paid for, and their other checks hold.
-        problem = str(error)
-    return judges.judgements(ends, problem)
-
-
-FOLDER = Path(__file__).parent / "judges"
-"""Not one of the folders of specialists, so that no agent is offered a judge."""
-
-
-def find_judge(registry: Registry, name: str) -> SpecialistFile:
-    """Return a judge by its name or path; raises SpecialistNotFound."""
-    try:
-        return registry.find(name)
-    except SpecialistNotFound:
-        along = FOLDER / f"{name}.md"
-        if "/" in name or not along.is_file():
-            raise
-        return load(along)
-
-
-_TAG = re.compile(r"</?(?:question|answer|quotes|gaps|known_right_answer|rubric)>")
-_MARKS = {True: "found", False: "not found in what was read", None: "not looked up"}
-
-
 def judge_question(case: EvalCase, outcome: Outcome, rubric: str) -> str:
-    """Return the question for a judge about an outcome."""
-    return "\n\n".join(_question_parts(case, outcome, rubric))
-
-
-def _question_parts(case: EvalCase, outcome: Outcome, rubric: str) -> Iterator[str]:
-    yield _part("question", case.question)
-    yield _part("answer", outcome.answer)
+    """Return the question for a judge about an outcome: parts between tags, which no text inside can end or begin."""
+    parts = {"question": case.question, "answer": outcome.answer}
     if outcome.evidence:
         quotes = (f"- {one.source} ({_MARKS[one.verified]}): {one.quote}" for one in outcome.evidence)
-        yield _part("quotes", "\n".join(quotes))
+        parts["quotes"] = "\n".join(quotes)
     if outcome.gaps:
-        yield _part("gaps", "\n".join(f"- {gap}" for gap in outcome.gaps))
+        parts["gaps"] = "\n".join(f"- {gap}" for gap in outcome.gaps)
     if case.expected_output is not None:
-        yield _part("known_right_answer", str(case.expected_output))
-    yield _part("rubric", rubric)
-    yield "Does the answer meet the rubric?"
-
-
-def _part(name: str, text: str) -> str:
-    """Return a part between its tags; tags inside the text are changed, so that none can end or begin a part."""
-    harmless = _TAG.sub(lambda tag: f"[{tag[0][1:-1]}]", text)
-    return f"<{name}>\n{harmless}\n</{name}>"
-
-
-LONGEST = 300
-"""Maximum length of a reason [characters]."""
-KEYS = ("verdict", "passed", "pass")
-"""Fields of a structured answer that may hold the verdict."""
-_VERDICTS = {"pass": True, "passed": True, "yes": True, "true": True, "fail": False, "failed": False, "no": False}
-_VERDICTS["false"] = False
-
-
-def judgement(outcome: Outcome) -> Judgement:
-    """Return the verdict of a judge from its structured answer: `verdict`, `pass` or `fail`, and `reason`."""
-    output = outcome.output if isinstance(outcome.output, Mapping) else {}
-    verdict = next((one for key in KEYS if (one := _truth(output.get(key))) is not None), None)
-    if outcome.status in {"failed", "aborted"} or verdict is None:
-        error = outcome.error or "its structured answer has no field `verdict` with `pass` or `fail`"
-        return Judgement(
-            None, short(f"{outcome.specialist} gave no verdict: {error}", LONGEST), outcome.run_id, outcome.cost_usd
-        )
-    reason = short(str(output.get("reason") or outcome.answer), LONGEST)
-    return Judgement(verdict, reason, outcome.run_id, outcome.cost_usd)
-
-
-def _truth(value: Any) -> bool | None:  # noqa: ANN401 - a JSON value
-    if isinstance(value, bool):
-        return value
-    return _VERDICTS.get(value.strip().lower()) if isinstance(value, str) else None
-
-
-Steps = Callable[[str], "RunSteps | None"]
-"""Returns the requests and calls of a stored run; None if it is not stored."""
-
-LONGEST_REASON = 300
-"""Maximum length of a reason [characters]."""
+        parts["known_right_answer"] = str(case.expected_output)
+    parts["rubric"] = rubric
+    harmless = {name: _TAG.sub(lambda tag: f"[{tag[0][1:-1]}]", text) for name, text in parts.items()}
+    tagged = [f"<{name}>\n{text}\n</{name}>" for name, text in harmless.items()]
+    return "\n\n".join([*tagged, "Does the answer meet the rubric?"])
 
 
 class StoredContext(EvaluatorContext[Any, Any, Any]):
@@ -311,17 +209,23 @@ class StoredContext(EvaluatorContext[Any, Any, Any]):
     def span_tree(self) -> SpanTree:
         """The spans of the run; raises SpanTreeRecordingError if the run is not stored."""
         if isinstance(self._span_tree, SpanTreeRecordingError):
-            stored = self.steps(checked(self).outcome.run_id)
+            stored = self.steps(self.attributes[RUN].outcome.run_id)
             if stored is None:
                 raise self._span_tree
             self._span_tree = span_tree(stored)
         return self._span_tree
 
 
-def checked(context: EvaluatorContext[Any, Any, Any]) -> CheckedRun:
-    """Return the run of a context."""
-    run: CheckedRun = context.attributes[RUN]
-    return run
+async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, known: StoredRuns) -> EvalResult:
+    """Return the runs with their checks.
+
+    ends: the ended runs, by number.
+    known: the stored runs.
+    """
+    steps = known.steps_of([one.outcome.run_id for one in ends.values() if one.outcome is not None])
+    runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), steps) for one in plan.runs]
+    cases, variants = tuple(one.name for one in plan.cases), tuple(one.variant for one in plan.subjects)
+    return EvalResult(plan.eval_id, plan.specialist, cases, variants, tuple(runs))
 
 
 async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str, Judgement], steps: Steps) -> CaseRun:
@@ -330,50 +234,19 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
     done: the end of its item; None if it was not run.
     judgements: by the key of the judge.
     """
-    case, variant = planned.case, planned.subject.variant
+    case = planned.case
+    run = CaseRun(case.name, planned.subject.variant.name, planned.repeat, None, "not run")
     outcome = None if done is None else done.outcome
     if outcome is None:
-        error = None if done is None else done.error
-        return CaseRun(case.name, variant.name, planned.repeat, None, "not run", error=error)
-    context = _context(planned, outcome, judgements, steps)
-    checks: list[Check] = []
-    judge_costs = [one.cost_usd for one in judgements.values()]
-    errors = [outcome.error] if outcome.error else []
-    for evaluator in case.evaluators if outcome.status != "aborted" else ():
-        try:
-            checks += _checks(evaluator, await evaluator.evaluate_async(context))
-        except Exception as error:  # noqa: BLE001 - an evaluator may come from anywhere
-            why = short(str(error) or type(error).__name__, LONGEST_REASON)
-            errors.append(f"{evaluator.get_default_evaluation_name()}: {why}")
-    return CaseRun(
-        case.name,
-        variant.name,
-        planned.repeat,
-        outcome.run_id,
-        outcome.status,
-        tuple(_distinct(checks)),
-        outcome.tool_calls.used,
-        outcome.usage.total_tokens,
-        outcome.cost_usd,
-        None if None in judge_costs else sum(filter(None, judge_costs)),
-        outcome.duration_s,
-        "; ".join(errors) or None,
-        len(errors) - bool(outcome.error),
-    )
-
-
-def _context(planned: PlannedRun, outcome: Outcome, judgements: Mapping[str, Judgement], steps: Steps) -> StoredContext:
-    usage = outcome.usage
-    metrics: dict[str, int | float] = {
-        "input_tokens": usage.total_tokens - usage.output_tokens,
-        "output_tokens": usage.output_tokens,
-    }
+        return replace(run, error=None if done is None else done.error)
+    output_tokens, tokens = outcome.usage.output_tokens, outcome.usage.total_tokens
+    metrics: dict[str, int | float] = {"input_tokens": tokens - output_tokens, "output_tokens": output_tokens}
     context = StoredContext(
-        name=planned.case.name,
-        inputs=planned.case.question,
-        metadata=planned.case.metadata,
-        expected_output=planned.case.expected_output,
-        # What other evaluators compare: the structured answer, or the text.
+        name=case.name,
+        inputs=case.question,
+        metadata=case.metadata,
+        expected_output=case.expected_output,
+        # The structured answer, or the text, is compared by evaluators of pydantic-evals.
         output=outcome.answer if outcome.output is None else outcome.output,
         duration=outcome.duration_s,
         _span_tree=SpanTreeRecordingError("the run is not stored, so there are no spans; use a store"),
@@ -381,150 +254,138 @@ def _context(planned: PlannedRun, outcome: Outcome, judgements: Mapping[str, Jud
         metrics=metrics if outcome.cost_usd is None else {**metrics, "cost": outcome.cost_usd},
     )
     context.steps = steps
-    return context
-
-
-def _checks(evaluator: Evaluator[Any, Any, Any], found: Any) -> Iterator[Check]:  # noqa: ANN401 - `EvaluatorOutput`
-    if not isinstance(found, Mapping):
-        found = {evaluator.get_default_evaluation_name(): found}
-    for name, one in found.items():
-        value, reason = (one.value, one.reason) if isinstance(one, EvaluationReason) else (one, None)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{value} is not a score")
-        line = None if reason is None else short(reason, LONGEST_REASON)
-        looks_for = short(", ".join(str(one) for one in evaluator.build_serialization_arguments().values()), 60)
-        yield Check(f"{name}\n{looks_for}", value, line)
-
-
-def _distinct(checks: list[Check]) -> Iterator[Check]:
-    """Return a distinct name for each check: its evaluator, with the argument if several have the same name."""
-    names = [one.name.partition("\n")[0] for one in checks]
-    for one in checks:
-        name, _, looks_for = one.name.partition("\n")
-        yield Check(f"{name}: {looks_for}" if names.count(name) > 1 and looks_for else name, one.value, one.reason)
-
-
-_TRACE = 1
-_RUN = 1
-_REQUESTS = 1_000_000
-"""First span id of requests, above the number of any call."""
+    checks: list[tuple[str, Check]] = []
+    problems: list[str] = []
+    for evaluator in case.evaluators if outcome.status != "aborted" else ():
+        own_name = evaluator.get_default_evaluation_name()
+        try:
+            found = await evaluator.evaluate_async(context)
+            for name, one in (found if isinstance(found, Mapping) else {own_name: found}).items():
+                value, reason = (one.value, one.reason) if isinstance(one, EvaluationReason) else (one, None)
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise ValueError(f"{value} is not a score")  # noqa: TRY301 - as what an evaluator raises
+                argument = short(", ".join(map(str, evaluator.build_serialization_arguments().values())), 60)
+                checks.append((argument, Check(name, value, None if reason is None else short(reason, LONGEST))))
+        except Exception as error:  # noqa: BLE001 - an evaluator may come from anywhere
+            problems.append(f"{own_name}: {short(str(error) or type(error).__name__, LONGEST)}")
+    names = Counter(one.name for _, one in checks)
+    judge_costs = [one.cost_usd for one in judgements.values()]
+    return replace(
+        run,
+        run_id=outcome.run_id,
+        status=outcome.status,
+        checks=tuple(
+            replace(one, name=f"{one.name}: {argument}") if names[one.name] > 1 and argument else one
+            for argument, one in checks
+        ),
+        tool_calls=outcome.tool_calls.used,
+        tokens=tokens,
+        cost_usd=outcome.cost_usd,
+        judge_cost_usd=None if None in judge_costs else sum(filter(None, judge_costs)),
+        seconds=outcome.duration_s,
+        error="; ".join([outcome.error, *problems] if outcome.error else problems) or None,
+        unmade_checks=len(problems),
+    )
 
 
 def span_tree(run: "RunSteps") -> SpanTree:
     """Return the spans that the run has made, with the names and attributes of docs/python.md."""
-    tree = SpanTree()
-    tree.add_spans([*_spans(run)])
-    return tree
+    spans: list[SpanNode] = []
 
+    def add(operation: str, times: tuple[float, float], about: dict[str, Any], *, is_error: bool = False) -> None:
+        start_at = datetime.fromtimestamp(times[0], UTC)
+        spans.append(
+            SpanNode(
+                name=operation,
+                trace_id=1,
+                # The run comes first, and is the parent of all others.
+                span_id=len(spans) + 1,
+                parent_span_id=1 if spans else None,
+                start_timestamp=start_at,
+                # The clock may have been set back meanwhile.
+                end_timestamp=start_at + timedelta(seconds=max(times[1] - times[0], 0.0)),
+                attributes={"gen_ai.operation.name": operation.partition(" ")[0], **about},
+                status="error" if is_error else "unset",
+            )
+        )
 
-def _spans(run: "RunSteps") -> Iterator[SpanNode]:
+    about: dict[str, Any] = {
+        "gen_ai.agent.name": run.specialist,
+        "gen_ai.conversation.id": run.run_id,
+        "run_specialist.status": run.status,
+    }
     ended = run.started_at if run.ended_at is None else run.ended_at
-    yield _node(
-        f"invoke_agent {run.specialist}",
-        _RUN,
-        None,
-        (run.started_at, ended),
-        {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": run.specialist,
-            "gen_ai.conversation.id": run.run_id,
-            "run_specialist.status": run.status,
-        },
-        is_error=run.status == "failed",
-    )
+    add(f"invoke_agent {run.specialist}", (run.started_at, ended), about, is_error=run.status == "failed")
     for request in run.requests:
-        yield _request(run, request)
-    for call in run.calls:
-        yield _call(call)
-
-
-def _request(run: "RunSteps", request: "RequestStep") -> SpanNode:
-    usage = request.usage
-    return _node(
-        f"chat {run.model}",
-        _REQUESTS + request.number,
-        _RUN,
-        (request.at - request.seconds, request.at),
-        {
-            "gen_ai.operation.name": "chat",
+        about = {
             "gen_ai.request.model": run.model,
-            "gen_ai.usage.input_tokens": usage.total_tokens - usage.output_tokens,
-            "gen_ai.usage.output_tokens": usage.output_tokens,
-        },
-    )
-
-
-def _call(call: "CallStep") -> SpanNode:
-    return _node(
-        f"execute_tool {call.name}",
-        _RUN + call.number,
-        _RUN,
-        (call.at - call.seconds, call.at),
-        {
-            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.usage.input_tokens": request.usage.total_tokens - request.usage.output_tokens,
+            "gen_ai.usage.output_tokens": request.usage.output_tokens,
+        }
+        add(f"chat {run.model}", (request.at - request.seconds, request.at), about)
+    for call in run.calls:
+        about = {
             "gen_ai.tool.name": call.name,
             "gen_ai.tool.call.id": call.call_id,
             "gen_ai.tool.call.arguments": json.dumps(call.arguments, ensure_ascii=False),
-        },
-        is_error=call.is_error,
-    )
-
-
-def _node(  # noqa: PLR0913, PLR0917 - the parts of a span
-    name: str,
-    number: int,
-    parent: int | None,
-    times: tuple[float, float],
-    attributes: dict[str, str | int],
-    is_error: bool = False,  # noqa: FBT001, FBT002 - as above
-) -> SpanNode:
-    start = datetime.fromtimestamp(times[0], UTC)
-    return SpanNode(
-        name=name,
-        trace_id=_TRACE,
-        span_id=number,
-        parent_span_id=parent,
-        start_timestamp=start,
-        # The clock may have been set back meanwhile.
-        end_timestamp=start + timedelta(seconds=max(times[1] - times[0], 0.0)),
-        attributes=dict(attributes),
-        status="error" if is_error else "unset",
-    )
+        }
+        add(f"execute_tool {call.name}", (call.at - call.seconds, call.at), about, is_error=call.is_error)
+    tree = SpanTree()
+    tree.add_spans(spans)
+    return tree
 
 
 @dataclass(frozen=True)
 class EvalForecast:
     """The forecast for all runs to be made."""
 
-    parts: tuple[Forecast, ...]
-    """Forecasts by specialist file and model."""
-    judges: tuple[Forecast, ...] = ()
-    """Forecasts of the judges of these runs, by file and model; judges of stored answers are not counted."""
+    cost: tuple[float, float] | None
+    """Cost by the median and by the 90th percentile of past runs; None while unknown [USD]."""
+    judge_cost: tuple[float, float] | None
+    """Cost of the judges of these runs, likewise; judges of stored answers are not counted [USD]."""
+    seconds: float | None
+    """Time of all runs; None without past runs of each file and model [s]."""
+    typical_cost: float
+    """Typical cost of a run (90th percentile); 0 = unknown [USD]."""
 
-    @property
-    def is_known(self) -> bool:
-        """Whether there are past runs for each file and model."""
-        return all(one.runs for one in self.parts)
 
-    @property
-    def cost(self) -> tuple[float, float] | None:
-        """Cost by the median and by the 90th percentile of past runs; None while unknown [USD]."""
-        return _total(self.parts)
+def eval_forecast(  # noqa: PLR0913, PLR0917 - what a forecast depends on
+    plan: EvalPlan,
+    earlier: Collection[str],
+    runner: "Runner",
+    known: StoredRuns,
+    judging: "Runner | None",
+    at_once: int,
+) -> EvalForecast:
+    """Return the forecast for the runs that are not reused, and for their judges.
 
-    @property
-    def judge_cost(self) -> tuple[float, float] | None:
-        """Cost of the judges by the median and by the 90th percentile of their past runs [USD]."""
-        return _total(self.judges) if self.judges and all(one.runs for one in self.judges) else None
+    earlier: ids of the reused runs.
+    judging: the runner of the judges; None = no judge is asked.
+    at_once: number of runs in parallel.
+    """
+    runs = [one for one in plan.runs if one.run_id not in earlier]
 
-    @property
-    def typical_cost(self) -> float:
-        """Typical cost of a run (90th percentile); 0 = unknown [USD]."""
-        return max((one.cost_usd.high for one in self.parts if one.cost_usd is not None), default=0.0)
+    def parts(asked: Iterable[tuple["RunRequest", "Runner"]]) -> list[Forecast]:
+        counts = Counter((one.file.name, one.file.digest, by.batches.model_of(one)) for one, by in asked)
+        past = {name: known.store.past(name, plan.project) if known.store else () for name, _, _ in counts}
+        return [forecast(alike(past[name], model, digest), of) for (name, digest, model), of in counts.items()]
 
-    def seconds(self, at_once: int) -> float | None:
-        """Return the time of all runs with this many in parallel; None while it is unknown [s]."""
-        parts = [one.total_seconds(at_once) for one in self.parts]
-        return None if None in parts else sum(filter(None, parts))
+    found, judges = parts((one.asked, runner) for one in runs), list[Forecast]()
+    if judging is not None:
+        try:
+            names = [judge.specialist for one in runs for judge in judges_of(one.case)]
+            asked = {name: judging.batches.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
+            judges = parts((asked[name], judging) for name in names)
+        except RunSpecialistError:
+            # A judge without a model here has no price.
+            judges = []
+    seconds = [one.total_seconds(at_once) for one in found]
+    return EvalForecast(
+        _total(found),
+        _total(judges) if judges else None,
+        None if None in seconds else sum(filter(None, seconds)),
+        max((one.cost_usd.high for one in found if one.cost_usd is not None), default=0.0),
+    )
 
 
 def _total(parts: Sequence[Forecast]) -> tuple[float, float] | None:
@@ -532,37 +393,3 @@ def _total(parts: Sequence[Forecast]) -> tuple[float, float] | None:
     if None in low or None in high:
         return None
     return sum(filter(None, low)), sum(filter(None, high))
-
-
-def eval_forecast(
-    plan: EvalPlan, earlier: Collection[str], runner: "Runner", known: StoredRuns, judging: "Runner | None" = None
-) -> EvalForecast:
-    """Return the forecast for the runs that are not reused, and for their judges.
-
-    earlier: ids of the reused runs.
-    judging: the runner of the judges; None = no judge is asked.
-    """
-    runs = [one for one in plan.runs if one.run_id not in earlier]
-    asked = [(one.asked.file, runner.batches.model_of(one.asked)) for one in runs]
-    judges = () if judging is None else tuple(_forecast_parts(_judges(runs, judging), plan, known))
-    return EvalForecast(tuple(_forecast_parts(asked, plan, known)), judges)
-
-
-def _judges(runs: Iterable[PlannedRun], runner: "Runner") -> Iterator[tuple["SpecialistFile", str]]:
-    """Yield file and model of each judge of these runs; nothing if one of them has no model here."""
-    names = Counter(each.specialist for one in runs for each in one.case.evaluators if isinstance(each, Judge))
-    try:
-        asked = {name: runner.batches.asked(find_judge(runner.registry, name), "?", {}) for name in names}
-    except RunSpecialistError:
-        return
-    for name, count in names.items():
-        yield from [(asked[name].file, runner.batches.model_of(asked[name]))] * count
-
-
-def _forecast_parts(
-    asked: Iterable[tuple["SpecialistFile", str]], plan: EvalPlan, known: StoredRuns
-) -> Iterator[Forecast]:
-    counts = Counter((file.name, file.digest, model) for file, model in asked)
-    for (name, digest, model), count in counts.items():
-        past = [] if known.store is None else known.store.past(name, plan.project)
-        yield forecast(alike(past, model, digest), count)

@@ -180,9 +180,9 @@ def test_e8_wrong_calls_are_one_line(eval_, cases, finder):
     cases("cases:\n- inputs: a\n  evaluators: [Contain: b]\n")
     for arguments, part in (
         ((), "finder.evals.yaml:3:16: Contain: unknown evaluator; did you mean Contains?"),
-        (("--vary", "modl=a"), "Contain: unknown evaluator"),
+        (("--vary", "modl=a"), "--vary: unknown setting: modl"),
         (("--cases", "none.yaml"), "none.yaml: cannot be read: No such file or directory"),
-        (("--file", "none.md"), "Contain: unknown evaluator"),
+        (("--file", "none.md"), "none.md"),
     ):
         result = eval_(*arguments)
         assert (result.exit_code, part in result.stderr) == (2, True), result.stderr
