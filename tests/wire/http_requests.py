@@ -23,11 +23,11 @@ META = {
 
 
 @asynccontextmanager
-async def serving(script=(), *, tools=(), store="none", host="127.0.0.1", token=None, bounds=None):
+async def serving(script=(), *, tools=(), store="none", host="127.0.0.1", token=None):
     """Run a server with a scripted model on a free port."""
     async with Runner(provider=ScriptedProvider(script), tools=tools, store=store) as runner:
         service = Service(runner, print)
-        http = Http(Address(host, 0), token, bounds=bounds)
+        http = Http(Address(host, 0), token)
         ready = asyncio.Event()
         serving = asyncio.create_task(http.serve(make_server(service), lambda _: ready.set()))
         try:

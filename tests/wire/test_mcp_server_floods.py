@@ -1,10 +1,9 @@
-"""The server process under load: too few file descriptors, standard error that is not read, a line of 100 MB."""
+"""The server process under load: standard error that is not read, a line of 100 MB."""
 
 import json
 import os
 import re
 import signal
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -29,40 +28,6 @@ def project(project):
     """The project with one specialist."""
     write_specialist(project, "finder", "tools: []")
     return project
-
-
-def listed(url: str) -> str:
-    """Return the server's response to a client that starts a session."""
-    headers = {"accept": "application/json, text/event-stream", "authorization": "Bearer t"}
-    return httpx2.post(url, json=HELLO, headers=headers, timeout=PATIENCE).text
-
-
-@pytest.mark.exhaustive
-@on_linux
-def test_clients_are_served_at_the_descriptor_limit(program):
-    """Clients are served at the descriptor limit, and failed accepts are not logged one by one.
-
-    The limit is lowered below the bound on connections while the server runs.
-    """
-    import resource
-
-    server = program(*HTTP)
-    url = server.url()
-    place = (httpx2.URL(url).host, httpx2.URL(url).port)
-    listed(url)
-    number = server.process.pid
-    most = len([*Path(f"/proc/{number}/fd").iterdir()]) + 10
-    resource.prlimit(number, resource.RLIMIT_NOFILE, (most, most))
-    crowd = [socket.create_connection(place, PATIENCE) for _ in range(60)]
-    for _ in range(3):
-        assert "serverInfo" in listed(url)
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(PATIENCE) == 0
-    said = server.process.stderr.read().splitlines()
-    assert len(said) == 2
-    assert all(" closed or refused; the limit is " in line for line in said)
-    for connection in crowd:
-        connection.close()
 
 
 @pytest.mark.exhaustive
@@ -128,7 +93,7 @@ def test_a_line_of_100_megabytes_is_reported_once_and_answered(program):
     patience.cancel()
     assert peak(server) - before < 40_000
     code, out = -32_600, "a message may have 4194304 bytes; this one was longer and was not read"
-    assert refused == {"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": out}}
+    assert refused == {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": out}}
     assert (ping["id"], ping["result"]) == (8, {})
     _, err = server.process.communicate(timeout=PATIENCE)
     assert server.process.returncode == 0

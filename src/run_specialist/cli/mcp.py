@@ -172,7 +172,7 @@ def _listen(settings: _HttpSettings, say: Callable[[str], None]) -> "Http":
     """Open the socket, and print the header that clients must send."""
     from run_specialist.mcp_server.http import Address, Http  # noqa: PLC0415 - fast `--help`
 
-    transport = Http(Address.parse(settings.address), settings.token, say)
+    transport = Http(Address.parse(settings.address), settings.token)
     if settings.generated:
         header = f"Authorization: Bearer {settings.generated.value}"
         say(f"clients must send the header {header}")

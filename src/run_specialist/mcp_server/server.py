@@ -4,10 +4,9 @@ import asyncio
 import json
 import logging
 import os
-import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,8 +20,6 @@ from mcp_types import (
     INVALID_REQUEST,
     CallToolRequestParams,
     CallToolResult,
-    ErrorData,
-    JSONRPCError,
     ListToolsResult,
     PaginatedRequestParams,
     Tool,
@@ -34,7 +31,6 @@ from run_specialist.mcp_server.runs import (
     FinishedRun,
     ProgressUpdate,
     SendUpdate,
-    ServedRun,
     ServedRuns,
     StoreLocation,
     check_store,
@@ -45,7 +41,6 @@ from run_specialist.mcp_server.tools import (
     LONGEST_WAIT,
     Arguments,
     Catalogue,
-    SpecialistTool,
     error_result,
     outcome_result,
     read_catalogue,
@@ -98,7 +93,7 @@ class Service:
         unavailable = await in_thread(partial(self._runner.working.unavailable, files))
         catalogue = readable.without(unavailable)
         self._report(catalogue)
-        # What works again meanwhile is reported if it ceases to work once more.
+        # A problem that is solved and comes back is reported again.
         self._reported.intersection_update(catalogue.problems)
         return catalogue
 
@@ -126,15 +121,11 @@ class Service:
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         try:
-            match name:
-                case "start_run":
-                    return await self._start(given)
-                case "get_run":
-                    return await self._get(given, caller)
-                case "cancel_run":
-                    return await self._cancel(given)
-                case _:
-                    return await self._ask(name, given, caller)
+            if name == "start_run":
+                return await self._start(given)
+            if name == "get_run":
+                return await self._get(given, caller)
+            return await (self._cancel(given) if name == "cancel_run" else self._ask(name, given, caller))
         except RunSpecialistError as error:
             return error_result(self._location.hide(with_flags(str(error))))
         except Exception as error:  # noqa: BLE001 - an error in one call must not end the others
@@ -157,7 +148,7 @@ class Service:
             there = ", ".join(tool.name for tool in await self.tools())
             raise UsageError(f"there is no tool {shown(repr(name))}; there are: {there}")
         arguments = Arguments(given, ("query", *_LIMITS))
-        served = self._begin(offered[name], arguments)
+        served = self.runs.begin(offered[name].file.name, arguments.text("query"), arguments.limits())
         caller.on_disconnect(served.abort)
         try:
             await served.follow(caller.send)
@@ -174,12 +165,9 @@ class Service:
         found = self._readable().find(name)
         if found is None:
             raise (await self.catalogue()).not_found(name)
-        served = self._begin(found, arguments)
+        served = self.runs.begin(found.file.name, arguments.text("query"), arguments.limits())
         await prepared(served)
         return started(served)
-
-    def _begin(self, offered: SpecialistTool, arguments: Arguments) -> ServedRun:
-        return self.runs.begin(offered.file.name, arguments.text("query"), arguments.limits())
 
     async def _get(self, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
         arguments = Arguments(given, ("run_id", "wait_seconds"))
@@ -317,81 +305,6 @@ class _Shutdown:
         self._transport.stop()
 
 
-TAIL = 1_024
-"""Bytes kept from the start and the end of a line that is too long, to find its request id [bytes]."""
-_SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9]+)'
-_MEMBER = rb'"(jsonrpc|id|method)"\s*:\s*(' + _SCALAR + rb")"
-_FIRST = re.compile(rb"\s*\{\s*" + _MEMBER + rb"\s*,")
-_NEXT = re.compile(rb"\s*" + _MEMBER + rb"\s*,")
-_LAST = re.compile(rb",\s*" + _MEMBER + rb"\s*\}\s*\Z")
-_BEFORE = re.compile(rb",\s*" + _MEMBER + rb"\s*\Z")
-
-
-@dataclass(frozen=True)
-class TooLong:
-    """A line that was skipped because it is too long."""
-
-    request_id: str | int | None
-    """The id of the JSON-RPC request in the line; None if its start and end do not contain one."""
-
-
-class LineReader:
-    """Splits a byte stream into lines, and buffers at most one line."""
-
-    def __init__(self, longest: int) -> None:
-        """Set the maximum length [bytes]; a line that exceeds it by less than one chunk may still be returned."""
-        self._longest = longest
-        self._line = bytearray()
-        self._tail: bytearray | None = None
-        """The last bytes of a line that is too long; its first bytes are in `_line`."""
-
-    def feed(self, chunk: bytes) -> Iterator[bytes | TooLong]:
-        """Yield the lines that end in a chunk, without line breaks."""
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            yield self._end_line(end)
-        self._append(rest)
-
-    def _append(self, part: bytes) -> None:
-        if self._tail is not None:
-            self._tail += part[-TAIL:]
-            del self._tail[:-TAIL]
-            return
-        self._line += part
-        if len(self._line) > self._longest:
-            self._tail = self._line[-TAIL:]
-            del self._line[TAIL:]
-
-    def _end_line(self, part: bytes) -> bytes | TooLong:
-        self._append(part)
-        line, tail = bytes(self._line), self._tail
-        self._line, self._tail = bytearray(), None
-        return line if tail is None else TooLong(_request_id(line, bytes(tail)))
-
-
-def _request_id(head: bytes, tail: bytes) -> str | int | None:
-    """Return the id of a request, which clients write at the start or end of the message.
-
-    Only next to the outermost braces is a member certain to belong to the message and not to its arguments.
-    """
-    members: dict[bytes, bytes] = {}
-    position = 0
-    while found := (_NEXT if position else _FIRST).match(head, position):
-        members.setdefault(found[1], found[2])
-        position = found.end()
-    last = _LAST
-    while found := last.search(tail):
-        members.setdefault(found[1], found[2])
-        tail, last = tail[: found.start()], _BEFORE
-    if b"method" not in members or b"id" not in members:
-        return None
-    try:
-        request_id = json.loads(members[b"id"])
-    except ValueError:
-        return None
-    return request_id if isinstance(request_id, str | int) else None
-
-
 CHUNK = 65_536
 LONGEST_LINE = 4 * 1024 * 1024
 """Maximum length of a message, as over HTTP; longer messages are skipped [bytes]."""
@@ -410,8 +323,12 @@ class Stdio:
         self._say = say
         if sys.stdout is not None:
             sys.stdout.flush()
-        self._input = _reserve(0, lambda: os.open(os.devnull, os.O_RDONLY))
-        self._output = _reserve(1, _standard_error)
+        self._input = _reserve(0, os.open(os.devnull, os.O_RDONLY))
+        try:
+            errors = os.dup(2)
+        except OSError:
+            errors = os.open(os.devnull, os.O_WRONLY)
+        self._output = _reserve(1, errors)
         self._scope = anyio.CancelScope()
 
     async def serve(self, server: Server[Any], ready: Callable[[str], None]) -> None:
@@ -438,39 +355,35 @@ class Stdio:
         """Do nothing, because `write` is unbuffered."""
 
     async def _lines(self) -> AsyncIterator[str]:
-        reader = LineReader(LONGEST_LINE)
+        line = bytearray()
         while chunk := await in_thread(partial(_read, self._input)):
-            for line in reader.feed(chunk):
-                if isinstance(line, TooLong):
-                    await self._refuse(line)
+            *ends, rest = chunk.split(b"\n")
+            for end in ends:
+                line += end
+                if len(line) > LONGEST_LINE:
+                    await self._refuse()
                 else:
-                    yield replace_lone_surrogates(line).decode("utf-8", "replace")
+                    yield replace_lone_surrogates(bytes(line)).decode("utf-8", "replace")
+                line.clear()
+            line += rest
+            # Of a line that is too long, only this is kept.
+            del line[LONGEST_LINE + 1 :]
         asyncio.get_running_loop().call_later(PATIENCE, self.stop)
 
-    async def _refuse(self, line: TooLong) -> None:
-        """Report a skipped message to the user and, if its request id is known, to the client, which awaits a reply."""
+    async def _refuse(self) -> None:
+        """Report a skipped message to the user and to the client; its request id was not read."""
         self._say(f"warning: skipped a message of more than {LONGEST_LINE} bytes")
-        if line.request_id is not None:
-            reason = f"a message may have {LONGEST_LINE} bytes; this one was longer and was not read"
-            data = ErrorData(code=INVALID_REQUEST, message=reason)
-            error = JSONRPCError(jsonrpc="2.0", id=line.request_id, error=data)
-            await self.write(error.model_dump_json(by_alias=True, exclude_unset=True) + "\n")
+        reason = f"a message may have {LONGEST_LINE} bytes; this one was longer and was not read"
+        error = {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": reason}}
+        await self.write(json.dumps(error) + "\n")
 
 
-def _reserve(number: int, open_replacement: Callable[[], int]) -> int:
+def _reserve(number: int, replacement: int) -> int:
     """Return a private duplicate of a standard descriptor, and redirect the original."""
     private = os.dup(number)
-    other = open_replacement()
-    os.dup2(other, number, inheritable=True)
-    os.close(other)
+    os.dup2(replacement, number, inheritable=True)
+    os.close(replacement)
     return private
-
-
-def _standard_error() -> int:
-    try:
-        return os.dup(2)
-    except OSError:
-        return os.open(os.devnull, os.O_WRONLY)
 
 
 def _read(descriptor: int) -> bytes:

@@ -46,21 +46,17 @@ class SpecialistTool:
 
     @property
     def tool(self) -> Tool:
-        """The tool definition for clients."""
+        """The tool definition for clients; the title is the name with spaces, and a capital first letter."""
+        words = re.sub(r"[-_\s]+", " ", self.file.name).strip()
+        title = words[:1].upper() + words[1:]
         return Tool(
             name=self.tool_name,
-            title=self.title,
+            title=title,
             description=self.file.description,
             input_schema=schema_of(asking(self.settings), ["query"]),
             output_schema=output_schema(self.answer_schema),
-            annotations=hints(self.title, only_reads=self.only_reads),
+            annotations=hints(title, only_reads=self.only_reads),
         )
-
-    @property
-    def title(self) -> str:
-        """The name with spaces, and a capital first letter."""
-        words = re.sub(r"[-_\s]+", " ", self.file.name).strip()
-        return words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True)
@@ -90,11 +86,6 @@ class Catalogue:
         reasons = sentences((one.file for one in self.offered.values()), unavailable)
         return Catalogue(offered, (*self.problems, *reasons))
 
-    @property
-    def only_reads(self) -> bool:
-        """True if no specialist has custom tools."""
-        return all(one.only_reads for one in self.offered.values())
-
 
 def read_catalogue(registry: Registry) -> Catalogue:
     """Read all specialist files again and return those without errors as tools."""
@@ -110,7 +101,9 @@ def read_catalogue(registry: Registry) -> Catalogue:
             continue
         if settings.disable_model_invocation:
             continue
-        name = _unique(_tool_name(file.name), offered)
+        first = re.sub(r"[^A-Za-z0-9_-]+", "-", file.name).strip("-")[:LONGEST_NAME].rstrip("-") or "specialist"
+        names = (first, *(f"{first}-{number}" for number in range(2, len(offered) + len(RESERVED) + 3)))
+        name = next(one for one in names if one not in offered and one not in RESERVED)
         offered[name] = SpecialistTool(name, file, settings, _only_reads(file, settings, registry), schema)
     return Catalogue(offered, tuple(problems))
 
@@ -168,18 +161,6 @@ def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, 
     return True
 
 
-def _tool_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME].rstrip("-") or "specialist"
-
-
-def _unique(name: str, taken: Mapping[str, object]) -> str:
-    number, free = 1, name
-    while free in taken or free in RESERVED:
-        number += 1
-        free = f"{name}-{number}"
-    return free
-
-
 NO_ANSWER = ("failed", "aborted")
 """With these statuses, `answer` contains only partial findings."""
 _HIDDEN = ("error", "exit_code")
@@ -225,20 +206,20 @@ def output_schema(answer: AnswerSchema | None) -> dict[str, Any]:
 def _outcome_schema() -> dict[str, Any]:
     full = TypeAdapter(Outcome).json_schema(mode="serialization")
     del full["$defs"]["Exit"]
-    schema: dict[str, Any] = _without_titles(full)
+
+    def without_titles(value: Any) -> Any:  # noqa: ANN401 - JSON
+        # Titles repeat the names.
+        if isinstance(value, list):
+            return [without_titles(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {key: without_titles(one) for key, one in value.items() if not (key == "title" and isinstance(one, str))}
+
+    schema: dict[str, Any] = without_titles(full)
     schema["properties"] = {key: value for key, value in schema["properties"].items() if key not in _HIDDEN}
     schema["required"] = [*schema["properties"]]
     schema["description"] = "How the run ended."
     return schema
-
-
-def _without_titles(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a schema without titles, which repeat the names."""
-    if isinstance(value, list):
-        return [_without_titles(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
 
 
 def text_for_model(outcome: Outcome, *, stored: bool) -> str:
@@ -333,7 +314,7 @@ def _start_tool(catalogue: Catalogue) -> Tool:
             ["specialist", "query"],
         ),
         output_schema=schema_of(started, [*started]),
-        annotations=hints("Start a run", only_reads=catalogue.only_reads),
+        annotations=hints("Start a run", only_reads=all(one.only_reads for one in catalogue.offered.values())),
     )
 
 
@@ -347,19 +328,17 @@ def served_status(served: ServedRun) -> CallToolResult:
     """Return the status of a run of this server; raises UsageError if the run failed without an outcome."""
     if served.run is None or (served.failure is not None and served.outcome is None):
         raise UsageError(f"the run broke off: {served.failure}")
-    outcome, progress = served.outcome, served.progress
+    outcome, progress = served.outcome, served.progress.latest.message
     status = outcome.status if outcome else "running"
-    used = outcome.tool_calls.used if outcome else progress.tool_calls
-    text = text_for_model(outcome, stored=served.is_kept) if outcome else f"[{status}] {progress.latest.message}"
-    fields = _fields(served.run_id, served.specialist, status, used)
-    return result(text, {**fields, "progress": progress.latest.message, "outcome": outcome and outcome.as_json()})
+    used = outcome.tool_calls.used if outcome else served.progress.tool_calls
+    text = text_for_model(outcome, stored=served.is_kept) if outcome else f"[{status}] {progress}"
+    return _status(text, FinishedRun(served.run_id, served.specialist, status, used, outcome), progress)
 
 
 def stored_status(run: FinishedRun) -> CallToolResult:
     """Return the status of a stored run."""
-    outcome = run.outcome
-    if outcome:
-        text = text_for_model(outcome, stored=True)
+    if run.outcome:
+        text = text_for_model(run.outcome, stored=True)
     elif run.status == "interrupted":
         text = (
             f"[interrupted after {run.tool_calls} tool calls: the process that worked on it died, and it has no "
@@ -367,12 +346,19 @@ def stored_status(run: FinishedRun) -> CallToolResult:
         )
     else:
         text = f"[{run.status}] another process works on it; {run.tool_calls} tool calls used so far"
-    fields = _fields(run.run_id, run.specialist, run.status, run.tool_calls)
-    return result(text, {**fields, "progress": None, "outcome": outcome and outcome.as_json()})
+    return _status(text, run, None)
 
 
-def _fields(run_id: str, specialist: str, status: str, used: int | None) -> dict[str, Any]:
-    return {"run_id": run_id, "specialist": specialist, "status": status, "tool_calls_used": used}
+def _status(text: str, run: FinishedRun, progress: str | None) -> CallToolResult:
+    status = {
+        "run_id": run.run_id,
+        "specialist": run.specialist,
+        "status": run.status,
+        "tool_calls_used": run.tool_calls,
+        "progress": progress,
+        "outcome": run.outcome and run.outcome.as_json(),
+    }
+    return result(text, status)
 
 
 LARGEST = 1_000_000_000

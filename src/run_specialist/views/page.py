@@ -30,11 +30,12 @@ _NAMES = {0x00: "NUL", 0x07: "BEL", 0x08: "BS", 0x0D: "CR", 0x1B: "ESC", 0x7F: "
 
 def legible(text: str) -> str:
     """Return a text with visible names in place of control, bidirectional and invisible characters."""
-    return _ODD.sub(lambda found: _character_name(ord(found[0])), text.replace("\r\n", "\n"))
 
+    def name(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"\u27e8{_NAMES.get(code, f'U+{code:04X}')}\u27e9"
 
-def _character_name(code: int) -> str:
-    return f"\u27e8{_NAMES.get(code, f'U+{code:04X}')}\u27e9"
+    return _ODD.sub(name, text.replace("\r\n", "\n"))
 
 
 def pretty(value: object) -> str:
@@ -77,7 +78,7 @@ def moment(at: float) -> str:
 
     at: [seconds since 1970].
     """
-    return f"{_when(at):%Y-%m-%d %H:%M} UTC"
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def stamp(at: float) -> str:
@@ -85,11 +86,7 @@ def stamp(at: float) -> str:
 
     at: [seconds since 1970].
     """
-    return f"{_when(at):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _when(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC)
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -136,23 +133,19 @@ class HtmlPage:
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")
         parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package
-        page.globals |= {**parts, "policy": _content_security_policy(style, script)}
+        # Only this style and this script, and no network access.
+        hashes = {
+            name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            for name, text in (("style-src", style), ("script-src", script))
+        }
+        allowed = [f"{name} 'sha256-{digest}'" for name, digest in hashes.items()]
+        policy = "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
+        page.globals |= {**parts, "policy": policy}
         return page.from_string(_resource(f"{self.name}.html.j2"))
 
 
 def _resource(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _content_security_policy(style: str, script: str) -> str:
-    """Return a policy that allows only this style and this script, and no network access."""
-    allowed = {"style-src": style, "script-src": script}
-    parts = [f"{name} 'sha256-{_digest(text)}'" for name, text in allowed.items()]
-    return "; ".join(["default-src 'none'", *parts, "base-uri 'none'", "form-action 'none'"])
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 BOX = 1_000
@@ -174,13 +167,10 @@ def path(points: Sequence[Sequence[float]], seconds: float, top: float) -> str:
     placed: list[tuple[int, int]] = []
     for at, share in points:
         place = (round(BOX * at / seconds) if seconds > 0 else 0, round(BOX * (1 - share / top)))
+        line = [*placed[-2:], place]
         # Drop duplicate points, and inner points of horizontal and vertical lines.
-        if place in placed[-1:] or _is_straight([*placed[-2:], place]):
+        is_straight = len(line) > 2 and any(len({one[axis] for one in line}) == 1 for axis in (0, 1))  # noqa: PLR2004 - as above
+        if place in placed[-1:] or is_straight:
             placed.pop()
         placed.append(place)
     return "M" + " ".join(f"{across} {down}" for across, down in placed)
-
-
-def _is_straight(places: Sequence[tuple[int, int]]) -> bool:
-    """Return whether three points lie on a horizontal or vertical line."""
-    return len(places) > 2 and any(len({place[axis] for place in places}) == 1 for axis in (0, 1))  # noqa: PLR2004 - see the docstring

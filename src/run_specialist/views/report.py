@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from types import MappingProxyType
 from typing import Any
 
@@ -103,6 +104,9 @@ def children(run: StoredRun, found: Sequence[ChildRun], stored: Descendants) -> 
 def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
     child, run = one.child, one.run
     outcome = (run and run.outcome) or {}
+    below = [ChildRun(inner, stored.get(inner.run_id), None) for inner in child.children]
+    if run is not None:
+        below = child_runs(run, stored)
     return {
         "run_id": child.run_id,
         "specialist": child.specialist,
@@ -120,21 +124,18 @@ def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
         "unjudged": NO_MODEL if run and run.model == OFFLINE else None,
         "evidence": [dict(quote) for quote in outcome.get("evidence", ())],
         "gaps": list(outcome.get("gaps", ())),
-        "did": [_call(call) for call in run.calls[:MOST_CALLS]] if run else [],
+        "did": [
+            {
+                "number": call.number,
+                "name": call.call.name,
+                "brief": brief(call.call.arguments, BRIEF),
+                "state": "failed" if call.is_error else "finished",
+            }
+            for call in (run.calls[:MOST_CALLS] if run else ())
+        ],
         "left_out": max(len(run.calls) - MOST_CALLS, 0) if run else 0,
-        "asked": [_child(inner, stored) for inner in _grandchildren(one, stored)],
+        "asked": [_child(inner, stored) for inner in below],
     }
-
-
-def _grandchildren(one: ChildRun, stored: Descendants) -> list[ChildRun]:
-    if one.run is not None:
-        return child_runs(one.run, stored)
-    return [ChildRun(child, stored.get(child.run_id), None) for child in one.child.children]
-
-
-def _call(call: StoredCall) -> dict[str, Any]:
-    state = "failed" if call.is_error else "finished"
-    return {"number": call.number, "name": call.call.name, "brief": brief(call.call.arguments, BRIEF), "state": state}
 
 
 def _shares_budget(run: StoredRun) -> bool:
@@ -197,14 +198,10 @@ def answer(
             for number, (one, call) in enumerate(zip(outcome.get("evidence", ()), holders, strict=True), 1)
         ],
         "gaps": list(outcome.get("gaps", ())),
-        "warnings": list(outcome.get("warnings", _warnings(run))),
+        "warnings": list(outcome.get("warnings", run.snapshot.warnings if run.snapshot else ())),
         "unjudged": NO_MODEL if run.model == OFFLINE else None,
         "error": outcome.get("error"),
     }
-
-
-def _warnings(run: StoredRun) -> Sequence[str]:
-    return run.snapshot.warnings if run.snapshot else ()
 
 
 def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -265,12 +262,6 @@ def _loaded(run_id: str, load: Callable[[str], StoredRun]) -> StoredRun | None:
     return found if found.run_id == run_id else None
 
 
-def copied(run: StoredRun) -> dict[str, int]:
-    """Return how many turns and tool calls a fork has copied."""
-    calls = sum(call.turn <= (run.forked_at or 0) for call in run.calls)
-    return {"turns": len(run.turns) - len(run.own_turns), "calls": calls}
-
-
 def comparison(run: StoredRun, kin: RelatedRuns) -> list[dict[str, Any]]:
     """Return the pairs of the report: the run and its source, then the run and each of its forks."""
     pairs = [_pair(run, kin.source, run)] if run.forked_from else []
@@ -294,6 +285,14 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
     outcome = run.outcome or {}
     evidence = outcome.get("evidence", ())
     tokens, cost = _spent(run, at, later)
+    done = ""
+    if later:
+        # The calls of the first turn, otherwise its text.
+        calls = (
+            f"{one.name} {brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
+            for one in later[0].calls
+        )
+        done = ", ".join(calls) or " ".join(later[0].reply.text.split())
     return {
         "run_id": run.run_id,
         "kept": True,
@@ -304,7 +303,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
         "calls": sum(call.turn > at for call in run.calls),
         "tokens": tokens,
         "cost_usd": cost,
-        "next": _did(later[0]) if later else "",
+        "next": done if len(done) <= BRIEF_CALL else f"{done[: BRIEF_CALL - 1]}…",
         # With its quotes in place, because they are not listed below it.
         "answer": {"text": outcome.get("answer", ""), "evidence": []},
         "output": outcome.get("output"),
@@ -330,17 +329,6 @@ def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, f
     costs += [child.cost_usd for child in children]
     known = [cost for cost in costs if cost is not None]
     return sum(usage.total_tokens for usage in usages), sum(known) if len(known) == len(costs) else None
-
-
-def _did(turn: StoredTurn) -> str:
-    """Return the calls of a turn, otherwise its text, on one line."""
-    calls = [_call_text(one.name, one.arguments) for one in turn.calls]
-    text = ", ".join(calls) or " ".join(turn.reply.text.split())
-    return text if len(text) <= BRIEF_CALL else f"{text[: BRIEF_CALL - 1]}…"
-
-
-def _call_text(name: str, arguments: Mapping[str, Any] | None) -> str:
-    return name if name == RESPOND else f"{name} {brief(arguments, BRIEF_CALL)}"
 
 
 NO_DESCENDANTS: Descendants = MappingProxyType({})
@@ -391,7 +379,10 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Related
         "facts": facts(run, usage["kinds"]),
         "answer": answer(run, replies, sources),
         "changes": file_changes(run, descendants),
-        "copied": copied(run),
+        "copied": {
+            "turns": len(run.turns) - len(run.own_turns),
+            "calls": sum(call.turn <= (run.forked_at or 0) for call in run.calls),
+        },
         "comparison": comparison(run, kin),
         "children": children(run, direct, descendants),
         "budget": usage,
@@ -399,7 +390,12 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Related
         "requests": requests(run, working),
         "turns": replies,
         "after": [mark for mark in marks_between if not replies or mark["before"] > replies[-1]["number"]],
-        "setup": setup(run),
+        "setup": {
+            "system": str(run.frozen.get("system") or ""),
+            "tools": [_tool(one) for one in run.frozen.get("tools") or ()],
+            "settings": run.frozen.get("settings"),
+            "facts": {key: str(run.frozen[key]) for key in _FACTS if run.frozen.get(key) is not None},
+        },
     }
 
 
@@ -423,20 +419,16 @@ def file_changes(run: StoredRun, descendants: Descendants) -> list[dict[str, Any
 
     descendants: the child runs and their child runs, by id.
     """
-    found = [(at, change) for one in (run, *descendants.values()) for at, change in _changes(one, run)]
-    return [change for _, change in sorted(found, key=lambda one: one[0])]
-
-
-def _changes(run: StoredRun, top: StoredRun) -> Iterator[tuple[float, dict[str, Any]]]:
-    numbers = {call.call.id: call.number for call in run.calls}
-    for event in run.events:
+    events = [(one, event) for one in (run, *descendants.values()) for event in one.events]
+    found = []
+    for owner, event in sorted(events, key=lambda one: one[1].at):
         body = event.body
         if body.get("event") != "file_changed":
             continue
+        numbers = {call.call.id: call.number for call in run.calls} if owner is run else {}
         diff = str(body["diff"]).removesuffix("\n")
-        lines = [*_shown(diff.split("\n"))] if diff else []
-        yield (
-            event.at,
+        lines = list(dropwhile(lambda line: line.startswith(_HEADERS), diff.split("\n"))) if diff else []
+        found.append(
             {
                 "path": str(body["path"]),
                 "is_new": bool(body["is_new"]),
@@ -445,35 +437,16 @@ def _changes(run: StoredRun, top: StoredRun) -> Iterator[tuple[float, dict[str, 
                 "dry_run": bool(body["dry_run"]),
                 "added": body["added"],
                 "removed": body["removed"],
-                "by": None if run is top else run.specialist,
-                "call": numbers.get(str(body["call_id"])) if run is top else None,
-                "lines": lines[:MOST_LINES],
+                "by": None if owner is run else owner.specialist,
+                "call": numbers.get(str(body["call_id"])),
+                "lines": [{"kind": _KINDS.get(one[:1], "same"), "text": one} for one in lines[:MOST_LINES]],
                 "left_out": max(len(lines) - MOST_LINES, 0),
-            },
+            }
         )
-
-
-def _shown(lines: list[str]) -> Iterator[dict[str, str]]:
-    begun = False
-    for line in lines:
-        begun = begun or line.startswith("@@")
-        if not begun and line.startswith(_HEADERS):
-            continue
-        yield {"kind": _KINDS.get(line[:1], "same"), "text": line}
+    return found
 
 
 _FACTS = ("file", "digest", "root", "effort", "version")
-
-
-def setup(run: StoredRun) -> dict[str, Any]:
-    """Return the stored system prompt, tools, settings, and their sources."""
-    frozen = run.frozen
-    return {
-        "system": str(frozen.get("system") or ""),
-        "tools": [_tool(one) for one in frozen.get("tools") or ()],
-        "settings": frozen.get("settings"),
-        "facts": {key: str(frozen[key]) for key in _FACTS if frozen.get(key) is not None},
-    }
 
 
 def _tool(definition: Any) -> dict[str, str]:  # noqa: ANN401 - JSON

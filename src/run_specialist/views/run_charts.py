@@ -1,7 +1,7 @@
 """Charts of a run: time axis, budget, timeline, marks."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -90,7 +90,27 @@ def _resumptions(events: tuple[StoredEvent, ...]) -> Iterator[StoredEvent]:
 
 def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
     """Return the marks in order, each with the number of the next turn; at the end, one more than the last turn."""
-    found = [*_resumption_marks(axis), *_landings_and_summaries(run)]
+    found = [
+        (span.begin, "resumed", f"Resumed after {lasted(span.pause)}", str(span.resumed.get("note") or ""))
+        for span in axis.resumptions
+    ]
+    for event in run.events:
+        body = event.body
+        match body.get("event"):
+            case "forked":
+                found.append((event.at, "forked", f"Forked from {body['source']}", str(body["note"])))
+            case "model_changed":
+                text = f"{body['before']} cannot answer: {body['reason']}"
+                if body["left_out"]:
+                    text += f"\n{body['left_out'].capitalize()} of {body['before']} were left out."
+                found.append((event.at, "changed", f"Continues with {body['model']}", text))
+            case "landing":
+                words = f"Limit of {Kind(body['reason']).label} reached: {HOW[Rung(body['how'])]}"
+                found.append((event.at, "landing", words, ""))
+            case "summarized":
+                sizes = f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"
+                words = f"Summarized: {counted(body['archived'], 'output')} archived, {sizes}"
+                found.append((event.at, "summarized", words, str(body["summary"])))
     last = run.turns[-1].number if run.turns else 0
     return [
         {
@@ -102,42 +122,6 @@ def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
         }
         for at, kind, words, text in sorted(found, key=lambda one: one[0])
     ]
-
-
-_Mark = tuple[float, str, str, str]
-
-
-def _resumption_marks(axis: Axis) -> Iterator[_Mark]:
-    for span in axis.resumptions:
-        yield span.begin, "resumed", f"Resumed after {lasted(span.pause)}", str(span.resumed.get("note") or "")
-
-
-def _landings_and_summaries(run: StoredRun) -> Iterator[_Mark]:
-    for event in run.events:
-        match event.body.get("event"):
-            case "forked":
-                yield event.at, "forked", f"Forked from {event.body['source']}", str(event.body["note"])
-            case "model_changed":
-                yield event.at, "changed", f"Continues with {event.body['model']}", _changed(event)
-            case "landing":
-                kind, how = Kind(event.body["reason"]), Rung(event.body["how"])
-                yield event.at, "landing", f"Limit of {kind.label} reached: {HOW[how]}", ""
-            case "summarized":
-                yield event.at, "summarized", _summarized(event), str(event.body["summary"])
-
-
-def _changed(event: StoredEvent) -> str:
-    body = event.body
-    failure = f"{body['before']} cannot answer: {body['reason']}"
-    left_out = f"\n{body['left_out'].capitalize()} of {body['before']} were left out." if body["left_out"] else ""
-    return failure + left_out
-
-
-def _summarized(event: StoredEvent) -> str:
-    body = event.body
-    outputs = counted(body["archived"], "output")
-    sizes = f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"
-    return f"Summarized: {outputs} archived, {sizes}"
 
 
 HIGHEST = 2.0
@@ -171,13 +155,19 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
     spent = sorted([*_spent(run), *by_children], key=lambda one: one[0])
     kinds = [_kind(kind, run, axis, limits, spent) for kind in Kind]
     shares = [share for kind in kinds for line in kind["lines"] for _, share in line]
+    landings = []
+    for event in run.events:
+        if event.body.get("event") == "landing":
+            at, reached, how = axis(event.at), Kind(event.body["reason"]), Rung(event.body["how"])
+            words = f"at {clock(at)} the limit of {reached.label} was reached: {HOW[how]}"
+            landings.append({"at": at, "reason": reached.value, "how": how.value, "words": words})
     return {
         "limited": any(kind["lines"] for kind in kinds),
         "seconds": axis.seconds,
         "top": min(max([1.0, *shares]) * HEADROOM, HIGHEST),
         "kinds": kinds,
         "bands": list(_bands(run, axis)),
-        "landings": list(_landings(run, axis)),
+        "landings": landings,
         "resumptions": [
             {
                 "at": one.offset,
@@ -237,7 +227,9 @@ def _kind(
         if limit is not None:
             lines.append([[at, _share(value, limit)] for at, value in [*points, (end, used)]])
     limit = valid[-1][1].get(kind)
-    final = _final(run, kind, used)
+    outcome_limits = (run.outcome or {}).get("limits", {})
+    stored = run.snapshot.used.get(kind, 0) if run.snapshot else 0
+    final: float | None = outcome_limits[kind]["used"] if kind in outcome_limits else max(stored, used)
     return {
         "kind": kind.value,
         "words": kind.label,
@@ -254,19 +246,14 @@ def _share(used: float, limit: float) -> float:
     return round(used / limit, 4) if limit else 1.0
 
 
-def _final(run: StoredRun, kind: Kind, seen: float) -> float | None:
-    """Return the final usage of a kind, as in the outcome if there is one."""
-    limits = (run.outcome or {}).get("limits", {})
-    if kind in limits:
-        used: float | None = limits[kind]["used"]
-        return used
-    stored = run.snapshot.used.get(kind, 0) if run.snapshot else 0
-    return max(stored, seen)
-
-
 def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
     """Yield the phases in order, from the `budget` and `landing` events."""
-    changes = [(0.0, _first_phase(run))]
+    first = {str(event.body.get("event")): event.body for event in reversed(run.events)}
+    begin, phase = 0.0, Phase.SILENT
+    if forked := first.get("forked"):
+        # The first phase of a fork follows from the copied turns.
+        phase = _phase(run, {**first.get("started", {}), "used": forked["used"]})
+    changes = [(0.0, phase)]
     for event in run.events:
         match event.body.get("event"):
             case "budget":
@@ -274,7 +261,7 @@ def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
             case "landing":
                 changes.append((axis(event.at), Phase.SPENT))
     changes += [(one.offset, _phase(run, one.resumed)) for one in axis.resumptions]
-    begin, phase = 0.0, Phase.SILENT
+    phase = Phase.SILENT
     for (at, current), (until, _) in pairwise([*sorted(changes, key=lambda one: one[0]), (axis.seconds, Phase.SILENT)]):
         # Skip phases of zero length.
         if until > at and current is not phase:
@@ -282,13 +269,6 @@ def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
                 yield {"phase": phase.value, "begin": begin, "end": at}
             begin, phase = at, current
     yield {"phase": phase.value, "begin": begin, "end": axis.seconds}
-
-
-def _first_phase(run: StoredRun) -> Phase:
-    """Return the phase at the start of a run, which for a fork follows from the copied turns."""
-    first = {str(event.body.get("event")): event.body for event in reversed(run.events)}
-    forked = first.get("forked")
-    return _phase(run, {**first.get("started", {}), "used": forked["used"]}) if forked else Phase.SILENT
 
 
 def _phase(run: StoredRun, resumed: Mapping[str, Any]) -> Phase:
@@ -302,18 +282,6 @@ def _phase(run: StoredRun, resumed: Mapping[str, Any]) -> Phase:
     return budget.phase
 
 
-def _landings(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
-    for event in run.events:
-        if event.body.get("event") == "landing":
-            at, kind, how = axis(event.at), Kind(event.body["reason"]), Rung(event.body["how"])
-            yield {
-                "at": at,
-                "reason": kind.value,
-                "how": how.value,
-                "words": f"at {clock(at)} the limit of {kind.label} was reached: {HOW[how]}",
-            }
-
-
 GROUP = 25
 """Number of turns with a common time scale."""
 
@@ -324,6 +292,11 @@ def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> 
     for call in run.calls:
         calls[call.turn].append(call)
     rows = [_row(turn, calls[turn.number], axis) for turn in run.own_turns]
+    # The total time covered by at least one call.
+    calling, until = 0.0, float("-inf")
+    for begin, end in sorted((one["begin"], one["begin"] + one["seconds"]) for row in rows for one in row["calls"]):
+        calling += max(end - max(begin, until), 0)
+        until = max(until, end)
     return {
         "seconds": axis.seconds,
         "turns": len(rows),
@@ -331,7 +304,7 @@ def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> 
         "marks": marks,
         "groups": list(_groups(rows, marks)),
         "asking": sum(row["seconds"] for row in rows),
-        "calling": _covered((one["begin"], one["begin"] + one["seconds"]) for row in rows for one in row["calls"]),
+        "calling": calling,
     }
 
 
@@ -339,7 +312,11 @@ def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str,
     begin = axis(turn.at - turn.seconds)
     shown = list(_in_lanes(calls, axis))
     by_api = {use.call.id for use in server_calls(turn.blocks)}
-    summary = ", ".join(f"{call.call.name} {_duration(call, by_api)}" for call in calls)
+    words = [f"request {lasted(turn.seconds)}"]
+    for number, call in enumerate(calls):
+        # The duration of a call that the API has run during its request is unknown.
+        took = "by the API" if call.call.id in by_api else "again" if call.repeated else lasted(call.seconds)
+        words.append(f"{', ' if number else '; '}{call.call.name} {took}")
     return {
         "turn": turn.number,
         "begin": begin,
@@ -348,15 +325,8 @@ def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str,
         "landing": turn.landing,
         "calls": shown,
         "lanes": 1 + max((one["lane"] for one in shown), default=-1),
-        "words": f"request {lasted(turn.seconds)}" + (f"; {summary}" if summary else ""),
+        "words": "".join(words),
     }
-
-
-def _duration(call: StoredCall, by_api: Container[str]) -> str:
-    """Return the duration of a call; it is unknown for a call that the API has run during its request."""
-    if call.call.id in by_api:
-        return "by the API"
-    return "again" if call.repeated else lasted(call.seconds)
 
 
 def _in_lanes(calls: Sequence[StoredCall], axis: Axis) -> Iterator[dict[str, Any]]:
@@ -391,12 +361,3 @@ def _groups(rows: Sequence[dict[str, Any]], marks: Sequence[Mapping[str, Any]]) 
             "rows": chosen,
             "marks": between,
         }
-
-
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Return the total time covered by at least one of the spans."""
-    covered, until = 0.0, float("-inf")
-    for begin, end in sorted(spans):
-        covered += max(end - max(begin, until), 0)
-        until = max(until, end)
-    return covered

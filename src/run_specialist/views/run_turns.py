@@ -136,17 +136,17 @@ def _calls(
         # Completed calls are stored in call order; interrupted ones are not stored.
         stored = next((one for one in unmatched if one.call == call), None)
         result = shown.get((turn.number, position))
-        common = {"name": call.name, "call_id": call.id, **_arguments(block)}
+        common = {
+            "name": call.name,
+            "call_id": call.id,
+            "arguments": pretty(block.get("input")),
+            "brief": brief(block.get("input"), BRIEF),
+        }
         if stored is None:
             yield {"anchor": f"{turn.number}-{position + 1}", **common, **_not_run(call.name, result)}
         else:
             unmatched.remove(stored)
             yield {"anchor": str(stored.number), **common, **_run(stored, result, quotes.get(stored.number, ()))}
-
-
-def _arguments(block: Block) -> dict[str, str]:
-    arguments = block.get("input")
-    return {"arguments": pretty(arguments), "brief": brief(arguments, BRIEF)}
 
 
 def _run(call: StoredCall, shown: ShownResult | None, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
@@ -199,29 +199,23 @@ _SPACE = r"(?:\s*\n(?:[^\n:]{1,300}:\d+[:-] ?|[ \t]*\d+\t)?\s*|\s+)"
 def holders(run: StoredRun) -> list[StoredCall | None]:
     """Return, for each piece of evidence, the call whose result contains it; None if no result does."""
     evidence: Sequence[Mapping[str, Any]] = (run.outcome or {}).get("evidence") or ()
-    if not evidence:
-        return []
-    candidates = [(call, forms(call.text)) for call in run.calls if not call.is_error]
-    return [_holder(one, candidates) for one in evidence]
+    candidates = [(call, forms(call.text)) for call in run.calls if not call.is_error] if evidence else []
+    found: list[StoredCall | None] = []
+    for one in evidence:
+        source, quote = str(one["source"]), str(one["quote"])
+        # A salvaged answer quotes the start of a result, which may end inside a notice and then is no quote of it.
+        holding = [call for call, texts in candidates if is_in(texts, quote) or (quote and call.text.startswith(quote))]
+        found.append(min(holding, key=lambda call: (not _matches(call, source), call.number), default=None))
+    return found
 
 
-def _holder(one: Mapping[str, Any], candidates: Sequence[tuple[StoredCall, tuple[str, str]]]) -> StoredCall | None:
-    source, quote = str(one["source"]), str(one["quote"])
-    # A salvaged answer quotes the start of a result, which may end inside a notice and then does not count as a quote.
-    holding = [call for call, texts in candidates if is_in(texts, quote) or (quote and call.text.startswith(quote))]
-    return min(holding, key=lambda call: (not _matches_source(call, source), call.number), default=None)
-
-
-def _matches_source(call: StoredCall, source: str) -> bool:
+def _matches(call: StoredCall, source: str) -> bool:
     """Return whether a call concerns a source: usually `path:line`; in a salvaged answer, the call itself."""
     path, _, line = source.rpartition(":")
     if path and (f"{source}:" in call.text or f"{path}-{line}-" in call.text):
         return True
-    return source == label(call.call) or bool({source, path or source} & _text_arguments(call))
-
-
-def _text_arguments(call: StoredCall) -> set[str]:
-    return {value for value in (call.call.arguments or {}).values() if isinstance(value, str)}
+    arguments = {value for value in (call.call.arguments or {}).values() if isinstance(value, str)}
+    return source == label(call.call) or bool({source, path or source} & arguments)
 
 
 def parted(text: str, quotes: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
@@ -229,21 +223,18 @@ def parted(text: str, quotes: Iterable[tuple[int, str]]) -> list[dict[str, Any]]
 
     quotes: pairs of number and quote.
     """
+    spans = []
+    for number, quote in quotes:
+        words = quote.split()
+        if words and (found := re.search(_SPACE.join(map(re.escape, words)), text)):
+            spans.append((*found.span(), number))
     pieces: list[dict[str, Any]] = []
     position = 0
-    for begin, end, number in sorted(_spans(text, quotes)):
+    for begin, end, number in sorted(spans):
         if begin >= position:
             pieces += [{"text": text[position:begin], "quote": None}, {"text": text[begin:end], "quote": number}]
             position = end
     return [piece for piece in (*pieces, {"text": text[position:], "quote": None}) if piece["text"]]
-
-
-def _spans(text: str, quotes: Iterable[tuple[int, str]]) -> Iterable[tuple[int, int, int]]:
-    for number, quote in quotes:
-        words = quote.split()
-        found = re.search(_SPACE.join(map(re.escape, words)), text) if words else None
-        if found:
-            yield found.start(), found.end(), number
 
 
 LOST_BELOW = 0.5
@@ -252,42 +243,6 @@ LEAST_CACHED = 1_024
 """Minimum size of a cache entry with most providers [tokens]."""
 CACHE_LIVES = 300
 """Time to live of a cache entry since its last read [s]."""
-
-FORCED = (
-    "expected: its tool choice differs from that of the previous request, so the cached messages do not match; "
-    "system prompt and tools are still read from the cache"
-)
-OTHER_MODEL = "expected: it went to another model, which has no cache of what was sent before"
-REWRITTEN = "expected: a summary replaced the older messages, so the messages after it are not cached"
-WAITED = "it was sent {} after the previous request, and unused cache entries expire after about 5 minutes"
-UNKNOWN = "no cause within this run: the server evicted the entry, or the text before it changed"
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A request and its context."""
-
-    turn: StoredTurn
-    before: StoredTurn | None
-    summarized: bool
-    """True if the transcript was summarized just before the request."""
-    changed: bool
-    """True if the request before went to another model."""
-
-    @property
-    def cached(self) -> int:
-        """Tokens that the cache should contain."""
-        if self.before is None:
-            return 0
-        usage = self.before.usage
-        marked = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
-        # Servers with automatic caching do not report cache writes.
-        return marked if usage.cache_creation_input_tokens else _input_tokens(usage)
-
-    @property
-    def waited(self) -> float:
-        """Time since the start of the previous request [s]."""
-        return 0 if self.before is None else _begin(self.turn) - _begin(self.before)
 
 
 def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
@@ -302,9 +257,10 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
         since = before.at if before else run.started_at
         preceding = [event for event in summaries if since < event.at <= turn.at]
         rows += [_summary_row(event.body, axis(event.at)) for event in preceding]
-        changed = before is not None and run.model_of(turn.number) != run.model_of(before.number)
-        lost = _cache_miss(_Request(turn, before, bool(preceding), changed)) if uses_cache else None
-        rows.append(_row(turn, axis, lost))
+        lost = _cache_miss(run, turn, before, is_summarized=bool(preceding)) if uses_cache and before else None
+        row = {"turn": turn.number, "name": f"turn {turn.number}", "begin": axis(turn.at - turn.seconds)}
+        row |= {"seconds": turn.seconds, "choice": turn.choice, "landing": turn.landing, "stop": turn.stop}
+        rows.append({**row, "reason": turn.reason, "lost": lost, **_tokens(turn.usage), "cost": turn.cost_usd})
         before = turn
     later = [event for event in summaries if before is None or event.at > before.at]
     rows += [_summary_row(event.body, axis(event.at)) for event in later]
@@ -312,50 +268,16 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     return {
         "rows": rows,
         "largest": max((row["total"] for row in rows), default=0),
-        "sentences": [*_copied(run), *sentences(run), *_sentences(turns, uses_cache=uses_cache)],
+        "sentences": list(_sentences(run, turns, uses_cache=uses_cache)),
         "losses": [{"turn": row["turn"], "words": row["lost"]} for row in turns if row["lost"]],
         "total": {key: sum(row[key] for row in rows) for key in ("input", "read", "written", "output", "total")}
         | {"cost": None if any(row["cost"] is None for row in rows) else sum(row["cost"] for row in rows)},
     }
 
 
-def _copied(run: StoredRun) -> Iterator[str]:
-    number = len(run.turns) - len(run.own_turns)
-    if number:
-        turns = "turn is" if number == 1 else f"{number} turns are"
-        yield f"The first {turns} copied from {run.forked_from}, which paid for them; these figures are without them."
-
-
-def _row(turn: StoredTurn, axis: Axis, lost: str | None) -> dict[str, Any]:
-    return {
-        "turn": turn.number,
-        "name": f"turn {turn.number}",
-        "begin": axis(_begin(turn)),
-        "seconds": turn.seconds,
-        "choice": turn.choice,
-        "landing": turn.landing,
-        "stop": turn.stop,
-        "reason": turn.reason,
-        "lost": lost,
-        **_tokens(turn.usage),
-        "cost": turn.cost_usd,
-    }
-
-
 def _summary_row(body: Any, at: float) -> dict[str, Any]:  # noqa: ANN401 - JSON
-    return {
-        "turn": None,
-        "name": "summary",
-        "begin": at,
-        "seconds": None,
-        "choice": "auto",
-        "landing": False,
-        "stop": "",
-        "reason": "",
-        "lost": None,
-        **_tokens(Usage(**body["usage"])),
-        "cost": body["cost_usd"],
-    }
+    row = {"turn": None, "name": "summary", "begin": at, "seconds": None, "choice": "auto", "landing": False}
+    return {**row, "stop": "", "reason": "", "lost": None, **_tokens(Usage(**body["usage"])), "cost": body["cost_usd"]}
 
 
 def _tokens(usage: Usage) -> dict[str, int]:
@@ -368,35 +290,58 @@ def _tokens(usage: Usage) -> dict[str, int]:
     }
 
 
-def _cache_miss(request: _Request) -> str | None:
-    """Return the cause of a cache miss; None if the request read the cache as expected."""
-    read, cached = request.turn.usage.cache_read_input_tokens, request.cached
+def _cache_miss(run: StoredRun, turn: StoredTurn, before: StoredTurn, *, is_summarized: bool) -> str | None:
+    """Return the cause of a cache miss; None if a request read the cache as expected.
+
+    before: the previous request.
+    is_summarized: whether the transcript was summarized between the two.
+    """
+    usage = before.usage
+    cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+    if not usage.cache_creation_input_tokens:
+        # Servers with automatic caching do not report cache writes.
+        cached = usage.total_tokens - usage.output_tokens
+    read, waited = turn.usage.cache_read_input_tokens, (turn.at - turn.seconds) - (before.at - before.seconds)
     if cached < LEAST_CACHED or read >= cached * LOST_BELOW:
         return None
-    return f"read {read:,} of {cached:,} cached tokens: {_cause(request)}"
+    if run.model_of(turn.number) != run.model_of(before.number):
+        cause = "expected: it went to another model, which has no cache of what was sent before"
+    elif is_summarized:
+        cause = "expected: a summary replaced the older messages, so the messages after it are not cached"
+    elif turn.choice != before.choice:
+        cause = (
+            "expected: its tool choice differs from that of the previous request, so the cached messages do not match; "
+            "system prompt and tools are still read from the cache"
+        )
+    elif waited > CACHE_LIVES:
+        cause = (
+            f"it was sent {lasted(waited)} after the previous request, and unused cache entries expire after about 5 "
+            "minutes"
+        )
+    else:
+        cause = "no cause within this run: the server evicted the entry, or the text before it changed"
+    return f"read {read:,} of {cached:,} cached tokens: {cause}"
 
 
-def _cause(request: _Request) -> str:
-    if request.changed:
-        return OTHER_MODEL
-    if request.summarized:
-        return REWRITTEN
-    if request.before is not None and request.turn.choice != request.before.choice:
-        return FORCED
-    if request.waited > CACHE_LIVES:
-        return WAITED.format(lasted(request.waited))
-    return UNKNOWN
-
-
-def _sentences(rows: Sequence[dict[str, Any]], *, uses_cache: bool) -> list[str]:
+def _sentences(run: StoredRun, rows: Sequence[dict[str, Any]], *, uses_cache: bool) -> Iterator[str]:
+    """Yield sentences about copied turns, the models, and the cache."""
+    if number := len(run.turns) - len(run.own_turns):
+        turns = "turn is" if number == 1 else f"{number} turns are"
+        yield f"The first {turns} copied from {run.forked_from}, which paid for them; these figures are without them."
+    for one in _several(run):
+        if not one.turns:
+            yield f"{one.model} answered no request."
+            continue
+        last = one.since_turn + one.turns - 1
+        asked = f"Turn {last} was" if one.turns == 1 else f"Turns {one.since_turn} to {last} were"
+        cost = "price unknown" if one.cost_usd is None else budget.dollars(one.cost_usd)
+        yield f"{asked} requested from {one.model}: {counted(one.usage.total_tokens, 'token')}, {cost}."
     if not any(row["total"] for row in rows):
-        return ["No tokens were billed."] if rows else ["No request was answered."]
+        yield "No tokens were billed." if rows else "No request was answered."
+        return
     if not uses_cache:
-        return ["The prompt cache was neither read nor written, or the server does not report it."]
-    return list(_cache_sentences(rows))
-
-
-def _cache_sentences(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+        yield "The prompt cache was neither read nor written, or the server does not report it."
+        return
     inputs = sum(row["input"] + row["read"] + row["written"] for row in rows)
     read = sum(row["read"] for row in rows)
     readers = [row for row in rows if row["read"]]
@@ -412,14 +357,6 @@ def _cache_sentences(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield "No request missed the cache entry of the previous request."
 
 
-def _input_tokens(usage: Usage) -> int:
-    return usage.total_tokens - usage.output_tokens
-
-
-def _begin(turn: StoredTurn) -> float:
-    return turn.at - turn.seconds
-
-
 def models(run: StoredRun) -> list[dict[str, Any]]:
     """Return the models in order, each with its turns and their cost; empty if there is only one."""
     return [
@@ -432,18 +369,6 @@ def models(run: StoredRun) -> list[dict[str, Any]]:
         }
         for one in _several(run)
     ]
-
-
-def sentences(run: StoredRun) -> Iterator[str]:
-    """Yield a sentence for each model about its requests."""
-    for one in _several(run):
-        if not one.turns:
-            yield f"{one.model} answered no request."
-            continue
-        last = one.since_turn + one.turns - 1
-        turns = f"Turn {last} was" if one.turns == 1 else f"Turns {one.since_turn} to {last} were"
-        cost = "price unknown" if one.cost_usd is None else budget.dollars(one.cost_usd)
-        yield f"{turns} requested from {one.model}: {counted(one.usage.total_tokens, 'token')}, {cost}."
 
 
 def _several(run: StoredRun) -> tuple[AskedModel, ...]:
