@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -56,49 +56,41 @@ _NOUNS = {"cost_usd": "cost", "tool_calls": "tool calls", "tokens": "tokens", "s
 _COLORS = {"better": typer.colors.GREEN, "worse": typer.colors.RED, "cannot be told": typer.colors.YELLOW}
 
 
+@dataclass
 class EvalWork:
-    """One call of the command."""
+    """One call of the command, with its options."""
 
-    def __init__(  # the groups of options
-        self,
-        name: str,
-        config: "Config",
-        project: options.ProjectOptions,
-        cases: options.CaseOptions,
-        variants: options.VariantOptions,
-        comparison: options.ComparisonOptions,
-        results: options.ResultOptions,
-        money: options.EvalMoneyOptions,
-        work: options.WorkOptions,
-        each_run: options.EachRunOptions,
-    ) -> None:
-        """Set the options of the command.
-
-        name: name of the specialist, or path of its file.
-        """
-        self._name, self._config, self._project, self._each_run = name, config, project, each_run
-        self._cases, self._variants, self._comparison = cases, variants, comparison
-        self._results, self._money, self._work = results, money, work
-        self._baseline: Baseline | None = None
-        self._is_interrupted = False
+    name: str
+    """Name of the specialist, or path of its file."""
+    config: "Config"
+    project: options.ProjectOptions
+    cases: options.CaseOptions
+    variants: options.VariantOptions
+    comparison: options.ComparisonOptions
+    results: options.ResultOptions
+    money: options.EvalMoneyOptions
+    at_work: options.WorkOptions
+    each_run: options.EachRunOptions
+    _baseline: Baseline | None = None
+    _is_interrupted: bool = False
 
     def work(self) -> int:
         """Plan, run, check and print; return the exit code."""
-        runner = self._runner(self._each_run.model)
+        runner = self._runner(self.each_run.model)
         self._check_outputs()
         plan = self._plan(runner)
         with stored_runs(runner.store) as known:
-            found = asyncio.run(reused(plan, runner, known, fresh=self._cases.fresh))
-            judging = self._runner(self._work.judge_model) if running.has_judges(plan) else None
-            forecast = running.eval_forecast(found.plan, found.earlier, runner, known, judging, self._work.at_once)
+            found = asyncio.run(reused(plan, runner, known, fresh=self.cases.fresh))
+            judging = self._runner(self.at_work.judge_model) if running.has_judges(plan) else None
+            forecast = running.eval_forecast(found.plan, found.earlier, runner, known, judging, self.at_work.at_once)
         planned_line = " · ".join(self._announced(found, forecast))
-        if self._work.dry_run:
+        if self.at_work.dry_run:
             self._show(found, forecast, planned_line)
             return 0
-        if not self._results.quiet:
+        if not self.results.quiet:
             say(planned_line)
-        self._money.confirm(self._most(forecast))
-        bounds = Bounds(self._work.at_once, self._money.limit, forecast.typical_cost)
+        self.money.confirm(self._most(forecast))
+        bounds = Bounds(self.at_work.at_once, self.money.limit, forecast.typical_cost)
         batch = running.runs_batch(found.plan, runner, bounds)
         ended: list[Done] = []
         self._run(batch, runner, ended)
@@ -109,8 +101,8 @@ class EvalWork:
             result = asyncio.run(running.result_of(plan, ends, judgements, known))
         if self._baseline is not None:
             result = self._baseline.completed(result)
-        compared = comparisons(result, self._comparison.tolerance)
-        if self._results.json_:
+        compared = comparisons(result, self.comparison.tolerance)
+        if self.results.json_:
             console.print_json(as_json(result, compared))
         else:
             print_results(result, compared)
@@ -130,14 +122,14 @@ class EvalWork:
 
     def _runner(self, model: str | None) -> "Runner":
         """Return a runner for a model; None = that of each file or of the environment."""
-        each_run = replace(self._each_run, model=model)
-        return options.batch_runner(self._config, self._project, each_run, quiet=self._results.quiet)
+        each_run = replace(self.each_run, model=model)
+        return options.batch_runner(self.config, self.project, each_run, quiet=self.results.quiet)
 
     def _check_outputs(self) -> None:
         """Check, before anything is spent, that the output files can be written; exit if not."""
-        if self._comparison.with_reports and self._comparison.page is None:
+        if self.comparison.with_reports and self.comparison.page is None:
             console.fail("--with-reports needs --page, beside which the reports are written")
-        for flag, path in (("--page", self._comparison.page), ("--junit", self._comparison.junit)):
+        for flag, path in (("--page", self.comparison.page), ("--junit", self.comparison.junit)):
             if path is not None:
                 try:
                     console.try_writing(path)
@@ -146,27 +138,27 @@ class EvalWork:
 
     def _plan(self, runner: "Runner") -> EvalPlan:
         """Return the planned runs; the baseline comes first if it has to be run, too. Raises UsageError."""
-        file = runner.registry.find(self._name)
-        if self._comparison.baseline is not None:
-            self._baseline = find_baseline(self._comparison.baseline, file.path, runner.store)
-        settings = self._each_run.settings
-        if self._each_run.model is not None:
-            settings["model"] = self._each_run.model
-        others = [runner.registry.find(str(path)) for path in self._variants.file or ()]
-        compared = subjects([file, *others], settings, varied(self._variants.vary or ()))
+        file = runner.registry.find(self.name)
+        if self.comparison.baseline is not None:
+            self._baseline = find_baseline(self.comparison.baseline, file.path, runner.store)
+        settings = self.each_run.settings
+        if self.each_run.model is not None:
+            settings["model"] = self.each_run.model
+        others = [runner.registry.find(str(path)) for path in self.variants.file or ()]
+        compared = subjects([file, *others], settings, varied(self.variants.vary or ()))
         if self._baseline is not None and self._baseline.path is not None:
             before = runner.registry.find(str(self._baseline.path))
             name = self._baseline.called([one.variant for one in compared])
             variant = Variant(name, str(before.path), before.digest, {}, is_baseline=True)
             compared.insert(0, Subject(variant, before, settings))
-        path = self._cases.cases or cases_path(file)
+        path = self.cases.cases or cases_path(file)
         cases = self._chosen(path, load_cases(path, partial(running.check_judge, runner)))
-        return planned(runner, file.name, path, cases, compared, self._cases.repeat)
+        return planned(runner, file.name, path, cases, compared, self.cases.repeat)
 
     def _chosen(self, path: Path, cases: tuple[EvalCase, ...]) -> tuple[EvalCase, ...]:
         """Return the cases selected by `--case`; raises UsageError if a pattern matches none."""
         chosen = set[str]()
-        for pattern in self._cases.case or ():
+        for pattern in self.cases.case or ():
             found = [one.name for one in cases if pattern == one.name or fnmatchcase(one.name, pattern)]
             if not found:
                 names = shown(", ".join(one.name for one in cases), 300)
@@ -195,7 +187,7 @@ class EvalWork:
         else:
             if forecast.cost is not None and forecast.cost[1]:
                 yield f"about {spread(*forecast.cost)}"
-            yield f"{duration(forecast.seconds)} at {self._work.at_once} at once"
+            yield f"{duration(forecast.seconds)} at {self.at_work.at_once} at once"
         if running.has_judges(plan):
             judges = forecast.judge_cost
             yield "judges cost extra" if judges is None else f"judges about {spread(*judges)}"
@@ -205,12 +197,12 @@ class EvalWork:
         if forecast.cost is None:
             return None
         most = forecast.cost[1] + (forecast.judge_cost[1] if forecast.judge_cost else 0.0)
-        return most if self._money.limit is None else min(most, self._money.limit)
+        return most if self.money.limit is None else min(most, self.money.limit)
 
     def _show(self, found: ReusePlan, forecast: running.EvalForecast, line: str) -> None:
         """Print what would be run."""
         plan = found.plan
-        if not self._results.json_:
+        if not self.results.json_:
             console.print_line(line)
             for one in plan.runs:
                 console.print_line(f"{'stored' if one.run_id in found.earlier else 'to run'}  {one.name}")
@@ -228,15 +220,8 @@ class EvalWork:
                 "earlier": len(found.earlier),
                 "stale": found.stale,
                 "forecast": {
-                    **{
-                        name: None if value is None else round(value, 8)
-                        for name, value in (
-                            ("total_cost_usd", cost[0]),
-                            ("total_cost_usd_90", cost[1]),
-                            ("judges_cost_usd", judges[0]),
-                            ("judges_cost_usd_90", judges[1]),
-                        )
-                    },
+                    **dict(zip(("total_cost_usd", "total_cost_usd_90"), cost, strict=True)),
+                    **dict(zip(("judges_cost_usd", "judges_cost_usd_90"), judges, strict=True)),
                     "total_seconds": forecast.seconds,
                 },
             }
@@ -244,7 +229,7 @@ class EvalWork:
 
     def _run(self, batch: "Batch", runner: "Runner", ends: "list[Done]") -> None:
         """Run a batch; add how its items ended."""
-        worker = MapWorker(batch, [ends.append], shows=not self._results.quiet, noun="run")
+        worker = MapWorker(batch, [ends.append], shows=not self.results.quiet, noun="run")
         worker.work(runner)
         self._is_interrupted = self._is_interrupted or worker.interrupts > 0
 
@@ -252,13 +237,13 @@ class EvalWork:
         """Ask the judges about all answers."""
         if not running.has_judges(plan) or self._is_interrupted:
             return {}
-        runner = self._runner(self._work.judge_model)
+        runner = self._runner(self.at_work.judge_model)
         answers = running.judged_answers(plan, ends, runner)
         if not answers:
             return {}
-        limit = self._money.limit
+        limit = self.money.limit
         left = None if limit is None else max(limit - batch.cost_usd, 0.0)
-        judging = running.judges_batch(plan, answers, runner, Bounds(self._work.at_once, left))
+        judging = running.judges_batch(plan, answers, runner, Bounds(self.at_work.at_once, left))
         said: list[Done] = []
         try:
             self._run(judging, runner, said)
@@ -270,13 +255,13 @@ class EvalWork:
 
     def _write(self, result: EvalResult, compared: Sequence[Comparison], runner: "Runner") -> None:
         """Write the requested files, and warn if the specialist can read them; raises OSError."""
-        junit_path, page = self._comparison.junit, self._comparison.page
+        junit_path, page = self.comparison.junit, self.comparison.page
         if junit_path is not None:
             text = junit(result, compared if self._baseline else ())
             console.write_private(junit_path, text.encode("utf-8", "replace"), overwrite=True)
         if page is not None:
-            write_page(page, as_json(result, compared), runner.store, with_reports=self._comparison.with_reports)
-        settings = runner.registry.find(self._name).specialist
+            write_page(page, as_json(result, compared), runner.store, with_reports=self.comparison.with_reports)
+        settings = runner.registry.find(self.name).specialist
         for path in (page, junit_path):
             if path is not None and settings is not None and settings.tools != ():
                 with suppress(RunSpecialistError):
@@ -287,7 +272,7 @@ class EvalWork:
                     )
 
     def _code(self, result: EvalResult, compared: Sequence[Comparison]) -> int:
-        least = self._results.min_score
+        least = self.results.min_score
         scores = [result.score_of(one.name) for one in result.variants if not one.is_baseline]
         if least is not None and any(one is not None and one < least for one in scores):
             return LOW_SCORE
@@ -386,14 +371,14 @@ def print_wrapped(line: str, color: str | None = None) -> None:
 def comparison_lines(one: Comparison) -> Iterator[str]:
     """Yield the verdict on a variant, its other differences, and notes on omitted runs."""
     yield f"{one.variant}: {verdict_text(one)}"
-    groups: dict[str, list[str]] = {"medians of the cases: ": [], "differences that may be chance: ": []}
-    certain, chance = groups.values()
+    certain, chance = list[str](), list[str]()
     for name, found in one.medians.items():
         before, after = _amount(name, found.baseline), _amount(name, found.variant)
         if before != after:
             is_certain = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
             (certain if is_certain else chance).append(f"{_NOUNS[name]} {before} → {after}")
-    if besides := "; ".join(words + ", ".join(found) for words, found in groups.items() if found):
+    groups = (("medians of the cases: ", certain), ("differences that may be chance: ", chance))
+    if besides := "; ".join(words + ", ".join(amounts) for words, amounts in groups if amounts):
         yield f"{one.variant}: {besides}"
     yield from (f"{one.variant}: {line}" for line in notes(one))
 

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
 
 from run_specialist.batch.item import Done, Item
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
@@ -34,8 +37,6 @@ LARGEST = 32 * 1024 * 1024
 _FILES = (".md", ".json")
 # Key, repeat and generation, see `PlannedRun.run_id`.
 _RUN_ID = re.compile(r"(.+)-(\d{1,9})(?:\.(\d{1,9}))?")
-# Mode, kind, object and size: what `git ls-tree --long` writes before the path.
-_COLUMNS = 4
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,10 @@ class Baseline:
     """The baseline of a comparison: a file to be run like the variants, or existing runs."""
 
     name: str
-    """Name as shown."""
     path: Path | None = None
-    """The specialist's file; None if the runs exist already."""
     variant: Variant | None = None
     """The variant whose runs exist already, with its earlier name."""
     runs: tuple[CaseRun, ...] = ()
-    """The runs of a result in JSON, with their checks."""
     earlier: EarlierEval | None = None
     """A stored eval whose runs are checked again."""
 
@@ -104,8 +102,6 @@ class Baseline:
 
 def read_result(path: Path) -> EvalResult:
     """Return the result in a file that `--json` wrote; raises UsageError with the place of the problem."""
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - only needed here
-
     try:
         with safe_files.open_file(path, None) as file:
             data = file.read(LARGEST_RESULT + 1)
@@ -138,25 +134,19 @@ def earlier_eval(name: str, store: str | None) -> EarlierEval | None:
     from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.location import NONE, place  # noqa: PLC0415 - as above
 
-    where = place(store).url
-    if where == NONE or not name.startswith(PREFIX) or name == PREFIX:
+    if (where := place(store).url) == NONE or not name.removeprefix(PREFIX) or not name.startswith(PREFIX):
         return None
     try:
         with StoredBatches(where) as batches:
             found = batches.find(name)
             items = tuple(batches.items(found.batch_id))
-    except StoreMissing:
-        return None
-    except RunNotFound as error:
+    except (StoreMissing, RunNotFound) as error:
         if "start with" in str(error):
             raise
         return None
     try:
-        variants = tuple(
-            Variant(one["name"], one["path"], one["digest"], one["settings"], bool(one.get("is_baseline")))
-            for one in found.frozen["eval"]["variants"]
-        )
-    except (KeyError, TypeError):
+        variants = TypeAdapter(tuple[Variant, ...]).validate_python(found.frozen["eval"]["variants"])
+    except (KeyError, ValidationError):
         raise UsageError(f"{found.batch_id} was not stored as an eval") from None
     return EarlierEval(found.batch_id, variants, items)
 
@@ -213,7 +203,7 @@ def _only(variants: Sequence[Variant]) -> Variant:
 
 
 def _of_commit(name: str, specialist: Path, keep: Path | None, kind: str) -> Baseline:
-    """Return the file at a commit.
+    """Return the file at a commit, with the schema that it names.
 
     name: a commit, optionally followed by a colon and the path of the file at that commit.
     kind: `git` if only a commit is meant.
@@ -230,8 +220,7 @@ def _of_commit(name: str, specialist: Path, keep: Path | None, kind: str) -> Bas
     except GitMissing as error:
         raise UsageError(f"{error}, so a commit cannot be a baseline") from None
     if where.returncode:
-        reason = where.stderr.decode("utf-8", "replace").strip().partition("\n")[0].removeprefix("fatal: ")
-        raise UsageError(f"{neither}{file.parent} is not in a readable git work tree ({reason or 'git failed'})")
+        raise UsageError(f"{neither}{file.parent} is not in a readable git work tree ({_reason(where)})")
     top = Path(os.fsdecode(where.stdout.removesuffix(b"\n")))
     # Without `--end-of-options`, `--help` and the like would be options.
     found = ask_git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
@@ -239,12 +228,8 @@ def _of_commit(name: str, specialist: Path, keep: Path | None, kind: str) -> Bas
     if found.returncode or not digest:
         raise UsageError(f"{neither}no commit of {top} has this name; a shallow clone may have to fetch it first")
     inside = path or os.path.relpath(file, os.path.realpath(top)).replace(os.sep, "/")
-    try:
-        content = _content(top, digest, inside)
-    except UsageError as error:
-        raise UsageError(str(error) if path else f"{error}; if it had another path, write git:{ref}:PATH") from None
-    contents = {inside: content}
-    if (schema := _schema(content, inside)) is not None:
+    contents = {inside: _content(top, digest, inside)}
+    if (schema := _schema(contents[inside], inside)) is not None:
         # A schema that is missing is reported with its line when the copy is loaded.
         with suppress(UsageError):
             contents[schema] = _content(top, digest, schema)
@@ -252,29 +237,27 @@ def _of_commit(name: str, specialist: Path, keep: Path | None, kind: str) -> Bas
     return Baseline(digest[:10] if digest == ref else name, folder / inside)
 
 
+def _reason(failed: CompletedProcess[bytes]) -> str:
+    return failed.stderr.decode("utf-8", "replace").strip().partition("\n")[0].removeprefix("fatal: ") or "git failed"
+
+
 def _content(top: Path, digest: str, path: str) -> bytes:
-    """Return the content of a file at a commit; raises UsageError if there is no such regular file.
+    """Return the content of a file at a commit; raises UsageError.
 
     path: relative to the top of the work tree, with `/`.
     """
-    listed = ask_git(top, "ls-tree", "-z", "--long", digest, "--", path)
-    found = listed.stdout.partition(b"\0")[0].partition(b"\t")[0].decode("ascii", "replace").split()
-    commit = f"commit {digest[:10]}"
-    if listed.returncode or len(found) != _COLUMNS:
-        raise UsageError(f"{path} does not exist in {commit}")
-    mode, kind, blob, size = found
-    if kind != "blob" or mode == "120000":
-        raise UsageError(f"{path} is not a regular file in {commit}")
-    if not size.isdecimal():
-        # For a missing object, git writes BAD; a partial clone has such objects.
-        advice = "if you trust this repository, fetch it with git"
-        raise UsageError(f"{path} of {commit} is missing in this partial clone; {advice}")
-    if int(size) > LARGEST:
-        raise UsageError(f"{path} is larger than {LARGEST // 1024**2} MiB in {commit}")
-    content = ask_git(top, "cat-file", "blob", blob)
-    if content.returncode:
-        raise UsageError(f"{path} cannot be read from {commit}: git cat-file failed")
-    return content.stdout
+    blob = f"{digest}:{path}"
+    found = ask_git(top, "cat-file", "-s", blob)
+    if not found.returncode:
+        if int(found.stdout) > LARGEST:
+            raise UsageError(f"{path} is larger than {LARGEST // 1024**2} MiB in commit {digest[:10]}")
+        found = ask_git(top, "cat-file", "blob", blob)
+    if found.returncode:
+        advice = (
+            "if it had another path, write git:REF:PATH; if this is a partial clone that you trust, fetch it with git"
+        )
+        raise UsageError(f"{path} cannot be read from commit {digest[:10]} ({_reason(found)}); {advice}")
+    return found.stdout
 
 
 def _schema(content: bytes, path: str) -> str | None:

@@ -45,16 +45,12 @@ class EvalCase:
     """One question, and the checks of its runs."""
 
     name: str
-    """Unique in its file."""
     question: str
     where: str
-    """Its place, `file:line:column`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the runs of this case only, by name of the key."""
     places: Mapping[str, str] = field(default_factory=dict)
     """Places of the settings, `file:line:column`, by name of the key."""
     evaluators: Evaluators = ()
-    """The evaluators of the case, then those of the whole file."""
     expected_output: Any = None
     metadata: Any = None
 
@@ -227,17 +223,6 @@ def case_schema() -> dict[str, Any]:
     return found
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes multi-line texts as YAML blocks, which are easier to read."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
-
-
 def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> str:
     """Return the text of a file with cases; raises UsageError if there is none.
 
@@ -259,11 +244,8 @@ def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> str:
             paths = list(dict.fromkeys(evaluators.path_of(str(one["source"])) for one in quotes))
             words = " ".join(str(quotes[0]["quote"]).split())[:LONGEST_QUOTE].rstrip()
             checks = [{"CitesPath": paths[0] if len(paths) == 1 else paths}, {"Contains": words}, "QuotesVerified"]
-        answer = str(outcome.get("answer", ""))
-        cases.append(
-            {"name": f"question {number}", "inputs": question, "expected_output": answer, "evaluators": checks}
-        )
-    text = yaml.dump({"cases": cases}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+        cases.append({"name": f"question {number}", "inputs": question, "evaluators": checks})
+    text = yaml.safe_dump({"cases": cases}, sort_keys=False, allow_unicode=True, width=110)
     return _HEADER.format(name=name) + text
 
 

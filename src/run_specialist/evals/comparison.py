@@ -43,7 +43,6 @@ class CasePair:
     """Share of the repeats that passed."""
     variant_passed: float
     difference: float
-    """The score of the variant minus that of the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,45 +54,35 @@ class MetricDifference:
     difference: float
     """Value of the variant minus that of the baseline; for a median, the median of the differences by case."""
     low: float | None
-    """Lower limit of the interval; None if there are too few cases for an interval."""
     high: float | None
     cases: int
-    """Cases in which the quantity is known on both sides."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """A variant compared with the baseline."""
+    """A variant compared with the baseline.
+
+    `alpha` is the error probability of each interval; `cases_needed` estimates how many cases would detect the observed
+    difference, None if it is 0 or detected; cases in `other_checks` are scored by the common checks, those in
+    `not_comparable` have none.
+    """
 
     variant: str
     baseline: str
     tolerance: float
     alpha: float
-    """Error probability of each interval: `ALPHA` divided by the number of compared variants."""
     verdict: Verdict = "cannot be told"
-    """From the score: better or worse if the interval excludes 0; no difference if it is within the tolerance."""
     regression: bool = False
-    """Whether the whole interval is below minus the tolerance."""
     same_runs: bool = False
-    """Whether both sides have the same runs, because all their inputs are equal."""
     cases_needed: int | None = None
-    """Estimated number of cases that would detect the observed difference; None if it is 0 or already detected."""
     score: MetricDifference | None = None
-    """Mean scores; None without pairs."""
     passed: MetricDifference | None = None
-    """Mean shares of repeats that passed."""
     medians: dict[str, MetricDifference] = field(default_factory=dict)
-    """Medians of `AMOUNTS`, without unknown ones."""
     pairs: list[CasePair] = field(default_factory=list)
-    """In the order of the cases."""
     only_baseline: list[str] = field(default_factory=list)
-    """Cases without an ended run of the variant."""
     only_variant: list[str] = field(default_factory=list)
-    """Cases without an ended run of the baseline."""
     other_checks: list[str] = field(default_factory=list)
-    """Cases in which some checks were made on one side only; their scores count only the common checks."""
     not_comparable: list[str] = field(default_factory=list)
-    """Cases without a common check, which are omitted."""
 
     @property
     def cases(self) -> int:
@@ -138,7 +127,7 @@ def _compared(result: EvalResult, one: Comparison) -> Comparison:  # noqa: C901 
         if common or not every:
             sides = before[case], after[case]
             first, second = (fmean(run.score_by(common) for run in side) for side in sides)
-            passed, now_passed = (fmean(_passed(run, common) for run in side) for side in sides)
+            passed, now_passed = (fmean(run.passes(common) for run in side) for side in sides)
             one.pairs.append(CasePair(case, first, second, passed, now_passed, exact(second - first)))
     _add_metrics(one, before, after)
     one.same_runs = bool(baseline) and {run.run_id for run in baseline} == {run.run_id for run in variant}
@@ -163,8 +152,9 @@ def _add_metrics(one: Comparison, before: Mapping[str, list[CaseRun]], after: Ma
     shares = [(pair.baseline_passed, pair.variant_passed) for pair in one.pairs]
     one.passed = _metric(shares, one.alpha, fmean, mean_interval)
     for amount in AMOUNTS:
-        found = [(_mean(before[pair.case], amount), _mean(after[pair.case], amount)) for pair in one.pairs]
-        known = [(left, right) for left, right in found if left is not None and right is not None]
+        sides = [[getattr(run, amount) for run in of[pair.case]] for pair in one.pairs for of in (before, after)]
+        found = zip(sides[::2], sides[1::2], strict=True)
+        known = [(fmean(left), fmean(right)) for left, right in found if None not in left and None not in right]
         if metric := _metric(known, one.alpha, median, median_interval):
             one.medians[amount] = metric
 
@@ -174,15 +164,6 @@ def _by_case(runs: Iterable[CaseRun]) -> dict[str, list[CaseRun]]:
     for one in runs:
         found[one.case].append(one)
     return dict(found)
-
-
-def _passed(run: CaseRun, checks: set[str]) -> bool:
-    return run.status != "failed" and all(one.value is not False for one in run.checks if one.name in checks)
-
-
-def _mean(runs: Sequence[CaseRun], amount: str) -> float | None:
-    values = [getattr(one, amount) for one in runs]
-    return None if None in values else fmean(values)
 
 
 def _metric(

@@ -49,9 +49,7 @@ class Judgement(NamedTuple):
     passed: bool | None
     """None if the judge gave no verdict."""
     reason: str
-    """One line."""
     cost_usd: float | None = 0.0
-    """None if the price is unknown."""
 
 
 class CheckedRun:

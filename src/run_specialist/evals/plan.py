@@ -45,9 +45,7 @@ class CaseRun:
     case: str
     variant: str
     repeat: int
-    """Number of the repeat, from 1."""
     run_id: str | None
-    """Id of the run; None if it did not begin."""
     status: Status | Literal["not run"]
     checks: tuple[Check, ...] = ()
     tool_calls: int = 0
@@ -87,8 +85,11 @@ class CaseRun:
     @property
     def passed(self) -> bool:
         """Whether the run gave an answer, all checks could be made, and every yes/no check holds."""
-        holds = all(one.value is not False for one in self.checks)
-        return holds and self.has_ended and self.status != "failed" and not self.unmade_checks
+        return self.passes({one.name for one in self.checks}) and self.has_ended and not self.unmade_checks
+
+    def passes(self, names: set[str]) -> bool:
+        """Return whether the run gave an answer, and every yes/no check with one of these names holds."""
+        return self.status != "failed" and all(one.value is not False for one in self.checks if one.name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,10 @@ class Variant:
     name: str
     """As shown, such as `model=haiku, tool_calls_limit=8`; `as it is` for a file without changes."""
     path: str
-    """The specialist file."""
     digest: str
-    """Digest of the content of the file."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings that differ from the file, by key."""
     is_baseline: bool = False
-    """Whether the other variants are compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,6 @@ class EvalResult:
     eval_id: str
     specialist: str
     cases: tuple[str, ...]
-    """Names, in the order of the file."""
     variants: tuple[Variant, ...]
     runs: tuple[CaseRun, ...]
 
@@ -199,14 +196,11 @@ class PlannedRun:
     """One run of one case with one variant."""
 
     number: int
-    """Number in the eval, from 1."""
     case: "EvalCase"
     subject: Subject
     repeat: int
-    """Number of the repeat, from 1."""
     asked: "RunRequest"
     key: str
-    """See `run_key`."""
     generation: int = 1
     """From 1; a later one replaces a run whose files have changed, or that was to be repeated."""
 
@@ -230,15 +224,12 @@ class EvalPlan:
     eval_id: str
     specialist: str
     path: Path
-    """The file with the cases."""
     cases: "tuple[EvalCase, ...]"
     subjects: tuple[Subject, ...]
     repeat: int
-    """How often each case is run with each variant."""
     project: str
     runs: tuple[PlannedRun, ...]
     is_fresh: bool = False
-    """Whether no stored run is reused."""
 
     def row(self, cost_limit: float | None, result: Mapping[str, Any] | None = None) -> "batches.StoredBatch":
         """Return the row that stores the eval.

@@ -112,7 +112,6 @@ class ReusePlan(NamedTuple):
 
     plan: EvalPlan
     earlier: frozenset[str]
-    """The ended runs that are reused."""
     stale: int = 0
     """Number of runs to be repeated because files that they read have changed."""
 

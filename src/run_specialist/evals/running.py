@@ -392,4 +392,4 @@ def _total(parts: Sequence[Forecast]) -> tuple[float, float] | None:
     low, high = [one.total_cost_low for one in parts], [one.total_cost_high for one in parts]
     if None in low or None in high:
         return None
-    return sum(filter(None, low)), sum(filter(None, high))
+    return round(sum(filter(None, low)), 8), round(sum(filter(None, high)), 8)
