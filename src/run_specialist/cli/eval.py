@@ -86,11 +86,7 @@ def print_schema() -> None:
 
 
 def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
-    """Write the cases of a specialist from its stored runs.
-
-    given: the file to write; None = beside the specialist's file.
-    Raises UsageError if the file exists, or if there are no runs.
-    """
+    """Write the cases of a specialist from its stored runs; raises UsageError if the file exists, or without runs."""
     from run_specialist.cli.console import print_line, relative, say  # noqa: PLC0415 - fast `--help`
     from run_specialist.evals import cases, reuse  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.loader import stem  # noqa: PLC0415 - fast `--help`

@@ -283,10 +283,7 @@ class EvalWork:
 
 
 def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> None:
-    """Print the results for people.
-
-    compared: the comparisons of its variants.
-    """
+    """Print the results and the comparisons of its variants for people."""
     names = [one.name for one in result.variants]
     # How cells differ from the baseline.
     differences = {(pair.case, one.variant): pair.difference for one in compared for pair in one.pairs}
@@ -393,13 +390,7 @@ def _amount(name: str, value: float) -> str:
 
 
 def write_page(path: Path, result: Mapping[str, Any], store: str | None, *, with_reports: bool) -> None:
-    """Write a page that only its owner can read; an existing file is replaced.
-
-    result: as `--json` prints it.
-    store: URL of the store of the runs; None for the usual one.
-    with_reports: also write the reports that are missing, into the folder `NAME-reports`.
-    Raises OSError.
-    """
+    """Write a page that only its owner can read, and the missing reports into `NAME-reports`; raises OSError."""
     from run_specialist.views.eval_page import eval_page  # noqa: PLC0415 - fast `--help`
 
     folder = path.parent / f"{path.stem}-reports"

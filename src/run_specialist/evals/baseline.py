@@ -1,7 +1,6 @@
 """Find what an eval is compared with: a commit, an earlier eval, a file, or the JSON of results."""
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -40,15 +39,6 @@ _RUN_ID = re.compile(r"(.+)-(\d{1,9})(?:\.(\d{1,9}))?")
 
 
 @dataclass(frozen=True)
-class EarlierEval:
-    """A stored eval."""
-
-    eval_id: str
-    variants: tuple[Variant, ...]
-    items: tuple[ItemResult, ...]
-
-
-@dataclass(frozen=True)
 class Baseline:
     """The baseline of a comparison: a file to be run like the variants, or existing runs."""
 
@@ -57,31 +47,28 @@ class Baseline:
     variant: Variant | None = None
     """The variant whose runs exist already, with its earlier name."""
     runs: tuple[CaseRun, ...] = ()
-    earlier: EarlierEval | None = None
-    """A stored eval whose runs are checked again."""
+    items: tuple[ItemResult, ...] | None = None
+    """The items of a stored eval, whose runs are checked again."""
 
     def called(self, others: Sequence[Variant]) -> str:
         """Return its name as a variant beside others."""
         return f"{self.name} (baseline)" if self.name in {one.name for one in others} else self.name
 
     def with_earlier(self, plan: EvalPlan, ends: dict[int, Done]) -> EvalPlan:
-        """Return a plan with the ended runs of an earlier eval added, so that the current checks apply to them.
-
-        A run is added if the question of its case has not changed.
-        ends: ended runs by number; those of the earlier eval are added to it.
-        """
-        if self.earlier is None or self.variant is None:
+        """Add the ended runs of an earlier eval to a plan, so that the current checks apply to them, and to `ends`."""
+        if self.items is None or self.variant is None:
             return plan
         name = self.called([one.variant for one in plan.subjects])
         # No request is sent, so the settings and the file of the runs are not needed.
         subject = Subject(replace(self.variant, name=name, is_baseline=True), plan.subjects[0].file)
         cases = {one.name: one for one in plan.cases}
         added: list[PlannedRun] = []
-        for item in self.earlier.items:
+        for item in self.items:
             given = item.input if isinstance(item.input, Mapping) else {}
             case, found = cases.get(str(given.get("case"))), _RUN_ID.fullmatch(item.run_id)
             if case is None or found is None or item.outcome is None:
                 continue
+            # A case whose question has changed has no run there.
             if given.get("variant") == self.variant.name and case.question == item.question:
                 number = len(plan.runs) + len(added) + 1
                 generation = int(found[3] or 1)
@@ -92,7 +79,7 @@ class Baseline:
 
     def completed(self, result: EvalResult) -> EvalResult:
         """Return a result with the runs of the baseline added, if that is a result in JSON."""
-        if self.variant is None or self.earlier is not None:
+        if self.variant is None or self.items is not None:
             return result
         name = self.called(result.variants)
         variant = replace(self.variant, name=name, is_baseline=True)
@@ -110,25 +97,17 @@ def read_result(path: Path) -> EvalResult:
     if len(data) > LARGEST_RESULT:
         raise UsageError(f"{path}: is larger than {LARGEST_RESULT // 1024**2} MiB")
     try:
-        value = json.loads(data)
-        if isinstance(value, Mapping):
-            return TypeAdapter(EvalResult).validate_python({**value, "eval_id": value.get("eval")})
-        reason = "expected what `specialists eval NAME --json` prints"
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{path}:{error.lineno}:{error.colno}: is not valid JSON: {error.msg}") from None
+        return TypeAdapter(EvalResult).validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])).replace("eval_id", "eval")
-        reason = f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-    raise UsageError(f"{path}:1:1: is not a result of an eval: {reason}")
+        where = ".".join(map(str, first["loc"])) or "1:1"
+        text = f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        raise UsageError(f"{path}: is not a result of `specialists eval NAME --json`: {text}") from None
 
 
-def earlier_eval(name: str, store: str | None) -> EarlierEval | None:
+def earlier_eval(name: str, store: str | None) -> Baseline | None:
     """Return the stored eval with this id or id prefix; None if there is none.
 
-    store: URL of the store; None for the default one.
     Raises UsageError if the prefix matches several evals, or if the store cannot be read.
     """
     from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
@@ -148,16 +127,14 @@ def earlier_eval(name: str, store: str | None) -> EarlierEval | None:
         variants = TypeAdapter(tuple[Variant, ...]).validate_python(found.frozen["eval"]["variants"])
     except (KeyError, ValidationError):
         raise UsageError(f"{found.batch_id} was not stored as an eval") from None
-    return EarlierEval(found.batch_id, variants, items)
+    return Baseline(found.batch_id, None, _only(variants), (), items)
 
 
 def find_baseline(text: str, specialist: Path, store: str | None, keep: Path | None = None) -> Baseline:
     """Return the baseline that `--baseline` names.
 
-    text: `REF`, `REF:PATH`, the id of an eval, or a path that ends in .md or .json; with one of `KINDS` and a colon
-        before it, only that.
-    specialist: file of the variants.
-    store: URL of the store; None for the default one.
+    text: `REF`, `REF:PATH`, the id of an eval, or a path that ends in .md or .json; or only one of `KINDS`, before a
+        colon.
     keep: folder for copies of past files; None for the default one.
     Raises UsageError with the specialist's file as the place.
     """
@@ -170,7 +147,7 @@ def find_baseline(text: str, specialist: Path, store: str | None, keep: Path | N
             return _of_file(Path(name))
         found = earlier_eval(name, store) if kind != "git" else None
         if found is not None:
-            return Baseline(found.eval_id, None, _only(found.variants), (), found)
+            return found
         return _of_commit(name, specialist, keep, kind)
     except UsageError as error:
         raise UsageError(f"{shown(str(specialist), None)}:1:1: baseline {shown(text) or repr(text)}: {error}") from None
@@ -203,11 +180,7 @@ def _only(variants: Sequence[Variant]) -> Variant:
 
 
 def _of_commit(name: str, specialist: Path, keep: Path | None, kind: str) -> Baseline:
-    """Return the file at a commit, with the schema that it names.
-
-    name: a commit, optionally followed by a colon and the path of the file at that commit.
-    kind: `git` if only a commit is meant.
-    """
+    """Return the file at a commit, with the schema that it names; `kind` is `git` if only a commit is meant."""
     if not name.strip():
         raise UsageError("the name of a commit, an eval or a file is missing")
     if kind == "eval":
@@ -242,10 +215,7 @@ def _reason(failed: CompletedProcess[bytes]) -> str:
 
 
 def _content(top: Path, digest: str, path: str) -> bytes:
-    """Return the content of a file at a commit; raises UsageError.
-
-    path: relative to the top of the work tree, with `/`.
-    """
+    """Return the content of a file at a commit, by its path from the top of the work tree; raises UsageError."""
     blob = f"{digest}:{path}"
     found = ask_git(top, "cat-file", "-s", blob)
     if not found.returncode:
@@ -271,10 +241,7 @@ def _schema(content: bytes, path: str) -> str | None:
 
 
 def _copied(contents: Mapping[str, bytes], keep: Path) -> Path:
-    """Write files by path into a folder of their own, and return it.
-
-    The same content always has the same path, so that stored runs of it can be resumed.
-    """
+    """Write files by path into a folder, which is the same for the same content, so that its runs can be resumed."""
     digest = hashlib.sha256()
     for name, content in contents.items():
         digest.update(b"%d %d " % (len(os.fsencode(name)), len(content)) + os.fsencode(name) + content)

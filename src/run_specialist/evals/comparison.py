@@ -98,10 +98,7 @@ def reference(result: EvalResult) -> Variant | None:
 
 
 def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison, ...]:
-    """Compare each variant with the baseline.
-
-    tolerance: maximum score difference that counts as none, and as no regression; >= 0.
-    """
+    """Compare each variant with the baseline; a score difference up to the tolerance counts as none."""
     base = reference(result)
     if base is None:
         return ()
@@ -172,10 +169,7 @@ def _metric(
     center: Callable[[Iterable[float]], float],
     interval: Callable[[Sequence[float], float], Interval | None],
 ) -> MetricDifference | None:
-    """Return a quantity of both sides; None without pairs.
-
-    center, interval: mean or median, and its interval.
-    """
+    """Return a quantity of both sides by mean or median and its interval; None without pairs."""
     if not pairs:
         return None
     differences = [exact(right - left) for left, right in pairs]
@@ -205,10 +199,7 @@ def mean_interval(differences: Sequence[float], alpha: float) -> Interval | None
 
 
 def _subset_means(values: Sequence[float]) -> Iterator[float]:
-    """Yield the means of all subsets but the empty one, or of the whole and of random pairs of complements.
-
-    With each subset its complement is used, so that the mean of all values is never outside the interval.
-    """
+    """Yield the means of all subsets but the empty one, or of the whole and of random pairs of complements."""
     if len(values) <= _MOST_ENUMERATED:
         sums = [(0.0, 0)]
         for value in values:
@@ -220,6 +211,7 @@ def _subset_means(values: Sequence[float]) -> Iterator[float]:
     random = Random(_SEED)  # noqa: S311 - a sample, not a secret
     for _ in range(_PAIRS):
         chosen = random.randrange(1, 2 ** len(values) - 1)
+        # With the complement, so that the mean of all values is never outside the interval.
         part, count = sum(compress(values, map(int, f"{chosen:0{len(values)}b}"))), chosen.bit_count()
         yield part / count
         yield (whole - part) / (len(values) - count)

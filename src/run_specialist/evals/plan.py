@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
 
 from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Status
@@ -109,7 +111,7 @@ class Variant:
 class EvalResult:
     """All runs of an eval."""
 
-    eval_id: str
+    eval_id: Annotated[str, Field(validation_alias="eval")]
     specialist: str
     cases: tuple[str, ...]
     variants: tuple[Variant, ...]
@@ -171,11 +173,7 @@ def _value(text: str) -> int | float | str:
 def subjects(
     files: "Sequence[SpecialistFile]", common: Mapping[str, Any], vary: Mapping[str, Sequence[Any]]
 ) -> list[Subject]:
-    """Return all combinations of files and values.
-
-    files: the specialist itself, then those to compare it with.
-    common: settings of every variant.
-    """
+    """Return all combinations of files and values, with common settings; the first file is the specialist itself."""
     found = []
     names = [file.path.name for file in files]
     for file in files:
@@ -232,10 +230,7 @@ class EvalPlan:
     is_fresh: bool = False
 
     def row(self, cost_limit: float | None, result: Mapping[str, Any] | None = None) -> "batches.StoredBatch":
-        """Return the row that stores the eval.
-
-        result: as `--json` prints it; None before the end.
-        """
+        """Return the row that stores the eval, at the end with its result."""
         from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
 
         variants = [{**asdict(one.variant), "settings": dict(one.variant.settings)} for one in self.subjects]
@@ -255,12 +250,7 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
     subjects: Sequence[Subject],
     repeat: int = 1,
 ) -> EvalPlan:
-    """Return the plan of an eval; stores and sends nothing.
-
-    specialist: name of the evaluated specialist.
-    path: the file with the cases.
-    Raises UsageError for a file or a setting that cannot be used.
-    """
+    """Return the plan of an eval; stores and sends nothing. Raises UsageError for a file or setting that is wrong."""
     project = project_path(runner.root)
     resolved: dict[tuple[int, str], RunRequest] = {}
     runs: list[PlannedRun] = []
@@ -286,11 +276,9 @@ def _data_of(case: "EvalCase") -> Data | None:
 
 
 def run_key(asked: "RunRequest", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
-    """Return a letter and 16 hexadecimal digits that depend on every input of the run.
+    """Return `e` for a case or `j` for a judge, and 16 hexadecimal digits that depend on every input of the run.
 
-    model: id of the model.
-    project: the folder whose files the run reads; their content is compared before a run is reused.
-    kind: `e` for a case, `j` for a judge.
+    The content of the files that it reads is compared before it is reused.
     """
     from run_specialist.spawning.spawner import answer_schema  # noqa: PLC0415 - fast `--help`
 
@@ -306,12 +294,7 @@ def _digest(parts: Any) -> str:  # noqa: ANN401 - JSON values
 
 
 def keep_result(plan: EvalPlan, result: Mapping[str, Any], store: str | None) -> None:
-    """Store a result; a result of an earlier call of the same eval is replaced.
-
-    result: as `--json` prints it.
-    store: URL of the store; None for the default one.
-    Raises StoreUnusable.
-    """
+    """Store a result as `--json` prints it, in place of that of an earlier call; raises StoreUnusable."""
     from run_specialist.store.batches import BatchWriter  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.location import NONE, place  # noqa: PLC0415 - as above
 
@@ -321,10 +304,7 @@ def keep_result(plan: EvalPlan, result: Mapping[str, Any], store: str | None) ->
 
 
 def kept_result(frozen: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the result stored with a batch; None if the batch is not an eval, or has not ended.
-
-    frozen: the frozen values of the batch.
-    """
+    """Return the result in the frozen values of a batch; None if it is not an eval, or has not ended."""
     stored = frozen.get("eval")
     found = stored.get("result") if isinstance(stored, Mapping) else None
     return found if isinstance(found, Mapping) else None

@@ -79,11 +79,9 @@ class JudgedAnswer(NamedTuple):
 
 
 def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -> list[JudgedAnswer]:
-    """Return the answers that judges are to read.
+    """Return the answers that judges are to read; raises UsageError if a judge cannot be asked.
 
-    ends: the ended runs, by number.
-    runner: a runner without a model of its own, so that the variants' model does not judge itself.
-    Raises UsageError if a judge cannot be asked.
+    runner: without a model of its own, so that the variants' model does not judge itself.
     """
     found = []
     for one in plan.runs:
@@ -122,11 +120,7 @@ def judges_batch(plan: EvalPlan, answers: Sequence[JudgedAnswer], runner: "Runne
 
 
 def judgements(answers: Iterable[JudgedAnswer], ends: Mapping[str, Done], problem: str | None) -> Judgements:
-    """Return the verdicts of the judges on each run.
-
-    ends: the ended runs of judges, by id.
-    problem: why other judges were not asked.
-    """
+    """Return the verdicts on each run from the ended runs of judges, by id; `problem` is why others were not asked."""
     found: Judgements = {}
     paid: set[str] = set()
     for one in answers:
@@ -217,11 +211,7 @@ class StoredContext(EvaluatorContext[Any, Any, Any]):
 
 
 async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, known: StoredRuns) -> EvalResult:
-    """Return the runs with their checks.
-
-    ends: the ended runs, by number.
-    known: the stored runs.
-    """
+    """Return the runs with their checks."""
     steps = known.steps_of([one.outcome.run_id for one in ends.values() if one.outcome is not None])
     runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), steps) for one in plan.runs]
     cases, variants = tuple(one.name for one in plan.cases), tuple(one.variant for one in plan.subjects)
@@ -229,11 +219,7 @@ async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgem
 
 
 async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str, Judgement], steps: Steps) -> CaseRun:
-    """Return a run with its checks.
-
-    done: the end of its item; None if it was not run.
-    judgements: by the key of the judge.
-    """
+    """Return a run with its checks; `done` is None if it was not run."""
     case = planned.case
     run = CaseRun(case.name, planned.subject.variant.name, planned.repeat, None, "not run")
     outcome = None if done is None else done.outcome
@@ -357,12 +343,7 @@ def eval_forecast(  # noqa: PLR0913, PLR0917 - what a forecast depends on
     judging: "Runner | None",
     at_once: int,
 ) -> EvalForecast:
-    """Return the forecast for the runs that are not reused, and for their judges.
-
-    earlier: ids of the reused runs.
-    judging: the runner of the judges; None = no judge is asked.
-    at_once: number of runs in parallel.
-    """
+    """Return the forecast for the runs that are not among the `earlier` ones, and for their judges if any is asked."""
     runs = [one for one in plan.runs if one.run_id not in earlier]
 
     def parts(asked: Iterable[tuple["RunRequest", "Runner"]]) -> list[Forecast]:
