@@ -125,24 +125,3 @@ def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
     assert {"finder", "looker"} <= {tool["name"] for tool in answers[0]["tools"]}
     assert "Owls eat mice" in answers[1]["content"][0]["text"]
     assert (tmp_path / "runs.db").exists()
-
-
-@pytest.mark.exhaustive
-def test_a_token_without_http_causes_a_warning(refused, monkeypatch):
-    """A token in the environment, possibly meant for another server, causes a warning, and the server still starts."""
-    monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "x")
-    code, said = refused("--model", "offline")
-    assert code == 0
-    assert said[0] == "specialists: warning: the token has no effect without --http"
-    assert [line for line in said[1:] if line.startswith("specialists: serving ")]
-
-
-@pytest.mark.exhaustive
-def test_invalid_files_are_reported_at_startup(refused, write):
-    """Each invalid file is reported with its line; the others are served."""
-    path = write("broken", "turns_limit: -3")
-    write("fine")
-    code, said = refused("--model", "offline")
-    assert code == 0
-    assert said[0].startswith(f"specialists: not served: {path}:4:")
-    assert [line for line in said[1:] if line.startswith("specialists: serving ")]

@@ -47,23 +47,6 @@ def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_servers_are_started_ends_the_program(api, write, program, marked, number):
-    """The program exits without waiting for the server's timeout, and no request is sent."""
-    write("finder", servers("waits", marked))
-    simulator = api([])
-    process = program("finder", "What do owls eat?", "--trust", start_new_session=True)
-    assert marked.read_text() == "started"
-    os.killpg(process.pid, number)
-    out, err = process.communicate(timeout=PATIENCE)
-    allowed, *others = err.splitlines()
-    assert "--trust allows it to start" in allowed
-    assert (process.returncode, out, others) == (130, "", ["run-specialist: interrupted"])
-    assert not simulator.requests
-    assert running(marked) == []
-
-
-@pytest.mark.exhaustive
 def test_a_killed_program_leaves_no_server_process(api, write, program, marked):
     """After SIGKILL, a server that exits at the end of its input is not left running."""
     write("finder", servers("told", marked))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.evals.comparison import comparisons, notes, reference, verdict_text
+from run_specialist.evals.comparison import comparisons, notes, verdict_text
 from run_specialist.evals.plan import EvalResult
 from tests.evals.compared_runs import BASE, NEW, case_run, result_of
 from tests.plugins.tiers import examples
@@ -92,18 +92,6 @@ def test_verdicts(before, after, tolerance, verdict, regression, text):
     assert text in verdict_text(one)
 
 
-def test_repeats_count_as_one_case():
-    """The score of a case is the mean over its repeats; 10 repeats of 3 cases are 3 cases."""
-    runs = [
-        case_run(f"case {case}", variant, score, repeat=repeat)
-        for case in range(3)
-        for repeat in range(10)
-        for variant, score in (("main", 0.0), ("as it is", repeat % 2))
-    ]
-    (one,) = comparisons(EvalResult("e", "s", (), (BASE, NEW), tuple(runs)))
-    assert (one.cases, one.score.variant, one.score.low, one.verdict) == (3, 0.5, None, "cannot be told")
-
-
 def test_cases_of_one_side_are_named():
     """A case that ended on one side only is left out of all differences, and named."""
     result = result_of([1.0, None, 0.5], [1.0, 1.0, None])
@@ -149,12 +137,3 @@ def test_amounts_are_compared_by_their_medians():
     assert one.medians["seconds"].difference == 0
     unknown = comparisons(replace(result_of([1.0], [1.0]), runs=(runs[0], runs[1])))[0]
     assert "cost_usd" not in unknown.medians
-
-
-def test_the_reference_is_the_baseline_or_the_first():
-    """A single variant is compared with nothing."""
-    result = result_of([1.0], [1.0])
-    assert reference(replace(result, variants=(NEW, BASE))) == BASE
-    assert reference(replace(result, variants=(NEW, replace(BASE, is_baseline=False)))) == NEW
-    assert reference(replace(result, variants=(NEW,))) is None
-    assert comparisons(replace(result, variants=())) == ()

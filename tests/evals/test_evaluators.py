@@ -1,12 +1,10 @@
 """Each evaluator of this package holds exactly when it should, and says in one line why it does not."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from run_specialist.evals.evaluators import OWN, by_name, make, path_of
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import LandingReport, ToolCalls
+from run_specialist.record.outcome import LandingReport
 from tests.evals.checked import held, quotes, said
 
 LANDING = LandingReport("tool_calls", "force", 1, Usage(), 0.0)
@@ -24,10 +22,8 @@ NOTHING = {"evidence": (), "gaps": ("no file mentions zebras",)}
         ({"Landed": False}, {"landing": LANDING}, False),
         ({"CitesPath": "notes/owls.md"}, {}, True),
         ({"CitesPath": "notes/*.md"}, {}, True),
-        ({"CitesPath": "notes"}, {}, True),
         ({"CitesPath": ["a.md", "notes/owls.md"]}, {}, True),
         ({"CitesPath": "owls.md"}, {}, False),
-        ({"CitesPath": "*.md"}, {}, False),
         ({"CitesPath": "notes/owls.md"}, {"evidence": quotes("notes/owls.md:3", verified=False)}, False),
         ({"Contains": "MICE  at\nnight"}, {"answer": ""}, True),
         ({"Contains": ["mice", "zebras"]}, {}, False),
@@ -35,23 +31,17 @@ NOTHING = {"evidence": (), "gaps": ("no file mentions zebras",)}
         ({"Regex": "zebras?"}, {}, False),
         ({"OutputMatches": {"kind": "owl"}}, {"output": {"kind": "owl", "more": 1}}, True),
         ({"OutputMatches": {"kind": {"of": [1, 2]}}}, {"output": {"kind": {"of": [1, 2], "x": 0}}}, True),
-        ({"OutputMatches": {"kind": {"of": [1, 2]}}}, {"output": {"kind": {"of": [1]}}}, False),
-        ({"OutputMatches": {"kind": "owl"}}, {"output": {}}, False),
         ({"OutputMatches": {"kind": 1}}, {"output": {"kind": True}}, False),
         ({"OutputMatches": {"kind": "owl"}}, {}, False),
         ({"CallsUnder": 6}, {}, True),
         ({"CallsUnder": 5}, {}, False),
-        ({"TokensUnder": 16}, {}, True),
         ({"TokensUnder": 15}, {}, False),
-        ({"CostUnder": 0.021}, {}, True),
         ({"CostUnder": 0.02}, {}, False),
         ({"CostUnder": 1}, {"cost": None}, False),
-        ({"SecondsUnder": 12.5}, {}, True),
         ({"SecondsUnder": 12.4}, {}, False),
         ("Gap", NOTHING, True),
         ("Gap", {}, False),
         ("Gap", {"gaps": ("part of it",)}, False),
-        ({"Gap": False}, {"gaps": ("part of it",)}, True),
         ({"Gap": False}, NOTHING, False),
     ],
 )
@@ -89,7 +79,6 @@ def test_the_share_of_quotes_is_a_score_and_a_verdict(form, evidence, share, exp
         ({"CallsUnder": True}, "input should be a valid integer, got True"),
         ({"CostUnder": float("nan")}, "got nan"),
         ({"CitesPath": []}, "expected a text, or a list of them, got []"),
-        ({"Contains": {"text": "a"}}, "texts is missing"),
         ("CallsUnder", "calls is missing"),
         ("OutputMatches", "expected fields and their values, got nothing"),
         ({"Judge": {"specialist": "answer-judge"}}, "rubric is missing"),
@@ -115,16 +104,3 @@ def test_e13_ours_win_over_those_of_pydantic_evals_and_others_can_be_named():
 def test_the_path_of_a_source_has_no_lines(source):
     """A source may name a line or several."""
     assert path_of(source) == "docs/a.md"
-
-
-@settings(max_examples=30)
-@given(st.text(), st.text(min_size=1).filter(str.strip))
-def test_a_text_around_what_is_expected_does_not_matter(before, wanted):
-    """`Contains` holds for an answer that has the text anywhere, in capital letters and on several lines."""
-    answer = f"{before} {wanted}\n"
-    assert held({"Contains": wanted}, answer=answer)[0]
-
-
-def test_tool_calls_that_were_skipped_do_not_count():
-    """`CallsUnder` counts what was executed."""
-    assert held({"CallsUnder": 3}, tool_calls=ToolCalls(2, 2, 0, 5))[0]

@@ -12,7 +12,7 @@ from run_specialist.record.outcome import Child
 from run_specialist.views.report import data, descendants, report
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
-from tests.views.recording import BEGIN, Did
+from tests.views.recording import Did
 from tests.views.runs import Tape
 
 OWLS = Child(
@@ -119,29 +119,6 @@ def test_a_deleted_child_keeps_its_figures():
     assert "This run is no longer stored." in report(run)
 
 
-def test_an_interrupted_child_is_shown_without_an_answer():
-    """An interrupted child of an interrupted run is shown without an answer."""
-    cut = replace(RUNS["b"], outcome=None, ended_at=None, status="interrupted")
-    run = replace(parent(SAME), outcome=None, ended_at=None, status="interrupted")
-    (one,) = data(run, {"b": cut})["children"]["asked"]
-    assert (one["status"], one["answer"], one["evidence"]) == ("interrupted", "", [])
-    assert "interrupted</b>" in report(run, {"b": cut})
-
-
-def test_an_unknown_price_makes_the_sum_unknown():
-    """A child with an unknown price makes the total cost unknown; it does not count as zero."""
-    unknown = replace(SAME, cost_usd=None)
-    assert data(parent(OWLS, unknown))["children"]["cost_usd"] is None
-
-
-def test_a_run_without_children_has_no_section():
-    """A run without children has no children section and no link to one."""
-    page = report(full_run())
-    assert 'id="specialists"' not in page
-    assert "Specialists" not in page
-    assert "In total " in page
-
-
 def test_nested_children_are_found_at_any_depth():
     """Nested children are found at any depth, and each is loaded once."""
     loaded = []
@@ -182,9 +159,3 @@ def test_links_lead_from_a_call_to_its_child_and_back(tab, tmp_path, width):
     assert tab.run(inset.format("c")) > tab.run(inset.format("a")) == tab.run(inset.format("b"))
     assert tab.complaints == []
     assert tab.requests == [path.as_uri()]
-
-
-def test_the_time_of_a_child_is_its_duration():
-    """A child's time is its duration, not a point in time."""
-    (one,) = data(parent(SAME), RUNS)["children"]["asked"]
-    assert 0 < one["seconds"] < BEGIN

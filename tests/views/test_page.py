@@ -152,41 +152,6 @@ def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(tab, full, scrip
 
 
 @pytest.mark.exhaustive
-def test_white_space_is_kept(tab, tmp_path):
-    """White space is kept, including an empty first line of a result, which HTML would drop."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "\n\n  two\tthree \n"))
-    tab.open(written(tmp_path, tape.stored("running")))
-    assert tab.run("document.querySelectorAll('#result-1 pre')[1].textContent") == "\n\n  two\tthree \n"
-
-
-@pytest.mark.exhaustive
-def test_a_second_click_on_the_same_link_opens_again(tab, full):
-    """A second click on the same link opens its target again, although the address does not change."""
-    tab.open(full, "#quote-1")
-    tab.run("document.querySelector('#call-4').open = false")
-    tab.run("document.querySelector('.evidence a').click()")
-    assert tab.run("document.querySelector('#call-4').open")
-
-
-@pytest.mark.exhaustive
-def test_a_long_question_is_shortened_in_the_heading(tab, tmp_path):
-    """A long question is shortened in the heading, and its full text can be opened."""
-    tab.open(written(tmp_path, odd.huge_run()))
-    assert tab.run("document.querySelector('h1').textContent.length") < 600
-    assert tab.run("document.querySelector('header details pre').textContent.length") == 10_000
-
-
-@pytest.mark.exhaustive
-def test_an_address_with_a_fragment_opens_what_it_names(tab, full):
-    """An address with the fragment of a call opens that call on loading."""
-    tab.open(full, "#call-8")
-    assert tab.run("document.querySelector('#call-8').open")
-    tab.open(full, "#nothing-here")
-    assert tab.complaints == []
-
-
-@pytest.mark.exhaustive
 def test_one_button_opens_and_closes_all_calls(tab, full):
     """One button opens or closes all calls, and its label says which it will do."""
     tab.open(full)
@@ -228,17 +193,3 @@ def test_the_page_of_a_run_with_300_turns_stays_usable(tab, tmp_path):
     assert tab.run("Math.abs(document.querySelector('#turn-150').getBoundingClientRect().top)") < 100
     tab.run("for (const one of document.querySelectorAll('.group')) one.open = true")
     assert tab.run("document.documentElement.scrollWidth") <= 360
-
-
-@pytest.mark.exhaustive
-def test_printing_omits_navigation_and_buttons(tab, full):
-    """Printing omits navigation and buttons, and prints open sections in full."""
-    tab.open(full)
-    tab.send("Emulation.setEmulatedMedia", media="print", features=[])
-    try:
-        assert tab.run("getComputedStyle(document.querySelector('nav')).display") == "none"
-        assert tab.run("getComputedStyle(document.querySelector('#calls button')).display") == "none"
-        assert tab.run("getComputedStyle(document.querySelector('#call-4 pre')).maxHeight") == "none"
-        assert tab.send("Page.printToPDF")["data"]
-    finally:
-        tab.send("Emulation.setEmulatedMedia", media="", features=[])

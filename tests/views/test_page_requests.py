@@ -7,7 +7,6 @@ import pytest
 from run_specialist.budget import Rung
 from run_specialist.record.messages import Usage
 from run_specialist.views import page as formats
-from run_specialist.views.page import path
 from run_specialist.views.report import data, report
 from run_specialist.views.run_turns import parted
 from tests.views import odd
@@ -48,15 +47,6 @@ def test_a_summary_without_a_later_request_is_in_the_table():
     assert [row["name"] for row in data(tape.stored("running"))["requests"]["rows"]] == ["turn 1", "turn 2", "summary"]
 
 
-def test_an_unexplained_cache_miss_is_reported_as_such():
-    """A cache miss without a known reason is reported as having no cause within the run."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "x"))
-    tape.turn("", odd.grep("y", "y"), lost=0)
-    (loss,) = data(tape.stored("running"))["requests"]["losses"]
-    assert loss["words"].startswith("read 0 of 6,596 cached tokens: no cause within this run")
-
-
 def test_the_table_includes_summary_requests_and_its_total(full):
     """The table includes requests for summaries, and its total equals the outcome's usage."""
     run = full_run()
@@ -83,13 +73,6 @@ def test_a_run_without_an_answer_shows_the_reason_and_the_resume_command():
     assert "specialists resume 20261122-040000-5f3a9c" in page
     assert "I read three files at once." in page
     assert "still running" in report(odd.pending_run())
-
-
-def test_structured_output_is_shown_as_json():
-    """Structured output is shown as escaped JSON instead of the text."""
-    page = report(odd.structured_run())
-    assert "&#34;sure&#34;: true" in page
-    assert "&#34;note&#34;: &#34;&lt;/pre&gt;&#34;" in page
 
 
 def test_the_status_is_written_out(full):
@@ -128,18 +111,6 @@ def test_the_page_shows_every_listed_detail():
         assert words_of in page, words_of
 
 
-def test_tool_names_are_found_in_both_api_formats():
-    """Tool names are found in both API formats; chat completions nests the definition one level deeper."""
-    definition = {"name": "read", "description": "Read."}
-    frozen = {"tools": [definition, {"type": "function", "function": definition}]}
-    assert data(odd.replace(odd.empty_run(), frozen=frozen))["setup"]["tools"] == [definition] * 2
-
-
-def test_crlf_counts_as_a_line_end():
-    """CRLF counts as a line end; a lone carriage return is not one and is shown."""
-    assert formats.legible("a\r\nb\rc") == "a\nb⟨CR⟩c"
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -167,12 +138,6 @@ def test_the_time_axis_has_few_round_ticks():
         assert found[-1] <= seconds
     assert formats.ticks(0) == [0]
     assert [formats.clock(at) for at in formats.ticks(100)] == ["0 s", "20 s", "40 s", "1:00", "1:20", "1:40"]
-
-
-def test_a_chart_path_merges_collinear_segments():
-    """A chart path merges collinear segments and keeps each corner."""
-    assert path([(0, 0), (1, 0), (2, 0), (2, 0.5), (2, 1), (4, 1)], 4, 1) == "M0 1000 500 1000 500 0 1000 0"
-    assert path([(0, 0.5), (0, 0.5)], 0, 1) == "M0 500"
 
 
 def test_of_overlapping_quotes_one_is_marked():

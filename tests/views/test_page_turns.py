@@ -109,15 +109,6 @@ def test_a_failed_call_is_not_used_as_evidence():
     assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2]
 
 
-def test_a_quote_that_cannot_be_marked_links_to_its_result():
-    """Of two overlapping quotes, one is marked and the other links to the beginning of the result."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "a.py:1: one two three"))
-    evidence = [odd.Evidence("", quote, verified=True) for quote in ("one two", "two three")]
-    run = tape.end(tape.outcome("answered", "So.", evidence))
-    assert [one["target"] for one in data(run)["answer"]["evidence"]] == ["quote-1", "result-1"]
-
-
 def test_evidence_of_a_salvaged_answer_links_to_its_calls():
     """The evidence of a salvaged answer links to the call that is named as the source."""
     tape = odd.Tape({})
@@ -143,11 +134,6 @@ def test_calls_are_listed_in_order_with_their_state(full):
     assert calls[14]["ending"] == "5 tool calls remaining"
 
 
-def test_an_archived_result_is_shown_as_it_was_before_the_summary(full):
-    """An archived result is shown as the model read it before the summary, not as its replacement."""
-    assert "class Loop:" in text_of(calls_of(full)[3])
-
-
 def test_a_landing_instruction_is_shown_below_the_result():
     """A landing instruction is shown below the result and is not taken for the countdown."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
@@ -158,46 +144,6 @@ def test_a_landing_instruction_is_shown_below_the_result():
     assert first["added"] == ["1 tool call remaining"]
     assert (text_of(last), last["ending"]) == ("a.py:2: y", "0 tool calls remaining")
     assert last["added"] == ["0 tool calls remaining", "Answer now."]
-
-
-def test_a_note_of_several_lines_is_shown_once():
-    """A note of several lines is shown once, and none of its lines is taken for text that the run added."""
-    tape = odd.Tape({odd.Kind.TOOL_CALLS: 1})
-    tape.turn("", odd.grep("x", "a.py:1: x\n[one]\n[two]"))
-    tape.calls[0] = odd.replace(tape.calls[0], whole="a.py:1: x", characters=9, note="[one]\n[two]")
-    (call,) = calls_of(data(tape.stored("running")))
-    assert (text_of(call), call["note"], call["added"]) == ("a.py:1: x", "[one]\n[two]", ["0 tool calls remaining"])
-
-
-def test_text_added_to_a_result_after_a_summary_is_shown():
-    """Text added to a result after a summary is shown; it is in the messages sent after the summary only."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "a.py:1: x"))
-    tape.turn("", odd.grep("y", "a.py:2: y"))
-    tape.summarize("- notes")
-    last = tape.messages[-1]
-    tape.messages[-1] = odd.replace(last, message=last.message.with_instruction("Answer now."))
-    tape.ask("It is so.", stop="answered")
-    assert calls_of(data(tape.stored("running")))[1]["added"] == ["Answer now."]
-
-
-def test_a_result_in_json_fields_is_shown_whole():
-    """If the countdown is a JSON field, the output is inside the same object, and the object is shown in full."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "a.py:1: x"))
-    last, wrapped = tape.messages[-1], '{"output": "a.py:1: x", "limit_reached": true}'
-    tape.messages[-1] = odd.replace(
-        last, message=odd.Message.results([odd.ToolResult(tape.turns[0].calls[0].id, wrapped)])
-    )
-    (call,) = calls_of(data(tape.stored("running")))
-    assert (text_of(call), call["added"]) == (wrapped, [])
-
-
-def test_results_of_duplicate_ids_belong_to_their_positions():
-    """With duplicate ids, a result belongs to the call at its position."""
-    calls = calls_of(data(odd.odd_run()))
-    assert [text_of(call).split()[0] for call in calls] == ["one", "two", "three", "four"]
-    assert [call["number"] for call in calls] == [1, 2, 3, 4]
 
 
 def test_identical_turns_and_calls_keep_their_own_results():

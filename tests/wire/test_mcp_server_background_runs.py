@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from mcp.shared.exceptions import MCPError
 from sqlalchemy import create_engine, text
 
 from run_specialist.mcp_server import runs as mcp_runs
@@ -183,11 +182,3 @@ async def test_without_a_store_few_outcomes_are_kept(looker, monkeypatch):
         ids = [(await served.call("looker", query="?")).structured_content["run_id"] for _ in range(3)]
         found = [(await served.call("get_run", run_id=one)).is_error for one in ids]
     assert found == [True, False, False]
-
-
-async def test_an_unknown_method_is_an_error_of_the_protocol(looker):
-    """The server offers tools only; any other method is a protocol error."""
-    async with serving() as served:
-        assert served.client.server_capabilities.resources is None
-        with pytest.raises(MCPError, match="Method not found"):
-            await served.client.list_prompts()

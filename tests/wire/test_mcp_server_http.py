@@ -68,25 +68,6 @@ async def test_a_started_run_survives_the_disconnect_of_its_client():
     assert done.structured_content["outcome"]["answer"] == "Here."
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_cancelled_call_aborts_its_run_over_http(mode, store):
-    """Cancelling a call aborts its run: by notification in the older protocol, by closing the stream in the newer."""
-    held = BlockingTool()
-    async with (
-        serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served,
-        Client(served.url, mode=mode) as client,
-    ):
-        asked = asyncio.ensure_future(client.call_tool("looker", {"query": "?"}))
-        await asyncio.wait_for(held.entered.wait(), PATIENCE)
-        asked.cancel()
-        await asyncio.wait([asked])
-        await until_idle(served)
-    with Store(store) as opened:
-        run = opened.load("last")
-    assert run.status == "aborted"
-    assert "note on 'owls'" in run.outcome["answer"]
-
-
 async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
     """Call a tool, and close the connection while the run is active, without a cancellation message."""
     body = asks(name="tools/call")
@@ -157,27 +138,6 @@ async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_w
         program.end()
     with Store(store) as opened:
         assert opened.load("last").status == "aborted"
-
-
-@pytest.mark.exhaustive
-async def test_a_disconnect_within_a_request_causes_no_traceback():
-    """A client that disconnects within its request causes no library traceback on standard error."""
-    program = Program.start("--http", "127.0.0.1:0", "--no-token", "--store", "none", "--model", "offline")
-    try:
-        url = httpx2.URL(await asyncio.to_thread(program.url))
-        head = f"POST {url.path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
-        more = "Accept: application/json, text/event-stream\r\nContent-Length: 99\r\nConnection: close\r\n\r\n{"
-        with socket.create_connection((url.host, url.port)) as connection:
-            connection.sendall((head + more).encode())
-            connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(PATIENCE)
-            while connection.recv(4096):
-                pass
-        program.process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(program.process.wait, PATIENCE) == 0
-        assert program.process.stderr.read() == ""
-    finally:
-        program.end()
 
 
 @pytest.fixture

@@ -41,17 +41,6 @@ async def test_progress_counts_down_and_its_figure_grows(looker, mode):
     assert all(progress <= total for progress, total, _ in notifications)
 
 
-async def test_progress_of_another_limit_is_its_share_of_the_call_limit(project):
-    """When characters run out first, the text counts characters and the figure is their share of the call limit."""
-    write_specialist(project, "reader", "tools: []", "tool_calls_limit: 10", "tool_chars_limit: 46")
-    progress_log = ProgressLog()
-    script = [calls(("look", {"query": "owls"}), first_id=n) for n in (1, 2)]
-    async with serving([*script, FOUND], tools=[LOOK]) as served:
-        await served.call("reader", progress_log, query="?")
-    assert (4.783, 10, "look: 'owls' · 22 of 46 characters used, 24 remaining") in progress_log.notifications
-    assert (9.565, 10, "look: 'owls' · 44 of 46 characters used, 2 remaining") in progress_log.notifications
-
-
 async def test_progress_includes_calls_of_children(project):
     """X.11 over MCP: a child's calls appear in the parent's progress, under the child's name.
 
@@ -95,30 +84,19 @@ async def test_a_slow_run_repeats_its_progress(looker, monkeypatch):
     ("name", "arguments", "told"),
     [
         ("looker", {}, "query: wanted a text that is not empty, found nothing"),
-        ("looker", {"query": " \n"}, "query: wanted a text"),
         ("looker", {"query": ["x"]}, "query: wanted a text that is not empty, found ['x']"),
         (
             "looker",
             {"query": "x", "tool_calls_limit": -1},
             "tool_calls_limit: wanted a whole number from 0 up, found -1",
         ),
-        ("looker", {"query": "x", "tool_calls_limit": 1.5}, "found 1.5"),
-        (
-            "looker",
-            {"query": "x", "tool_calls_limit": True},
-            "tool_calls_limit: wanted a whole number from 0 up, found True",
-        ),
-        ("looker", {"query": "x", "tool_calls_limit": "none"}, "found 'none'"),
         ("looker", {"query": "x", "tool_calls_limit": 10**40}, "tool_calls_limit: wanted a whole number"),
         ("looker", {"query": "x", "time_limit": 0}, "time_limit: wanted seconds above 0, found 0"),
-        ("looker", {"query": "x", "time_limit": "1m"}, "time_limit: wanted seconds from 0"),
         ("looker", {"query": "x", "limit": 3}, "there is no argument limit; there are: query, tool_calls_limit"),
         ("nobody", {"query": "x"}, "there is no tool 'nobody'; there are: looker, start_run, get_run, cancel_run"),
         ("start_run", {"specialist": "nobody", "query": "x"}, "there is no specialist 'nobody'; there are: looker"),
-        ("start_run", {"query": "x"}, "specialist: wanted a text"),
         ("get_run", {"run_id": "2"}, "no run 2 is known here"),
         ("get_run", {"run_id": "x", "wait_seconds": 601}, "wait_seconds: wanted seconds from 0 to 600, found 601"),
-        ("cancel_run", {"run_id": "x"}, "no run x is known here"),
     ],
 )
 async def test_an_invalid_call_is_a_one_line_error_result(looker, name, arguments, told, mode):

@@ -44,17 +44,6 @@ async def test_a_malformed_id_is_refused_in_one_short_line(file, tool, run_id):
     assert text.isprintable()
 
 
-async def test_a_well_formed_id_is_looked_up(file):
-    """A well-formed id is looked up, with surrounding whitespace or of the greatest length."""
-    async with serving([says("Mice.")], store=str(file)) as served:
-        run_id = (await served.call("looker", query="?")).structured_content["run_id"]
-        served.service.runs._known.clear()
-        found = await served.call("get_run", run_id=f" {run_id}\n")
-        missing = await served.call("get_run", run_id="x" * 64)
-    assert found.structured_content["outcome"]["answer"] == "Mice."
-    assert missing.content[0].text.startswith("no run x")
-
-
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
 async def test_a_run_of_another_project_is_not_known(file, tool, tmp_path, monkeypatch):
     """A stored run of another project is not shown, even by its id: it may have read files that are not served here."""

@@ -130,20 +130,6 @@ def test_a_result_in_json_is_a_baseline(api, eval_, cases, finder, notes):
     assert "as it is: Worse than before.json: score -1.00 over 6 cases" in result.stdout
 
 
-@pytest.mark.exhaustive
-def test_another_file_can_be_the_baseline(api, eval_, cases, finder, notes):
-    """A path to a file that ends in .md is run like the specialist."""
-    cases(CASES)
-    api(policy(brief))
-    (notes / "other.md").write_text(finder.read_text() + "Be brief.\n")
-    result = eval_("--baseline", "other.md", "--vary", "tool_calls_limit=1,2", "--json")
-    assert [one["verdict"] for one in json.loads(result.stdout)["comparison"]] == ["better", "better"]
-    assert result.exit_code == 0
-    result = eval_("--file", "other.md")
-    assert "other.md: Worse than as it is: score -1.00 over 7 cases" in result.stdout
-    assert result.exit_code == 0, "without a baseline there is no regression"
-
-
 def test_files_that_cannot_be_written_are_named_before_anything_is_paid(api, eval_, notes):
     """Exit code 2, one line."""
     simulator = api(looks)

@@ -83,20 +83,6 @@ def test_e3_a_new_file_that_no_run_would_read_asks_nothing(api, eval_, notes):
     assert "1 run again, because files have changed" in eval_("--case", "owls").stderr
 
 
-@pytest.mark.exhaustive
-def test_e2_a_changed_specialist_asks_again_and_going_back_does_not(api, eval_, finder):
-    """The content of the file is a part of what is asked."""
-    simulator = api(looks)
-    eval_()
-    before = finder.read_text()
-    finder.write_text(before + "Be brief.\n")
-    eval_()
-    assert len(simulator.requests) == 8
-    finder.write_text(before)
-    eval_()
-    assert len(simulator.requests) == 8
-
-
 def test_e2_fresh_asks_all_again(api, eval_):
     """With --fresh no stored run is used; the next eval uses the newest ones."""
     simulator = api(looks)
@@ -121,15 +107,6 @@ def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_):
 
 
 @pytest.mark.exhaustive
-def test_another_file_is_a_variant(api, eval_, notes, finder):
-    """The cases are those of the specialist that is evaluated."""
-    api(looks)
-    (notes / "other.md").write_text(finder.read_text() + "Be brief.\n")
-    runs = runs_of(eval_("--json", "--file", "other.md"))
-    assert [*runs] == [(case, variant, 1) for case in ("owls", "toads") for variant in ("as it is", "other.md")]
-
-
-@pytest.mark.exhaustive
 def test_a_dry_run_sends_nothing(api, eval_):
     """It lists what would be run, and what is stored already."""
     simulator = api(looks)
@@ -138,15 +115,6 @@ def test_a_dry_run_sends_nothing(api, eval_):
     assert result.stdout.splitlines()[1:3] == ["stored  owls · as it is", "to run  toads · as it is"]
     assert json.loads(eval_("--dry-run", "--json").stdout)["earlier"] == 1
     assert len(simulator.requests) == 2
-
-
-@pytest.mark.exhaustive
-def test_an_eval_is_a_batch_that_runs_do_not_list(api, eval_):
-    """`runs` counts them, `batches` lists the eval."""
-    api(looks)
-    eval_()
-    assert "finder" not in call("runs").stdout
-    assert "eval of finder.evals.yaml" in call("batches").stdout
 
 
 @pytest.mark.exhaustive

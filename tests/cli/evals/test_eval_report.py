@@ -61,16 +61,3 @@ def test_e12_a_page_among_the_files_that_are_read_is_a_warning(api, eval_, notes
     write("finder", "model: haiku", "tools: search, read", "paths: notes")
     assert warning not in eval_("--page", "page.html").stderr
     assert "is among the files" not in eval_("--junit", str(tmp_path.parent / f"{tmp_path.name}.xml")).stderr
-
-
-@pytest.mark.exhaustive
-def test_e12_the_reports_of_an_earlier_eval_are_written_too(api, eval_, notes):
-    """Its runs are on the page as those of the baseline."""
-    api(looks)
-    earlier = json.loads(eval_("--json", "--case", "owls").stdout)
-    flags = "--vary", "tool_calls_limit=5", "--baseline", earlier["eval"]
-    result = json.loads(eval_("--json", "--case", "owls", *flags).stdout)
-    assert call("report", result["eval"], "--out", "page.html", "--with-reports").exit_code == 0
-    names = {f"report-{run['run_id']}.html" for run in result["runs"]}
-    assert {path.name for path in (notes / f"report-{result['eval']}").iterdir()} == names
-    assert len(names) == 2

@@ -44,12 +44,6 @@ def test_only_an_answered_run_shows_its_need():
     assert told == [Need(4, True, 30), Need(4, False, 30), Need(30, False, 30, "tool_calls"), None]
 
 
-def test_a_run_landed_at_its_limit_does_not_show_its_need():
-    """A run landed at its limit of 10 does not show how many runs end by themselves at 10."""
-    needs = [*cut(10, 10, 10, limit=10), *ended(10, limit=20), *cut(20, limit=20)]
-    assert enough_for(needs, Fraction(1, 2)) == 10
-
-
 @pytest.mark.parametrize(
     ("need", "had"),
     [
@@ -183,35 +177,6 @@ def test_no_suggestion_is_below_the_ninth_decile(needs, now):
     """Nine tenths of the runs that ended by themselves would also end within the suggested limit."""
     suggested = suggest(needs, now, 0.0).tool_calls_limit
     assert suggested is None or suggested > quantile(needs)
-
-
-@given(NEEDS.filter(lambda needs: any(need.known for need in needs)))
-def test_without_truncated_runs_the_estimate_is_the_quantile(needs):
-    """Without truncated runs the estimate is the plain quantile."""
-    known = [need for need in needs if need.known]
-    assert enough_for(known, NINE) == quantile(known)
-
-
-@given(NEEDS, st.integers(0, 60))
-def test_adding_a_truncated_run_never_lowers_the_estimate(needs, calls):
-    """Adding a truncated run never lowers the estimate; it may make it unknown."""
-    before, after = enough_for(needs, NINE), enough_for([*needs, *cut(calls, limit=calls)], NINE)
-    assert after is None or (before is not None and after >= before)
-
-
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=10, max_size=40))
-def test_more_calls_never_lower_the_suggested_limit(pairs):
-    """If all runs ended by themselves, more calls in any run never lower the suggested limit."""
-    less = suggest(ended(*(calls for calls, _ in pairs), limit=None), None, 0.0)
-    more = suggest(ended(*(calls + extra for calls, extra in pairs), limit=None), None, 0.0)
-    assert more.tool_calls_limit >= less.tool_calls_limit > quantile(ended(*(calls for calls, _ in pairs)))
-
-
-@given(st.integers(0, 5_000))
-def test_a_limit_exceeds_the_need_by_a_bounded_margin(enough):
-    """The limit exceeds the need by at least one call and is at most 1.5 times the need plus 2."""
-    assert enough < limit_for(enough) <= limit_for(enough + 1)
-    assert limit_for(enough) <= 1.5 * enough + 2
 
 
 @given(NEEDS)

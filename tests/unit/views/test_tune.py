@@ -1,7 +1,5 @@
 """What tuning reports from past runs about a limit: hits, costs and calls."""
 
-import json
-
 import pytest
 
 from run_specialist.views.tune import tune
@@ -50,33 +48,10 @@ def test_s1_8_costs_are_given_as_medians_and_sums():
     assert (tuning.tokens.total, tuning.landing_tokens.total, tuning.landing_tokens.share) == (1_600, 200, 0.125)
 
 
-def test_a_landing_without_requests_is_left_out_of_the_median():
-    """A salvage without requests is left out of the median, because it would make landings look cheap."""
-    asked = [outcome(30, status="landed", landed="tool_calls")] * 2
-    silent = [outcome(30, status="partial", landed="tool_calls", how="salvage", requests=0)] * 3
-    tuning = tune("looker", past(*asked, *silent))
-    assert (tuning.landings, tuning.landing_tokens.median, tuning.landing_tokens.total) == (5, 100, 200)
-
-
 def test_s1_8_calls_are_summed_up_over_all_runs():
     """Failed and skipped calls are summed from the outcomes, repeated ones from the stored calls."""
     calls = tune("looker", past(outcome(4, failed=2), outcome(30, landed="tool_calls"), repeated=3)).calls
     assert (calls.run, calls.repeated, calls.failed, calls.skipped) == (34, 6, 2, 1)
-
-
-def test_the_json_form_survives_a_round_trip():
-    """The JSON form survives a JSON round trip unchanged, with times in UTC."""
-    told = tune("looker", past(outcome(), outcome(landed="time"))).as_json()
-    assert json.loads(json.dumps(told)) == {**told, "bars": list(told["bars"]), "hits": list(told["hits"])}
-    assert (told["first_at"], told["last_at"]) == ("1970-01-01T00:00:00.000Z", "1970-01-01T01:00:00.000Z")
-    assert told["suggestion"]["verdict"] == "too early"
-
-
-def test_without_runs_nothing_is_suggested():
-    """Without runs, tuning returns an empty view and suggests nothing."""
-    tuning = tune("looker", [])
-    assert (tuning.runs, tuning.first_at, tuning.limit, tuning.bars, tuning.enough) == (0, None, None, (), None)
-    assert tuning.suggestion.tool_calls_limit is None
 
 
 @pytest.mark.parametrize(
