@@ -26,7 +26,7 @@ from run_specialist.errors import RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.evals import running
 from run_specialist.evals.baseline import Baseline, find_baseline
 from run_specialist.evals.cases import EvalCase, cases_path, load_cases
-from run_specialist.evals.comparison import Comparison, as_json, comparisons, junit, notes, signed, verdict_text
+from run_specialist.evals.comparison import Comparison, as_json, comparisons, junit, notes, verdict_text
 from run_specialist.evals.plan import (
     CaseRun,
     EvalPlan,
@@ -42,6 +42,7 @@ from run_specialist.evals.reuse import ReusePlan, reused, stored_runs
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.sandbox import Sandbox
+from run_specialist.views.page import signed
 
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config

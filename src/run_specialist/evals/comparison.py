@@ -12,6 +12,7 @@ from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from run_specialist.evals.plan import CaseRun, EvalResult, Variant
+from run_specialist.views.page import counted, signed
 
 ALPHA = 0.05
 """Maximum probability that any comparison reports a difference although there is none, over all variants together."""
@@ -256,7 +257,7 @@ def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
 
 def verdict_text(one: Comparison) -> str:
     """Return a verdict as one sentence, without the name of the variant."""
-    score, base, cases = one.score, one.baseline, _cases(one.cases)
+    score, base, cases = one.score, one.baseline, counted(one.cases, "case")
     if score is None:
         return f"Cannot be compared with {base}: no case has an ended run on both sides."
     interval = ""
@@ -278,13 +279,13 @@ def verdict_text(one: Comparison) -> str:
         return f"{one.verdict.capitalize()} than {base}{more}: {over}."
     why = f"score {signed(score.difference)}{interval}; "
     if not score.difference:
-        needed = f"; it takes at least {_cases(fewest)}" if one.cases < fewest else ""
+        needed = f"; it takes at least {counted(fewest, 'case')}" if one.cases < fewest else ""
         why = f"the mean scores are equal{interval}{needed}"
     elif one.cases_needed is None or one.cases_needed > MOST_CASES:
-        why += f"more than {_cases(MOST_CASES)} would be needed to detect such a small difference"
+        why += f"more than {counted(MOST_CASES, 'case')} would be needed to detect such a small difference"
     else:
         roughly = "at least" if one.cases_needed == fewest else "about"
-        why += f"{roughly} {_cases(one.cases_needed)} would be needed to detect such a difference"
+        why += f"{roughly} {counted(one.cases_needed, 'case')} would be needed to detect such a difference"
     return f"Cannot be told with {cases} whether it differs from {base}: {why}."
 
 
@@ -297,17 +298,6 @@ def notes(one: Comparison) -> list[str]:
         (one.other_checks, "compared by the checks that were made on both sides"),
     ]
     return [f"{', '.join(cases)}: {why}" for cases, why in found if cases]
-
-
-def signed(value: float, digits: int = 2) -> str:
-    """Return a difference with its sign; more digits if it would be shown as 0."""
-    while value and digits < 6 and not round(value, digits):  # noqa: PLR2004 - a smaller one is 0 for people
-        digits += 1
-    return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
-
-
-def _cases(count: int) -> str:
-    return f"{count:,} case{'' if count == 1 else 's'}"
 
 
 def as_json(result: EvalResult, compared: Sequence[Comparison] = ()) -> dict[str, Any]:

@@ -55,14 +55,9 @@ def reason_of(item: ItemResult) -> tuple[str, str]:
     outcome = item.outcome or {}
     warnings = outcome.get("warnings") or [""]
     # The error of an outcome is the last of its warnings.
-    error = _line(item.error or str(warnings[-1])) or item.status
+    error = page.line(item.error or str(warnings[-1]), LONGEST) or item.status
     kind = outcome.get("error_kind")
     return (str(kind).replace("_", " ") if kind else error), error
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
 MOST_ITEMS = 10_000
@@ -87,15 +82,11 @@ def _answer_html(item: Mapping[str, Any]) -> str:
     return answer_html(item)
 
 
-def _share(count: int, whole: int) -> str:
-    return f"{100 * count / whole:.3f}%"
-
-
 _FILTERS = {
     **{name: getattr(page, name) for name in ("counted", "lasted", "moment", "pretty", "stamp")},
     "dollars": budget.dollars,
     "answer_html": _answer_html,
-    "share": _share,
+    "share": lambda count, whole: f"{100 * count / whole:.3f}%",
 }
 _PAGE = HtmlPage("batch_page", _FILTERS, styles=("report",))
 
@@ -140,7 +131,12 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
     answer = str(outcome.get("answer") or "")
     failed = item.status in {"failed", "aborted", "dead"} or item.error
     reason = reason_of(item)[1] if failed else None
-    shown = _shown_input(item.input)
+    # A string unchanged, a row as its values, anything else as JSON.
+    given = shown = item.input
+    if isinstance(given, Mapping) and all(isinstance(one, str | int | float | None) for one in given.values()):
+        shown = ", ".join("" if one is None else str(one) for one in given.values())
+    elif not isinstance(given, str):
+        shown = page.brief(given, LONGEST_BEGINNING)
     return {
         "number": item.number,
         "run_id": item.run_id,
@@ -167,20 +163,9 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
 def shortened(text: str) -> str:
     """Return the beginning of a text on one line."""
     # No more than this can be shown, however long the text is.
-    line = " ".join(text[: 4 * LONGEST_BEGINNING].split())
-    return line if len(line) <= LONGEST_BEGINNING else f"{line[: LONGEST_BEGINNING - 1]}…"
-
-
-def _shown_input(value: object) -> str:
-    """Return an input as text: a string unchanged, a row as its values, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and all(isinstance(one, str | int | float | None) for one in value.values()):
-        return ", ".join("" if one is None else str(one) for one in value.values())
-    return page.brief(value, LONGEST_BEGINNING)
+    return page.line(text[: 4 * LONGEST_BEGINNING], LONGEST_BEGINNING)
 
 
 def _evidence(one: Mapping[str, Any]) -> dict[str, Any]:
-    text = str(one.get("quote") or "")
-    cut = text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
-    return {"source": str(one.get("source") or ""), "quote": cut, "verified": one.get("verified")}
+    quoted = page.cut(str(one.get("quote") or ""), LONGEST_QUOTE)
+    return {"source": str(one.get("source") or ""), "quote": quoted, "verified": one.get("verified")}

@@ -14,21 +14,6 @@ MOST_CASES = 5_000
 LONGEST_REASON = 400
 """Maximum length of a reason [characters]."""
 
-_WIDTH = 100.0
-"""Width of the axis of an interval [%]."""
-_LARGE = 100
-"""Numbers from this on are shown without decimals."""
-_FEWEST_DIGITS = 2
-_MOST_DIGITS = 6
-
-
-def signed(value: float | None) -> str:
-    """Return a difference with its sign, and with more digits if it would be shown as 0."""
-    if value is None:
-        return "–"
-    digits = next((one for one in range(_FEWEST_DIGITS, _MOST_DIGITS) if round(value, one)), _FEWEST_DIGITS)
-    return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
-
 
 def _amount(value: float, name: str) -> str:
     match name:
@@ -36,22 +21,17 @@ def _amount(value: float, name: str) -> str:
             return budget.dollars(value)
         case "seconds":
             return page.lasted(value)
-    return f"{value:,.0f}" if value >= _LARGE else f"{value:,.1f}".removesuffix(".0")
-
-
-def _change(value: float, name: str) -> str:
-    """Return a difference of an amount with its sign."""
-    shown = _amount(abs(value), name)
-    return f"{'+' if value > 0 else '-' if value < 0 else '±'}{shown}"
+    # Large numbers are shown without decimals.
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")  # noqa: PLR2004 - as above
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "counted": page.counted,
     "lasted": page.lasted,
     "dollars": budget.dollars,
-    "signed": signed,
+    "signed": page.signed,
     "amount": _amount,
-    "change": _change,
+    "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + _amount(abs(value), name),
 }
 _PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
 AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}
@@ -81,7 +61,9 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
         for number, case in enumerate(result["cases"][:MOST_CASES], 1)
     ]
     rows = [_variant(one, result["runs"], compared.get(one["name"])) for one in variants]
-    reach = _reach(result["comparison"])
+    # The largest distance from 0 on the axis of all intervals.
+    ends = [abs(one["score"][end] or 0.0) for one in result["comparison"] if one["score"] for end in ("low", "high")]
+    reach = 1.1 * max([0.1, *ends, *(1.5 * one["tolerance"] for one in result["comparison"])])
     return _PAGE.render(
         {
             "eval_id": result["eval"],
@@ -102,8 +84,9 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
 
 
 def _run(run: Mapping[str, Any], links: Mapping[str, str]) -> dict[str, Any]:
-    checks = [{**one, "reason": _line(one["reason"])} for one in run["checks"]]
-    return {**run, "checks": checks, "error": _line(run["error"]), "report": links.get(run["run_id"] or "")}
+    error = run["error"] and page.line(run["error"], LONGEST_REASON)
+    checks = [{**one, "reason": one["reason"] and page.line(one["reason"], LONGEST_REASON)} for one in run["checks"]]
+    return {**run, "checks": checks, "error": error, "report": links.get(run["run_id"] or "")}
 
 
 def _is_scored(run: Mapping[str, Any]) -> bool:
@@ -145,13 +128,6 @@ def _variant(
     }
 
 
-def _reach(compared: Sequence[Mapping[str, Any]]) -> float:
-    """Return the largest distance from 0 on the axis of all intervals."""
-    ends: list[float] = [abs(one["score"][end] or 0.0) for one in compared if one["score"] for end in ("low", "high")]
-    wide: list[float] = [1.5 * one["tolerance"] for one in compared]
-    return 1.1 * max([0.1, *ends, *wide])
-
-
 def _plot(one: Mapping[str, Any], reach: float) -> dict[str, float] | None:
     """Return the positions of an interval on the axis, in percent; None without an interval."""
     score = one["score"]
@@ -159,7 +135,7 @@ def _plot(one: Mapping[str, Any], reach: float) -> dict[str, float] | None:
         return None
 
     def at(value: float) -> float:
-        return float(round(_WIDTH / 2 * (1 + value / reach), 2))
+        return float(round(50 * (1 + value / reach), 2))
 
     low, high, tolerance = score["low"], score["high"], one["tolerance"]
     return {
@@ -176,10 +152,3 @@ def _sum(values: Iterable[float | None]) -> float | None:
     """Return the sum; None if any value is unknown."""
     known = [*values]
     return None if None in known else sum(one for one in known if one is not None)
-
-
-def _line(text: str | None) -> str | None:
-    if text is None:
-        return None
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 1]}…"

@@ -13,12 +13,13 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from run_specialist.loop.evidence import is_salvaged
-from run_specialist.views.page import legible
+from run_specialist.views.page import cut, legible
 
 _DEEPER = 3
 """Number of levels by which headings of an answer are demoted."""
 _DEEPEST = 6
-_DIRECTED = ("paragraph_open", "list_item_open", "blockquote_open")
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_DIRECTED = ("heading_open", "paragraph_open", "list_item_open", "blockquote_open")
 """Elements whose text may run from right to left."""
 _OPTIONS = MarkdownIt("commonmark").options
 
@@ -35,6 +36,8 @@ def answer_html(answer: Mapping[str, Any]) -> Markup:
     if tokens is None:
         return escape(legible(text))
     for token in tokens:
+        if token.tag in _HEADINGS:
+            token.tag = f"h{min(int(token.tag[1:]) + _DEEPER, _DEEPEST)}"
         if token.type in _DIRECTED:
             token.attrSet("dir", "auto")
     html = Markup(_Renderer().render(tokens, _OPTIONS, {}))  # noqa: S704 - the renderer escapes all texts
@@ -43,12 +46,6 @@ def answer_html(answer: Mapping[str, Any]) -> Markup:
 
 class _Renderer(RendererHTML):
     """Renders tokens; its public methods are named after their types."""
-
-    def heading_open(self, tokens: Sequence[Token], at: int, *_: object) -> str:
-        return f'<h{_level(tokens[at])} dir="auto">'
-
-    def heading_close(self, tokens: Sequence[Token], at: int, *_: object) -> str:
-        return f"</h{_level(tokens[at])}>\n"
 
     def table_open(self, *_: object) -> str:
         return '<div class="scroll" tabindex="0" role="region" aria-label="Table of the answer"><table>\n'
@@ -81,10 +78,6 @@ class _Renderer(RendererHTML):
         # It may be part of a link, so it is no link itself.
         label = label_of(tokens[at].children or ())
         return escapeHtml(label) + _address(str(tokens[at].attrs.get("src", "")), label)
-
-
-def _level(token: Token) -> int:
-    return min(int(token.tag[1:]) + _DEEPER, _DEEPEST)
 
 
 def _cell(token: Token) -> str:
@@ -165,8 +158,7 @@ def shown_address(url: str, label: str, clean: Clean) -> str:
     if opens(url):
         return "" if label in (url, url.partition(":")[2]) else url
     decoded = clean(unquote(url))
-    shown = decoded if len(decoded) <= LONGEST_ADDRESS else f"{decoded[: LONGEST_ADDRESS - 1]}…"
-    return "" if label == decoded else shown
+    return "" if label == decoded else cut(decoded, LONGEST_ADDRESS)
 
 
 def without_quotes(answer: str, quotes: Iterable[tuple[str, str]]) -> str:

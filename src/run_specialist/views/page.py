@@ -43,10 +43,28 @@ def pretty(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
+def cut(text: str, most: int) -> str:
+    """Return the beginning of a text, with at most this many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def line(text: str, most: int) -> str:
+    """Return the beginning of a text on one line."""
+    return cut(" ".join(text.split()), most)
+
+
 def brief(value: object, most: int) -> str:
     """Return a value as JSON on one line, cut to `most` characters."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return cut(json.dumps(value, ensure_ascii=False, default=str), most)
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    """Return a difference with its sign, and with more digits if it would be shown as 0."""
+    while value and digits < 6 and not round(value, digits):  # noqa: PLR2004 - a smaller one is 0 for people
+        digits += 1
+    if value is None:
+        return "–"
+    return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
 def lasted(seconds: float) -> str:

@@ -303,7 +303,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
         "calls": sum(call.turn > at for call in run.calls),
         "tokens": tokens,
         "cost_usd": cost,
-        "next": done if len(done) <= BRIEF_CALL else f"{done[: BRIEF_CALL - 1]}…",
+        "next": page.cut(done, BRIEF_CALL),
         # With its quotes in place, because they are not listed below it.
         "answer": {"text": outcome.get("answer", ""), "evidence": []},
         "output": outcome.get("output"),

@@ -68,7 +68,6 @@ def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) 
     took = ended.get("duration_s")
     if not isinstance(took, int | float):
         took = None if run.ended_at is None else max(run.ended_at - run.started_at, 0)
-    question = " ".join(run.question.split())
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
@@ -76,7 +75,7 @@ def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) 
         "forked_at": run.forked_at,
         "specialist": run.specialist,
         "model": run.model,
-        "question": question if len(question) <= QUESTION_LENGTH else f"{question[: QUESTION_LENGTH - 1]}…",
+        "question": page.line(run.question, QUESTION_LENGTH),
         "status": run.status,
         "started_at": run.started_at,
         "tool_calls": run.tool_calls,
