@@ -60,41 +60,45 @@ class ProgressReporter:
         self._call = ""
         self._children: dict[str, ProgressReporter] = {}
 
-    def take(self, event: Event) -> ProgressUpdate | None:
+    def take(self, event: Event) -> ProgressUpdate | None:  # noqa: C901 - one case for each kind of event
         """Return the notification for an event; None if the event is not reported."""
-        used = 0.0
-        if isinstance(event, Started):
-            self._total = next((limit for limit in event.limits.values() if limit is not None), None)
-        elif isinstance(event, BudgetSpent):
-            used = self._scaled_usage(event)
-        elif isinstance(event, Called) and event.phase in {"finished", "failed"}:
-            # Reported with the next event, which contains the remaining budget.
-            self.tool_calls += 1
-            self._call = f"{event.name}{' failed' if event.phase == 'failed' else ''}{_query_text(event.arguments)}"
-        message = self._message(event)
-        return None if message is None else self._update(used, message)
-
-    def _message(self, event: Event) -> str | None:  # noqa: PLR0911 - one for each kind of event
+        used, message = 0.0, None
         match event:
             case Started():
+                self._total = next((limit for limit in event.limits.values() if limit is not None), None)
                 limits = (units.amount(Kind(kind), limit) for kind, limit in event.limits.items() if limit is not None)
                 budget = ", ".join(limits) or "no limit"
-                return f"{event.specialist} started on {event.model} · {budget} · run {event.run_id}"
+                message = f"{event.specialist} started on {event.model} · {budget} · run {event.run_id}"
+            case Called() if event.phase in {"finished", "failed"}:
+                # Reported with the next event, which contains the remaining budget.
+                self.tool_calls += 1
+                text = next((one for one in (event.arguments or {}).values() if isinstance(one, str)), "")
+                line = " ".join(text.split())
+                asked = f": '{line[:SHOWN]}{'…' if len(line) > SHOWN else ''}'" if line else ""
+                self._call = f"{event.name}{' failed' if event.phase == 'failed' else ''}{asked}"
             case BudgetSpent():
-                return " · ".join(part for part in (self._call, _usage_text(event)) if part)
+                kind, used = Kind(event.kind), event.used
+                usage = f"{units.amount(kind, used)} used"
+                if event.limit is not None and event.remaining is not None:
+                    usage = f"{units.number(kind, used)} of {units.of(kind, event.limit)} used"
+                    usage += f", {units.number(kind, event.remaining)} remaining"
+                    if self._total is not None and event.limit != self._total:
+                        # Of another kind than that of the total, the same share of the total.
+                        used = self._total * (used / event.limit if event.limit else 1)
+                message = f"{self._call} · {usage}" if self._call else usage
             case Landed():
-                return f"the limit of {event.reason.label} is reached: landing, it must answer now"
+                message = f"the limit of {event.reason.label} is reached: landing, it must answer now"
             case Retrying():
-                return f"{event.reason} · retry {event.attempt} in {event.seconds:.1f} s"
+                message = f"{event.reason} · retry {event.attempt} in {event.seconds:.1f} s"
             case Waiting() if event.phase == "started":
-                return f"waiting{'' if event.seconds is None else f' {event.seconds:.0f} s'} · {event.reason}"
+                message = f"waiting{'' if event.seconds is None else f' {event.seconds:.0f} s'} · {event.reason}"
             case Finished():
-                return f"{event.outcome.status} after {units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)}"
+                calls = units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)
+                message = f"{event.outcome.status} after {calls}"
             case ChildTold():
                 update = self._children.setdefault(event.run_id, ProgressReporter()).take(event.told)
-                return None if update is None else f"{event.specialist}: {update.message}"
-            case _:
-                return None
+                message = None if update is None else f"{event.specialist}: {update.message}"
+        return None if message is None else self._update(used, message)
 
     def still(self, seconds: float) -> ProgressUpdate:
         """Return a keep-alive notification, which prevents a timeout of the client.
@@ -106,33 +110,11 @@ class ProgressReporter:
         self.latest = replace(after, message=before.message)
         return after
 
-    def _scaled_usage(self, spent: BudgetSpent) -> float:
-        """Return the usage; for another kind than that of the total, the same share of the total."""
-        if self._total is None or spent.limit is None:
-            return spent.used
-        if spent.limit == self._total:
-            return spent.used
-        return self._total * (spent.used / spent.limit if spent.limit else 1)
-
     def _update(self, used: float, message: str) -> ProgressUpdate:
         progress = self._last_progress = round(max(used, self._last_progress + MIN_STEP), 3)
         total = None if self._total is None else max(self._total, progress)
         self.latest = ProgressUpdate(progress, total, message)
         return self.latest
-
-
-def _query_text(arguments: Mapping[str, Any] | None) -> str:
-    text = next((value for value in (arguments or {}).values() if isinstance(value, str)), "")
-    line = " ".join(text.split())
-    return f": '{line[:SHOWN]}{'…' if len(line) > SHOWN else ''}'" if line else ""
-
-
-def _usage_text(spent: BudgetSpent) -> str:
-    kind = Kind(spent.kind)
-    if spent.limit is None or spent.remaining is None:
-        return f"{units.amount(kind, spent.used)} used"
-    used = f"{units.number(kind, spent.used)} of {units.of(kind, spent.limit)} used"
-    return f"{used}, {units.number(kind, spent.remaining)} remaining"
 
 
 class StoreLocation:
@@ -298,26 +280,23 @@ class ServedRuns:
     async def _execute(self, served: ServedRun, specialist: str, question: str, settings: Mapping[str, Any]) -> None:
         try:
             run = await self._runner.prepare(specialist, question, listener=served.on_event, **settings)
-            served.run = self._remember(served, run)
+            served.run = run
+            ended = [run_id for run_id, one in self._known.items() if one.outcome or one.failure]
+            for run_id in ended[: max(len(self._known) - MOST_REMEMBERED + 1, 0)]:
+                del self._known[run_id]
+            self._known[run.run_id] = served
             served.is_prepared.set()
             served.outcome = self._location.hide_in(await run.outcome())
         except asyncio.CancelledError:
             # The run may have started and ended just before the cancellation.
-            ended = served.run.ended if served.run else None
-            served.outcome = ended and self._location.hide_in(ended)
+            outcome = served.run.ended if served.run else None
+            served.outcome = outcome and self._location.hide_in(outcome)
             served.failure = None if served.outcome else UsageError("it was cancelled before it began")
         except Exception as error:  # noqa: BLE001 - returned to the client as an error result
             served.failure = error
         finally:
             self._active.discard(served)
             served.end()
-
-    def _remember(self, served: ServedRun, run: Run) -> Run:
-        ended = [run_id for run_id, one in self._known.items() if one.outcome or one.failure]
-        for run_id in ended[: max(len(self._known) - MOST_REMEMBERED + 1, 0)]:
-            del self._known[run_id]
-        self._known[run.run_id] = served
-        return run
 
 
 async def prepared(served: ServedRun) -> Run:
@@ -377,8 +356,5 @@ def past_run(store: str | None, run_id: str, project: str) -> FinishedRun:
             run = opened.load(run_id)
     except StoreMissing:
         raise RunNotFound(f"no run {run_id} is known here") from None
-    return FinishedRun(run.run_id, run.specialist, run.status, run.tool_calls, _outcome(run.outcome))
-
-
-def _outcome(stored: Any) -> Outcome | None:  # noqa: ANN401 - JSON
-    return None if stored is None else TypeAdapter(Outcome).validate_python(dict(stored))
+    outcome = None if run.outcome is None else TypeAdapter(Outcome).validate_python(dict(run.outcome))
+    return FinishedRun(run.run_id, run.specialist, run.status, run.tool_calls, outcome)

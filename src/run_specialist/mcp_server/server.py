@@ -294,15 +294,15 @@ class _Shutdown:
                 loop.add_signal_handler(number, self._handle, code)
 
     def _handle(self, code: Exit) -> None:
+        async def stop() -> None:
+            await self._service.close(LAST_WORDS)
+            self._transport.stop()
+
         if self._task is not None:
             kill_all()
             os._exit(code or 128 + signal.SIGTERM)
         self.code = code
-        self._task = asyncio.create_task(self._stop())
-
-    async def _stop(self) -> None:
-        await self._service.close(LAST_WORDS)
-        self._transport.stop()
+        self._task = asyncio.create_task(stop())
 
 
 CHUNK = 65_536

@@ -65,17 +65,17 @@ def child_runs(run: StoredRun, stored: Descendants) -> list[ChildRun]:
     found = []
     for child in (*run.children, *(one for one in in_outcome if one.run_id not in stored_ids)):
         child_run = stored.get(child.run_id)
-        call = next((one for one in unmatched if _matches(one, child, child_run)), None)
+        matching = (
+            one
+            for one in unmatched
+            if (given := one.call.arguments or {}).get("specialist") == child.specialist
+            and (child_run is None or given.get("query") == child_run.question)
+        )
+        call = next(matching, None)
         if call:
             unmatched.remove(call)
         found.append(ChildRun(child, child_run, call))
     return found
-
-
-def _matches(call: StoredCall, child: Child, run: StoredRun | None) -> bool:
-    arguments = call.call.arguments or {}
-    same = arguments.get("specialist") == child.specialist
-    return same and (run is None or arguments.get("query") == run.question)
 
 
 def spent(run: StoredRun, found: Sequence[ChildRun]) -> Iterator[tuple[float, Kind, float]]:
