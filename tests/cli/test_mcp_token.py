@@ -3,8 +3,6 @@
 import asyncio
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx2
@@ -119,17 +117,6 @@ def test_no_token_prints_a_warning(started, data):
     assert not (data / FILE).exists()
 
 
-@pytest.mark.exhaustive
-def test_listening_on_all_interfaces_prints_a_warning(started):
-    """Listening on all interfaces warns that the token is sent unencrypted."""
-    lines = started("--http", "0.0.0.0:0")
-    assert token_in(lines)
-    assert (
-        "specialists: warning: other machines can reach this server, and HTTP sends the token unencrypted"
-        in "\n".join(lines)
-    )
-
-
 def test_a_token_file_readable_by_others_is_refused(data):
     """A token file readable by others is refused on one line with exit code 2 and a remedy."""
     data.mkdir(parents=True)
@@ -165,13 +152,3 @@ def test_an_unstorable_token_is_valid_for_one_start(tmp_path):
         assert one.value != other.value
         assert "planted" not in {one.value, other.value}
         assert one.message.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
-
-
-def test_concurrent_starts_share_one_token(tmp_path):
-    """Concurrent starts share the token of the first one."""
-    given = f"access_token(Path({str(tmp_path / 'new')!r}))"
-    code = f"from run_specialist.mcp_server.http import *; print({given}.value)"
-    starts = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    tokens = {start.communicate(timeout=PATIENCE)[0] for start in starts}
-    assert len(tokens) == 1
-    assert re.fullmatch(r"[\w-]{43}\n", *tokens)

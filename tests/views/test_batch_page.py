@@ -144,15 +144,6 @@ def test_more_items_than_fit_are_counted(monkeypatch):
     assert '<a href="#answer-2">#2</a> #3' in page
 
 
-def test_markdown_of_many_items_is_not_rendered(monkeypatch):
-    """In a large batch the answers are shown as they are written, because rendering them takes long."""
-    monkeypatch.setattr(batch_page, "MOST_RENDERED", 2)
-    assert "<strong>Answer</strong>" in page_of(item(1), item(2))
-    large = page_of(item(1), item(2), item(3))
-    assert "<strong>" not in large
-    assert "**Answer** 3 about leaks." in large
-
-
 def test_items_are_in_tables_of_limited_size():
     """A browser lays out only tables in view, so each has a limited number of rows, and says which."""
     page = page_of(*(item(number) for number in range(1, 2 * batch_page.PORTION + 2)))
@@ -162,10 +153,3 @@ def test_items_are_in_tables_of_limited_size():
         "Items 201 to 201",
     ]
     assert page.count("<thead>") == 3
-
-
-def test_a_batch_without_items_says_so():
-    """No item: a sentence in place of the tables, and no bar."""
-    page = page_of()
-    assert "The batch has no items." in page
-    assert "<svg" not in page.partition("<body")[2]

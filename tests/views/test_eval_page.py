@@ -3,12 +3,9 @@
 import re
 from dataclasses import replace
 
-import pytest
-
 from run_specialist.evals.comparison import as_json, comparisons
 from run_specialist.views import eval_page
 from tests.evals.compared_runs import case_run, result_of
-from tests.views.test_page import CONTRASTS
 
 HOSTILE = "<script>window.harmed = 1</script><img src=x onerror='window.harmed=1'> {{ 7 * 7 }} \u202e"
 
@@ -81,21 +78,3 @@ def test_e12_hostile_texts_are_escaped():
     assert "<img" not in body
     assert body.count("<script>") == 1
     assert "\u202e" not in body
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("width", "dark"), [(360, False), (1_400, True)])
-def test_the_page_in_a_browser(tab, tmp_path, width, dark):
-    """It fits its window, its texts have contrast, its filter hides cases, and hostile texts do nothing."""
-    path = tmp_path / "page.html"
-    path.write_text(page_of(hostile(), 0.05), encoding="utf-8")
-    tab.open(path, width=width, height=740, dark=dark)
-    assert tab.run("document.documentElement.scrollWidth") <= width
-    assert tab.run("window.harmed") is None
-    assert (tab.requests, tab.complaints) == ([path.as_uri()], [])
-    tab.run("for (const one of document.querySelectorAll('details')) one.open = true")
-    found = tab.run(CONTRASTS)
-    assert {key: ratio for key, ratio in found.items() if ratio < 4.5} == {}
-    tab.run("document.querySelector('select').selectedIndex = 2")
-    tab.run("document.querySelector('select').dispatchEvent(new Event('change'))")
-    assert tab.run("document.querySelector('output').textContent") == "7 of 8 shown"

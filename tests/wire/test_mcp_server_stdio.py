@@ -160,17 +160,6 @@ def test_a_signal_answers_the_active_call_and_ends_the_server(number, code, api,
 
 
 @pytest.mark.exhaustive
-def test_under_nohup_the_server_survives_sighup(program):
-    """The server keeps running after SIGHUP if that signal is ignored, as under nohup."""
-    server = program("--model", "offline", code=f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {MAIN}")
-    send(server, HELLO)
-    assert answer_to(server, 1)
-    server.process.send_signal(signal.SIGHUP)
-    send(server, READY, {"jsonrpc": "2.0", "id": 2, "method": "ping"})
-    assert answer_to(server, 2)["result"] == {}
-
-
-@pytest.mark.exhaustive
 def test_invalid_lines_are_skipped(program):
     """Lines that are not JSON, not messages, not UTF-8 or too long are skipped; the next request is answered."""
     server = program("--model", "offline")

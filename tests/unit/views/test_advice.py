@@ -192,12 +192,3 @@ def test_bars_count_every_run_once(needs):
     for bar in found:
         inside = [need for need in needs if bar.first <= need.calls <= bar.last]
         assert bar.cut == sum(not need.known for need in inside)
-
-
-@given(NEEDS, LIMITS)
-def test_no_suggestion_exceeds_the_highest_observed_limit(needs, now):
-    """A suggested change never leads above the highest limit that a run had, and rests on ten runs or more."""
-    suggestion = suggest(needs, now, 0.0)
-    if suggestion.verdict in {"raise", "lower", "set"}:
-        assert suggestion.tool_calls_limit <= max(need.limit for need in needs)
-        assert len(needs) >= 10
