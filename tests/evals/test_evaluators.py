@@ -71,7 +71,7 @@ def test_the_share_of_quotes_is_a_score_and_a_verdict(form, evidence, share, exp
 @pytest.mark.parametrize(
     ("form", "part"),
     [
-        ({"Status": "landet"}, "'landet' is not a status; expected one of answered, landed"),
+        ({"Status": "landet"}, "input should be 'answered', 'landed', 'partial', 'failed' or 'aborted', got 'landet'"),
         ({"Landed": "no"}, "input should be a valid boolean, got 'no'"),
         ({"Regex": "("}, "'(' is not a regular expression: missing ), unterminated subpattern"),
         ({"Regex": 3}, "input should be a valid string, got 3"),

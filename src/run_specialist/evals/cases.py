@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict
 from pydantic_evals import Dataset
 
 from run_specialist.errors import UsageError
@@ -198,18 +197,9 @@ class _FileReader:
         return f"{self._path}:{given.place.line}:{given.place.column}"
 
 
-class _Inputs(BaseModel):
-    """A question with its own settings, for the schema."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    question: str
-    settings: dict[str, Any] = {}
-
-
 def case_schema() -> dict[str, Any]:
     """Return the schema of pydantic-evals with the evaluators of this package, and without unbilled ones."""
-    schema = Dataset[str | _Inputs, Any, Any].model_json_schema_with_evaluators(evaluators.OWN)
+    schema = Dataset[str | dict[str, Any], Any, Any].model_json_schema_with_evaluators(evaluators.OWN)
     refused = {name for name in schema["$defs"] if name.endswith(evaluators.UNBILLED)}
 
     def without(value: Any) -> Any:  # noqa: ANN401 - JSON

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, UsageError
@@ -53,17 +54,14 @@ class StoredRuns:
 
     def steps_of(self, run_ids: Sequence[str]) -> Steps:
         """Return a function that returns the steps of one of these runs; the first call loads all runs."""
-        found: dict[str, RunSteps] | None = None
 
-        def steps(run_id: str) -> "RunSteps | None":
-            nonlocal found
-            if found is None:
-                from run_specialist.store.reader import run_steps  # noqa: PLC0415 - fast `--help`
+        @cache
+        def steps() -> "Mapping[str, RunSteps]":
+            from run_specialist.store.reader import run_steps  # noqa: PLC0415 - fast `--help`
 
-                found = {} if self.store is None else run_steps(self.store.url, run_ids)
-            return found.get(run_id)
+            return {} if self.store is None else run_steps(self.store.url, run_ids)
 
-        return steps
+        return lambda run_id: steps().get(run_id)
 
     def questions(self, specialist: str, project: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the questions and outcomes of the ended runs of a specialist, newest first, without those of judges."""
