@@ -120,7 +120,7 @@ def test_without_git_or_a_repository_it_says_so(tmp_path, monkeypatch):
 def test_an_eval_is_found_before_a_commit(find, project, monkeypatch):
     """`git:` excludes the stored eval of that name."""
     git(project, "tag", "eval-1")
-    stored = Baseline("eval-1", None, Variant("as it is", "a.md", "1"), (), ())
+    stored = Baseline("eval-1", None, Variant("as it is", "a.md", "1"))
     monkeypatch.setattr(baseline, "earlier_eval", lambda *_: stored)
     assert find("eval-1") is find("eval:eval-1") is stored
     assert find("git:eval-1").path is not None
@@ -132,7 +132,7 @@ def test_a_result_in_json_is_read_again(tmp_path):
     path = tmp_path / "result.json"
     path.write_text(json.dumps(as_json(result)))
     base = find_baseline(str(path), tmp_path / "finder.md", "none")
-    assert (base.name, base.variant.name, {one.variant for one in base.runs}) == (path.name, "as it is", {path.name})
+    assert (base.name, base.variant.name, len(base.runs)) == (path.name, "as it is", 3)
     assert [one.score for one in base.runs] == [0.5] * 3
     two = as_json(result)
     two["variants"] = [one for one in two["variants"] if one["name"] != "main"]

@@ -26,11 +26,6 @@ def test_all_combinations_are_made_with_names_and_settings():
     assert len({one.variant.name for one in found}) == 8
 
 
-def test_a_file_alone_is_as_it_is():
-    """Without changes there is one variant; another file is named by its name."""
-    assert [one.variant.name for one in subjects([FILE, OTHER], {}, {})] == ["as it is", "other.md"]
-
-
 @pytest.mark.parametrize(
     ("text", "error"),
     [

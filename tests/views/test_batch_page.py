@@ -142,14 +142,3 @@ def test_more_items_than_fit_are_counted(monkeypatch):
     page = batch_page.batch_page(data)
     assert "The last 3 items are not listed." in page
     assert '<a href="#answer-2">#2</a> #3' in page
-
-
-def test_items_are_in_tables_of_limited_size():
-    """A browser lays out only tables in view, so each has a limited number of rows, and says which."""
-    page = page_of(*(item(number) for number in range(1, 2 * batch_page.PORTION + 2)))
-    assert re.findall(r'<caption class="unseen">(.*?)</caption>', page) == [
-        "Items 1 to 100",
-        "Items 101 to 200",
-        "Items 201 to 201",
-    ]
-    assert page.count("<thead>") == 3

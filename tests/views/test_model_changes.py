@@ -33,11 +33,3 @@ async def test_m_2_the_report_says_which_model_answered_what():
     (lost,) = found["requests"]["losses"]
     assert "it went to another model" in lost["words"]
     assert "a, then b" in report(run)
-
-
-async def test_m_2_a_run_with_one_model_has_no_list_of_models():
-    """The report of any other run stays as it was."""
-    chain, _ = chained([looks(1), ANSWER], [])
-    notebook = Notebook()
-    await Run(job(chain), journal=notebook).outcome()
-    assert data(stored(notebook.records))["models"] == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.record.outcome import NO_MODEL
-from run_specialist.views.report import data, report
+from run_specialist.views.report import report
 from tests.views.full import full_run
 from tests.views.test_children import OWLS, RUNS, SAME, parent
 
@@ -26,20 +26,6 @@ def test_the_page_says_that_no_model_judged(warnings):
     assert page.index(SHOWN) < page.index('<div class="answer"')
     assert page.lower().count("no model judged") == 1
     assert "<h3>Warnings</h3>" not in page
-
-
-def test_other_warnings_stay_below():
-    """Other warnings are listed as before; the data have all of them."""
-    run = offline_run(NO_MODEL, "the store is slow")
-    assert '<li dir="auto">the store is slow</li>' in report(run)
-    answer = data(run)["answer"]
-    assert (answer["warnings"], answer["unjudged"]) == ([NO_MODEL, "the store is slow"], NO_MODEL)
-
-
-def test_a_run_with_a_model_says_nothing():
-    """The page of a run with a model has no such line."""
-    assert 'unjudged">' not in report(full_run())
-    assert data(full_run())["answer"]["unjudged"] is None
 
 
 def test_a_child_without_a_model_has_the_line_too():

@@ -2,11 +2,8 @@
 
 import json
 import re
-import subprocess
-import sys
-from contextlib import contextmanager
 
-from tests.wire.serving import PATIENCE, Program, command
+from tests.wire.serving import PATIENCE, Program
 
 HELLO = {
     "jsonrpc": "2.0",
@@ -53,27 +50,3 @@ def ended(program: Program) -> tuple[int, list[str]]:
     first, *rest = [line for line in err.splitlines() if not re.fullmatch(f"{NOT_HERE}|{UNJUDGED}", line)]
     assert re.fullmatch(r"specialists: serving \d+ specialists on standard input and output", first)
     return program.process.returncode, rest
-
-
-PARENT = """
-import json, subprocess, sys
-server = subprocess.Popen(json.loads(sys.argv[1]), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-server.stdin.write(sys.argv[2].encode())
-server.stdin.flush()
-print(server.pid, flush=True)
-server.wait()
-"""
-
-
-@contextmanager
-def client_of(*messages: object):
-    """Start a client that starts the server; yield the client and the server's process id."""
-    sent = "".join(json.dumps(message) + "\n" for message in messages)
-    client = subprocess.Popen(
-        [sys.executable, "-c", PARENT, json.dumps(command()), sent], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        yield client, int(client.stdout.readline())
-    finally:
-        client.kill()
-        client.communicate()

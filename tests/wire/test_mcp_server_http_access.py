@@ -1,14 +1,12 @@
 """Access to an MCP server over HTTP: Host and Origin headers, tokens, and addresses."""
 
-import socket
-
 import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from run_specialist.errors import UsageError
-from run_specialist.mcp_server.http import LOOPBACK, Address, Guard, Http
+from run_specialist.mcp_server.http import LOOPBACK, Address, Guard
 from tests.wire.http_requests import asks, post, serving
 from tests.wire.serving import PATIENCE
 
@@ -130,21 +128,3 @@ def test_an_invalid_address_is_refused_with_the_expected_form(text):
     """An invalid address is refused with one line that names the expected form."""
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         Address.parse(text)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - the test expects a refusal
-def test_a_public_address_needs_a_token(host):
-    """A public address is bound only with a token; any Host is then accepted."""
-    if host == "::" and not socket.has_dualstack_ipv6():
-        pytest.skip("no IPv6 here")
-    with pytest.raises(UsageError, match="set a token with --token or SPECIALIST_MCP_TOKEN, remove"):
-        Http(Address(host, 0), None)
-    http = Http(Address(host, 0), "secret")
-    assert http._guard == Guard("secret", None)
-    http._socket.close()
-
-
-def test_an_unknown_host_name_is_one_line():
-    """A host name that cannot be resolved gives one line with the name and the reason."""
-    with pytest.raises(UsageError, match=r"--http: no-such-host\.invalid: "):
-        Http(Address("no-such-host.invalid", 0), "t")

@@ -18,7 +18,7 @@ from mcp.client.stdio import StdioServerParameters
 from tests.cli.specialists_command import call as specialists
 from tests.forked_program import run_forked
 from tests.wire.looker_script import listed
-from tests.wire.serving import PATIENCE, Program, command, owl_project, serving, write_specialist
+from tests.wire.serving import PATIENCE, Program, command, owl_project, write_specialist
 
 pytestmark = pytest.mark.anyio
 
@@ -167,29 +167,3 @@ def test_specialists_with_a_model_are_served_under_the_rule(place, program):
     assert serves.startswith("serving 1 specialist on http")
     assert [line for line in missing if line.startswith("not served: ") and "a model is required" in line]
     assert not [line for line in missing if "no model judges" in line]
-
-
-async def test_a_reason_is_reported_again_only_after_it_was_gone(project):
-    """Each reason is reported once, however often the tools are listed, and again if it returns."""
-    write_specialist(project, "looker", "paths: [notes/]")
-    async with serving() as served:
-        for _ in range(3):
-            await served.client.list_tools()
-        assert served.said == [
-            f"not served: looker cannot work here: no file under {project} matches notes/",
-        ]
-        (project / "notes").mkdir()
-        (project / "notes" / "a.md").write_text("Here.\n")
-        assert "looker" in listed(await served.client.list_tools())
-        (project / "notes" / "a.md").unlink()
-        await served.client.list_tools()
-    assert len(served.said) == 2
-
-
-async def test_names_do_not_depend_on_what_works(project):
-    """A tool keeps its name while another specialist, whose name it would otherwise take, cannot work."""
-    write_specialist(project, "a finder", "paths: [notes/]", file="1")
-    write_specialist(project, "a-finder", "tools: []", file="2")
-    async with serving() as served:
-        assert "a-finder" not in (tools := listed(await served.client.list_tools()))
-    assert "a-finder-2" in tools

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import select
 import signal
 import threading
 from pathlib import Path
@@ -17,7 +16,7 @@ from run_specialist.store.reader import Store
 from tests.wire.serving import MAIN, PATIENCE, ProgressLog, command, owl_project
 from tests.wire.simulator import Gate, MessagesSimulator
 from tests.wire.simulator.replies import calls, says
-from tests.wire.stdio_client import HELLO, READY, answer_to, asks, client_of, ended, send
+from tests.wire.stdio_client import HELLO, READY, answer_to, asks, ended, send
 
 PRINTS = """
 import os, sys
@@ -174,21 +173,6 @@ def test_invalid_lines_are_skipped(program):
     code, said = ended(server)
     assert code == 0
     assert said == ["specialists: warning: skipped a message of more than 4194304 bytes"]
-
-
-@pytest.mark.exhaustive
-def test_a_killed_client_leaves_no_server_process(api, stored):
-    """When the client is killed with signal 9, the server process ends by itself and stores the aborted run."""
-    gate = Gate()
-    api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
-    with client_of(HELLO, READY, asks(2, "finder", query="What do owls eat?")) as (client, server):
-        gate.wait_for_request(PATIENCE)
-        # The descriptor becomes readable when the server process ends.
-        watched = os.pidfd_open(server)
-        client.kill()
-        assert select.select([watched], [], [], PATIENCE)[0] == [watched]
-        os.close(watched)
-    assert stored().status == "aborted"
 
 
 @pytest.mark.exhaustive

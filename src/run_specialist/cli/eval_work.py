@@ -96,10 +96,9 @@ class EvalWork:
         ended: list[Done] = []
         self._run(batch, runner, ended)
         ends = {done.number: done for done in ended}
-        plan = found.plan if self._baseline is None else self._baseline.with_earlier(found.plan, ends)
-        judgements = self._judgements(plan, ends, batch)
+        judgements = self._judgements(found.plan, ends, batch)
         with stored_runs(runner.store) as known:
-            result = asyncio.run(running.result_of(plan, ends, judgements, known))
+            result = asyncio.run(running.result_of(found.plan, ends, judgements, known))
         if self._baseline is not None:
             result = self._baseline.completed(result)
         compared = comparisons(result, self.comparison.tolerance)

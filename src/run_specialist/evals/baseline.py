@@ -2,27 +2,22 @@
 
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from run_specialist.batch.item import Done, Item
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
-from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalPlan, EvalResult, PlannedRun, Subject, Variant
+from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalResult, Variant, kept_result
 from run_specialist.safety import safe_files
 from run_specialist.safety.git import GitMissing, ask_git
 from run_specialist.specialist.checks import take_values
 from run_specialist.specialist.front_matter import read
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.store.location import default_folder
-from run_specialist.store.rows import outcome_of
-from run_specialist.store.stored import ItemResult
 
 PREFIX = "eval-"
 """Beginning of the ids of evals."""
@@ -34,8 +29,6 @@ LARGEST = 32 * 1024 * 1024
 """Maximum size of a file at a commit [bytes]."""
 
 _FILES = (".md", ".json")
-# Key, repeat and generation, see `PlannedRun.run_id`.
-_RUN_ID = re.compile(r"(.+)-(\d{1,9})(?:\.(\d{1,9}))?")
 
 
 @dataclass(frozen=True)
@@ -47,39 +40,14 @@ class Baseline:
     variant: Variant | None = None
     """The variant whose runs exist already, with its earlier name."""
     runs: tuple[CaseRun, ...] = ()
-    items: tuple[ItemResult, ...] | None = None
-    """The items of a stored eval, whose runs are checked again."""
 
     def called(self, others: Sequence[Variant]) -> str:
         """Return its name as a variant beside others."""
         return f"{self.name} (baseline)" if self.name in {one.name for one in others} else self.name
 
-    def with_earlier(self, plan: EvalPlan, ends: dict[int, Done]) -> EvalPlan:
-        """Add the ended runs of an earlier eval to a plan, so that the current checks apply to them, and to `ends`."""
-        if self.items is None or self.variant is None:
-            return plan
-        name = self.called([one.variant for one in plan.subjects])
-        # No request is sent, so the settings and the file of the runs are not needed.
-        subject = Subject(replace(self.variant, name=name, is_baseline=True), plan.subjects[0].file)
-        cases = {one.name: one for one in plan.cases}
-        added: list[PlannedRun] = []
-        for item in self.items:
-            given = item.input if isinstance(item.input, Mapping) else {}
-            case, found = cases.get(str(given.get("case"))), _RUN_ID.fullmatch(item.run_id)
-            if case is None or found is None or item.outcome is None:
-                continue
-            # A case whose question has changed has no run there.
-            if given.get("variant") == self.variant.name and case.question == item.question:
-                number = len(plan.runs) + len(added) + 1
-                generation = int(found[3] or 1)
-                added.append(PlannedRun(number, case, subject, int(found[2]), cast("Any", None), found[1], generation))
-                same = Item(number, item.input, item.question, item.run_id)
-                ends[number] = Done(same, item.run_id, outcome_of(item.outcome))
-        return replace(plan, subjects=(subject, *plan.subjects), runs=(*added, *plan.runs))
-
     def completed(self, result: EvalResult) -> EvalResult:
-        """Return a result with the runs of the baseline added, if that is a result in JSON."""
-        if self.variant is None or self.items is not None:
+        """Return a result with the runs of the baseline added, if they exist already."""
+        if self.variant is None:
             return result
         name = self.called(result.variants)
         variant = replace(self.variant, name=name, is_baseline=True)
@@ -118,16 +86,13 @@ def earlier_eval(name: str, store: str | None) -> Baseline | None:
     try:
         with StoredBatches(where) as batches:
             found = batches.find(name)
-            items = tuple(batches.items(found.batch_id))
     except (StoreMissing, RunNotFound) as error:
         if "start with" in str(error):
             raise
         return None
-    try:
-        variants = TypeAdapter(tuple[Variant, ...]).validate_python(found.frozen["eval"]["variants"])
-    except (KeyError, ValidationError):
-        raise UsageError(f"{found.batch_id} was not stored as an eval") from None
-    return Baseline(found.batch_id, None, _only(variants), (), items)
+    if (result := kept_result(found.frozen)) is None:
+        raise UsageError(f"{found.batch_id} has no result; repeat the command that began it")
+    return _of_result(found.batch_id, TypeAdapter(EvalResult).validate_python(result))
 
 
 def find_baseline(text: str, specialist: Path, store: str | None, keep: Path | None = None) -> Baseline:
@@ -160,23 +125,21 @@ def _of_file(path: Path) -> Baseline:
         if not path.is_file():
             raise UsageError("no such file")
         return Baseline(str(path), path)
-    result = read_result(path)
-    chosen = _only(result.variants)
-    runs = tuple(replace(one, variant=path.name) for one in result.of(chosen.name))
-    if not runs:
-        raise UsageError("has no run that has ended")
-    return Baseline(path.name, None, chosen, runs)
+    return _of_result(path.name, read_result(path))
 
 
-def _only(variants: Sequence[Variant]) -> Variant:
+def _of_result(name: str, result: EvalResult) -> Baseline:
     """Return the only variant besides a baseline, or the one of the unchanged file; raises UsageError."""
-    found = [one for one in variants if not one.is_baseline] or [*variants]
+    found = [one for one in result.variants if not one.is_baseline] or [*result.variants]
     if len(found) > 1:
         found = [one for one in found if one.name == AS_IT_IS] or found
     if len(found) != 1:
         names = ", ".join(shown(one.name) for one in found) or "none"
         raise UsageError(f"must have one variant, or one that is named {AS_IT_IS!r}; there are {names}")
-    return found[0]
+    runs = result.of(found[0].name)
+    if not runs:
+        raise UsageError("has no run that has ended")
+    return Baseline(name, None, found[0], runs)
 
 
 def _of_commit(name: str, specialist: Path, keep: Path | None, kind: str) -> Baseline:

@@ -1,14 +1,13 @@
 """The limit suggested from past runs."""
 
 from fractions import Fraction
-from itertools import pairwise
 from math import ceil
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.views.tune import Need, bars, enough_for, limit_for, suggest, tune
+from run_specialist.views.tune import Need, enough_for, limit_for, suggest, tune
 from tests.unit.views.past_runs import outcome, past
 
 NINE = Fraction(9, 10)
@@ -42,28 +41,6 @@ def test_only_an_answered_run_shows_its_need():
         Need.of(outcome(4, status="failed")),
     ]
     assert told == [Need(4, True, 30), Need(4, False, 30), Need(30, False, 30, "tool_calls"), None]
-
-
-@pytest.mark.parametrize(
-    ("need", "had"),
-    [
-        (ended(4, limit=11), True),
-        (ended(4, limit=10), False),
-        (ended(4, limit=None), True),
-        (ended(11, limit=12), True),
-        (cut(10, limit=10), False),
-        (cut(11, limit=11), True),
-    ],
-)
-def test_only_a_run_with_a_higher_limit_could_end_after_ten_calls(need, had):
-    """Only a run with a limit above ten could have ended after ten calls; a limit of ten lands it there."""
-    assert need[0].could_end_after(10) is had
-
-
-def test_with_mostly_truncated_runs_no_limit_is_known_to_suffice():
-    """If most runs were truncated, no number of calls is known to suffice for nine of ten."""
-    assert enough_for([*ended(1, 2), *cut(5, 5, 5)], NINE) is None
-    assert enough_for([], NINE) is None
 
 
 @pytest.mark.parametrize(
@@ -177,18 +154,3 @@ def test_no_suggestion_is_below_the_ninth_decile(needs, now):
     """Nine tenths of the runs that ended by themselves would also end within the suggested limit."""
     suggested = suggest(needs, now, 0.0).tool_calls_limit
     assert suggested is None or suggested > quantile(needs)
-
-
-@given(NEEDS)
-def test_bars_count_every_run_once(needs):
-    """At most twelve adjacent bars of equal width count each run once; the first and last are not empty."""
-    found = bars(needs)
-    assert sum(bar.ended for bar in found) == sum(need.known for need in needs)
-    assert sum(bar.ended + bar.cut for bar in found) == len(needs)
-    assert len(found) <= 12
-    assert {bar.last - bar.first for bar in found} <= {0, 1, 4, 9}
-    assert all(one.last + 1 == other.first for one, other in pairwise(found))
-    assert all(bar.ended + bar.cut for bar in (*found[:1], *found[-1:]))
-    for bar in found:
-        inside = [need for need in needs if bar.first <= need.calls <= bar.last]
-        assert bar.cut == sum(not need.known for need in inside)

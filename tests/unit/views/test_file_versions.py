@@ -35,12 +35,6 @@ def test_an_edited_file_begins_without_runs():
     assert tuning.suggestion.reason == "no run shows the number of calls needed, and 10 are required"
 
 
-def test_without_a_file_the_version_of_the_newest_run_counts():
-    """If the file was deleted, the newest run decides which version counts."""
-    tuning = tune("finder", [*runs(outcome(3), digest="old"), *runs(outcome(9), digest="newer", begin=1)])
-    assert (tuning.runs, tuning.versions[0].digest, tuning.limit_from) == (1, "newer", "run")
-
-
 def test_limits_set_by_a_flag_do_not_count():
     """Runs whose limits a flag or a parent set are counted separately by status, and do not change any figure."""
     own = runs(*[outcome(9)] * 10)
