@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 from run_specialist.cli import manage
 from run_specialist.mcp_server import http as access_token
 from run_specialist.mcp_server import runs, server, tools
-from run_specialist.mcp_server.http import ServerLimits, TimeLimits
 from run_specialist.mcp_server.tools import Catalogue
 from tests.docs.markdown import blocks, named, page, table
 
@@ -40,11 +39,9 @@ def test_documented_numbers_equal_those_of_the_code():
     assert f"waits up to {tools.LONGEST_WAIT} seconds" in words
     assert f"At most {runs.MOST_AT_WORK} runs" in words
     assert f"may have {access_token.LONGEST_BODY // 1024**2} MiB" in words
-    times = TimeLimits()
-    assert f"{times.head:.0f} seconds for the head of a request and {times.body:.0f} seconds for its body" in words
-    assert f"does not read its data for {times.unread:.0f} seconds" in words
+    times = access_token.CLIENT_TIMEOUT
+    assert f"body of a request within {times:.0f} to {2 * times:.0f} seconds" in words
     assert f"At most {access_token.MOST_CONNECTIONS} connections" in words
-    assert ServerLimits(connections=512).requests == 512 * 7 / 8, "seven eighths"
     assert f"expires after {access_token.IDLE // 60} minutes" in words
     assert f"Beyond {access_token.MOST_SESSIONS:,} sessions" in words
     assert f"the file `{access_token.FILE}`" in words
