@@ -37,7 +37,7 @@ def project(project):
 )
 async def test_an_incomplete_request_is_closed(monkeypatch, sent, drip):
     """A request that does not arrive in time is closed, even if each byte is in time; others are served meanwhile."""
-    monkeypatch.setattr(http, "CLIENT_TIMEOUT", 0.2)
+    monkeypatch.setattr(http, "CLIENT_TIMEOUT", 0.4)
     async with serving() as served:
         reader, writer = await opened(served, sent)
         reading = asyncio.ensure_future(reader.read())
@@ -51,7 +51,7 @@ async def test_an_incomplete_request_is_closed(monkeypatch, sent, drip):
 
 async def test_tool_calls_and_event_streams_outlast_the_time_limit(monkeypatch):
     """Calls and streams may last; connections that send nothing are closed meanwhile."""
-    monkeypatch.setattr(http, "CLIENT_TIMEOUT", 0.1)
+    monkeypatch.setattr(http, "CLIENT_TIMEOUT", 0.4)
     held = BlockingTool()
     began = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     body = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": began})
@@ -131,7 +131,7 @@ async def test_a_body_is_bounded():
 
 async def test_sessions_expire_and_are_bounded(monkeypatch):
     """An idle session ends, and a later request gets a 404; beyond the limit a new session gets a 503."""
-    monkeypatch.setattr(http, "IDLE", 0.3)
+    monkeypatch.setattr(http, "IDLE", 1.0)
     monkeypatch.setattr(http, "MOST_SESSIONS", 2)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with plainly_serving() as served, httpx2.AsyncClient(timeout=PATIENCE) as client:
@@ -139,7 +139,7 @@ async def test_sessions_expire_and_are_bounded(monkeypatch):
         assert [one.status_code for one in begun] == [200, 200, 503]
         headers = {**ACCEPT, "mcp-session-id": begun[0].headers["mcp-session-id"]}
         assert "looker" in (await client.post(served.url, headers=headers, json=body)).text
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.6)
         gone = await client.post(served.url, headers=headers, json=body)
         assert (gone.status_code, gone.json()["error"]["message"]) == (404, "Session not found")
         assert (await begins(client, served.url)).status_code == 200

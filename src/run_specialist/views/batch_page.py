@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from run_specialist import budget
 from run_specialist.record.outcome import NO_MODEL, OFFLINE
 from run_specialist.store.batches import StoredBatch
 from run_specialist.store.stored import BatchTotals, ItemResult
@@ -82,12 +81,7 @@ def _answer_html(item: Mapping[str, Any]) -> str:
     return answer_html(item)
 
 
-_FILTERS = {
-    **{name: getattr(page, name) for name in ("counted", "lasted", "moment", "pretty", "stamp")},
-    "dollars": budget.dollars,
-    "answer_html": _answer_html,
-    "share": lambda count, whole: f"{100 * count / whole:.3f}%",
-}
+_FILTERS = {"answer_html": _answer_html, "share": lambda count, whole: f"{100 * count / whole:.3f}%"}
 _PAGE = HtmlPage("batch_page", _FILTERS, styles=("report",))
 
 

@@ -26,10 +26,6 @@ def _amount(value: float, name: str) -> str:
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
-    "counted": page.counted,
-    "lasted": page.lasted,
-    "dollars": budget.dollars,
-    "signed": page.signed,
     "amount": _amount,
     "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + _amount(abs(value), name),
 }
@@ -52,15 +48,18 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
     for run in result["runs"]:
         by_cell.setdefault((run["case"], run["variant"]), []).append(_run(run, links))
     differences = {(pair["case"], name): pair["difference"] for name, one in compared.items() for pair in one["pairs"]}
-    cases = [
-        {
-            "number": number,
-            "name": case,
-            "cells": [_cell(name, by_cell.get((case, name), []), differences.get((case, name))) for name in names],
-        }
-        for number, case in enumerate(result["cases"][:MOST_CASES], 1)
-    ]
-    rows = [_variant(one, result["runs"], compared.get(one["name"])) for one in variants]
+    cases = []
+    for number, case in enumerate(result["cases"][:MOST_CASES], 1):
+        cells = []
+        for name in names:
+            runs = by_cell.get((case, name), [])
+            figures = {"variant": name, "runs": runs, "difference": differences.get((case, name)), **_figures(runs)}
+            cells.append(figures)
+        cases.append({"number": number, "name": case, "cells": cells})
+    rows = []
+    for one in variants:
+        runs = [run for run in result["runs"] if run["variant"] == one["name"]]
+        rows.append({**one, "compared": compared.get(one["name"]), "planned": len(runs), **_figures(runs)})
     # The largest distance from 0 on the axis of all intervals.
     ends = [abs(one["score"][end] or 0.0) for one in result["comparison"] if one["score"] for end in ("low", "high")]
     reach = 1.1 * max([0.1, *ends, *(1.5 * one["tolerance"] for one in result["comparison"])])
@@ -89,40 +88,18 @@ def _run(run: Mapping[str, Any], links: Mapping[str, str]) -> dict[str, Any]:
     return {**run, "checks": checks, "error": error, "report": links.get(run["run_id"] or "")}
 
 
-def _is_scored(run: Mapping[str, Any]) -> bool:
-    """Return whether the score of a run counts: not if none of its checks could be made."""
-    made = any(not isinstance(one["value"], str) for one in run["checks"])
-    return made or not run["unmade_checks"] or run["status"] == "failed"
-
-
-def _cell(variant: str, runs: Sequence[Mapping[str, Any]], difference: float | None) -> dict[str, Any]:
+def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how many runs have ended and passed, and the mean over their cases of each case's mean score."""
     ended = [one for one in runs if one["status"] not in {"not run", "aborted"}]
-    scores = [one["score"] for one in ended if _is_scored(one)]
-    return {
-        "variant": variant,
-        "runs": runs,
-        "ended": len(ended),
-        "passed": sum(one["passed"] for one in ended),
-        "score": fmean(scores) if scores else None,
-        "difference": difference,
-    }
-
-
-def _variant(
-    variant: Mapping[str, Any], runs: Iterable[Mapping[str, Any]], one: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    own = [run for run in runs if run["variant"] == variant["name"]]
-    ended = [run for run in own if run["status"] not in {"not run", "aborted"}]
     by_case: dict[str, list[float]] = {}
     for run in ended:
-        if _is_scored(run):
+        made = any(not isinstance(one["value"], str) for one in run["checks"])
+        # The score does not count if none of the checks could be made.
+        if made or not run["unmade_checks"] or run["status"] == "failed":
             by_case.setdefault(run["case"], []).append(run["score"])
     return {
-        **variant,
-        "compared": one,
         "ended": len(ended),
-        "planned": len(own),
-        "passed": sum(run["passed"] for run in ended),
+        "passed": sum(one["passed"] for one in ended),
         "score": fmean(map(fmean, by_case.values())) if by_case else None,
         "totals": {name: _sum(run[name] for run in ended) for name in AMOUNTS},
     }

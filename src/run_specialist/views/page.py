@@ -5,11 +5,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from run_specialist.budget import dollars
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -127,8 +129,8 @@ class HtmlPage:
 
     name: str
     """Base name of the template, its style and its script."""
-    filters: Mapping[str, Callable[..., Any]]
-    """Filters of the template, by name."""
+    filters: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """Filters of the template beside the formats of this module, by name."""
     styles: tuple[str, ...] = ()
     """Base names of further styles, which precede the page's own."""
 
@@ -147,7 +149,8 @@ class HtmlPage:
         page = Environment(
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
         )
-        page.filters |= self.filters
+        formats = (clock, counted, lasted, moment, path, percent, pretty, signed, stamp, ticks, dollars)
+        page.filters |= {**{one.__name__: one for one in formats}, **self.filters}
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")
         parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package

@@ -340,13 +340,7 @@ def _answer_html(answer: Mapping[str, Any]) -> str:
     return answer_html(answer)
 
 
-_FILTERS = {
-    **{name: getattr(page, name) for name in ("clock", "counted", "lasted", "moment", "pretty", "stamp", "ticks")},
-    **{name: getattr(page, name) for name in ("path", "percent")},
-    "dollars": budget.dollars,
-    "answer_html": _answer_html,
-}
-_PAGE = HtmlPage("report", _FILTERS)
+_PAGE = HtmlPage("report", {"answer_html": _answer_html})
 
 
 def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> Mapping[str, Any]:

@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from run_specialist import budget
 from run_specialist.store.stored import ListedRun
 from run_specialist.views import page
 from run_specialist.views.page import HtmlPage
@@ -15,11 +14,7 @@ MOST_RUNS = 5_000
 QUESTION_LENGTH = 160
 """Longest question of a row [characters]."""
 
-_FILTERS = {
-    **{name: getattr(page, name) for name in ("counted", "lasted", "moment", "stamp")},
-    "dollars": budget.dollars,
-}
-_PAGE = HtmlPage("run_index", _FILTERS, styles=("report",))
+_PAGE = HtmlPage("run_index", styles=("report",))
 
 
 def index_data(
