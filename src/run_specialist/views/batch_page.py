@@ -1,7 +1,7 @@
 """The page of a batch, and its failures."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
@@ -81,7 +81,10 @@ def _answer_html(item: Mapping[str, Any]) -> str:
     return answer_html(item)
 
 
-_FILTERS = {"answer_html": _answer_html, "share": lambda count, whole: f"{100 * count / whole:.3f}%"}
+_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "answer_html": _answer_html,
+    "share": lambda count, whole: f"{100 * count / whole:.3f}%",
+}
 _PAGE = HtmlPage("batch_page", _FILTERS, styles=("report",))
 
 
