@@ -90,8 +90,10 @@ class EvalWork:
             return 0
         if not self.results.quiet:
             say(planned_line)
-        self.money.confirm(self._most(forecast))
-        bounds = Bounds(self.at_work.at_once, self.money.limit, forecast.typical_cost)
+        most = forecast.cost and forecast.cost[1] + (forecast.judge_cost[1] if forecast.judge_cost else 0.0)
+        limit = self.money.limit
+        self.money.confirm(most if most is None or limit is None else min(most, limit))
+        bounds = Bounds(self.at_work.at_once, limit, forecast.typical_cost)
         batch = running.runs_batch(found.plan, runner, bounds)
         ended: list[Done] = []
         self._run(batch, runner, ended)
@@ -191,13 +193,6 @@ class EvalWork:
         if running.has_judges(plan):
             judges = forecast.judge_cost
             yield "judges cost extra" if judges is None else f"judges about {spread(*judges)}"
-
-    def _most(self, forecast: running.EvalForecast) -> float | None:
-        """Return the maximum cost of the runs to be made, with judges if their cost is known; None = unknown [USD]."""
-        if forecast.cost is None:
-            return None
-        most = forecast.cost[1] + (forecast.judge_cost[1] if forecast.judge_cost else 0.0)
-        return most if self.money.limit is None else min(most, self.money.limit)
 
     def _show(self, found: ReusePlan, forecast: running.EvalForecast, line: str) -> None:
         """Print what would be run."""

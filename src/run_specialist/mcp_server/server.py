@@ -361,7 +361,11 @@ class Stdio:
             for end in ends:
                 line += end
                 if len(line) > LONGEST_LINE:
-                    await self._refuse()
+                    # Its request id was not read.
+                    self._say(f"warning: skipped a message of more than {LONGEST_LINE} bytes")
+                    reason = f"a message may have {LONGEST_LINE} bytes; this one was longer and was not read"
+                    error = {"code": INVALID_REQUEST, "message": reason}
+                    await self.write(json.dumps({"jsonrpc": "2.0", "id": None, "error": error}) + "\n")
                 else:
                     yield replace_lone_surrogates(bytes(line)).decode("utf-8", "replace")
                 line.clear()
@@ -369,13 +373,6 @@ class Stdio:
             # Of a line that is too long, only this is kept.
             del line[LONGEST_LINE + 1 :]
         asyncio.get_running_loop().call_later(PATIENCE, self.stop)
-
-    async def _refuse(self) -> None:
-        """Report a skipped message to the user and to the client; its request id was not read."""
-        self._say(f"warning: skipped a message of more than {LONGEST_LINE} bytes")
-        reason = f"a message may have {LONGEST_LINE} bytes; this one was longer and was not read"
-        error = {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": reason}}
-        await self.write(json.dumps(error) + "\n")
 
 
 def _reserve(number: int, replacement: int) -> int:

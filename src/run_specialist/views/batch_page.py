@@ -124,7 +124,15 @@ def batch_page(data: Mapping[str, Any]) -> str:
 
 def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
     outcome = item.outcome or {}
-    evidence = [_evidence(one) for one in outcome.get("evidence") or () if isinstance(one, Mapping)]
+    evidence = [
+        {
+            "source": str(one.get("source") or ""),
+            "quote": page.cut(str(one.get("quote") or ""), LONGEST_QUOTE),
+            "verified": one.get("verified"),
+        }
+        for one in outcome.get("evidence") or ()
+        if isinstance(one, Mapping)
+    ]
     answer = str(outcome.get("answer") or "")
     failed = item.status in {"failed", "aborted", "dead"} or item.error
     reason = reason_of(item)[1] if failed else None
@@ -161,8 +169,3 @@ def shortened(text: str) -> str:
     """Return the beginning of a text on one line."""
     # No more than this can be shown, however long the text is.
     return page.line(text[: 4 * LONGEST_BEGINNING], LONGEST_BEGINNING)
-
-
-def _evidence(one: Mapping[str, Any]) -> dict[str, Any]:
-    quoted = page.cut(str(one.get("quote") or ""), LONGEST_QUOTE)
-    return {"source": str(one.get("source") or ""), "quote": quoted, "verified": one.get("verified")}

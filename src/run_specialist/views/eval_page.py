@@ -46,7 +46,12 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
     links = {run_id: quote(path) for run_id, path in (reports or {}).items()}
     by_cell: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run in result["runs"]:
-        by_cell.setdefault((run["case"], run["variant"]), []).append(_run(run, links))
+        checks = [
+            {**one, "reason": one["reason"] and page.line(one["reason"], LONGEST_REASON)} for one in run["checks"]
+        ]
+        error = run["error"] and page.line(run["error"], LONGEST_REASON)
+        shown = {**run, "checks": checks, "error": error, "report": links.get(run["run_id"] or "")}
+        by_cell.setdefault((run["case"], run["variant"]), []).append(shown)
     differences = {(pair["case"], name): pair["difference"] for name, one in compared.items() for pair in one["pairs"]}
     cases = []
     for number, case in enumerate(result["cases"][:MOST_CASES], 1):
@@ -80,12 +85,6 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
             "seconds": sum(one["seconds"] for one in result["runs"]),
         }
     )
-
-
-def _run(run: Mapping[str, Any], links: Mapping[str, str]) -> dict[str, Any]:
-    error = run["error"] and page.line(run["error"], LONGEST_REASON)
-    checks = [{**one, "reason": one["reason"] and page.line(one["reason"], LONGEST_REASON)} for one in run["checks"]]
-    return {**run, "checks": checks, "error": error, "report": links.get(run["run_id"] or "")}
 
 
 def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -356,6 +356,11 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Related
     child_ids = {one.call.number: one.child.run_id for one in direct if one.call}
     replies = turns(run, working, marks_between, sources, child_ids)
     usage = budget_chart(run, working, spent(run, direct))
+    tools = []
+    for one in run.frozen.get("tools") or ():
+        # Chat completions nest a definition one level deeper.
+        inner = one.get("function", one) if isinstance(one, Mapping) else {"name": one}
+        tools.append({key: str(inner.get(key, "")) for key in ("name", "description")})
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
@@ -386,7 +391,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Related
         "after": [mark for mark in marks_between if not replies or mark["before"] > replies[-1]["number"]],
         "setup": {
             "system": str(run.frozen.get("system") or ""),
-            "tools": [_tool(one) for one in run.frozen.get("tools") or ()],
+            "tools": tools,
             "settings": run.frozen.get("settings"),
             "facts": {key: str(run.frozen[key]) for key in _FACTS if run.frozen.get(key) is not None},
         },
@@ -441,10 +446,3 @@ def file_changes(run: StoredRun, descendants: Descendants) -> list[dict[str, Any
 
 
 _FACTS = ("file", "digest", "root", "effort", "version")
-
-
-def _tool(definition: Any) -> dict[str, str]:  # noqa: ANN401 - JSON
-    if not isinstance(definition, Mapping):
-        return {"name": str(definition), "description": ""}
-    inner = definition.get("function", definition)
-    return {"name": str(inner.get("name", "")), "description": str(inner.get("description", ""))}
