@@ -121,15 +121,6 @@ def source_of(items: str, form: str | None = None) -> Source:
     )
 
 
-def read_items(items: str, form: str | None = None) -> Iterator[InputRecord]:
-    """Yield the items of a file, or of standard input for `-`; empty lines are skipped.
-
-    form: as for `source_of`.
-    Raises UsageError, with the line, if the file cannot be read or an item is invalid.
-    """
-    return iter(source_of(items, form))
-
-
 def _read(path: Path | None, form: str | None, bad: OnBad) -> Iterator[InputRecord]:
     title = _STDIN_TITLE if path is None else str(path)
     try:

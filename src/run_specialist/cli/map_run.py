@@ -17,7 +17,7 @@ import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.batch.answer_file import AnswerFile, AnswerFolder, AnswerStream, folder_for
-from run_specialist.batch.item import Item, keyed
+from run_specialist.batch.item import Item
 from run_specialist.batch.limits import Typical, alike, forecast
 from run_specialist.batch.questions import Template, asked, check
 from run_specialist.batch.read_items import STDIN, Source, files_source, source_of
@@ -197,7 +197,7 @@ class MapCall:
 
     def _items(self) -> Iterator[Item]:
         """Yield the items with their questions."""
-        return keyed(asked(self._inputs, self._template))
+        return asked(self._inputs, self._template)
 
     @property
     def _question(self) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from run_specialist.api.config_files import server_of
 from run_specialist.api.runner import Runner, effective_of
-from run_specialist.batch.item import Input, InputRecord, keyed
+from run_specialist.batch.item import Input, InputRecord
 from run_specialist.batch.questions import Template, asked
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.fleet import queue as queue_sql
@@ -117,9 +117,7 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     project = project_path(runner.root)
     row = StoredBatch(name, file.name, question or "", time.time(), frozen.as_json(), model, project, cost_limit)
     template = None if question is None else Template(question)
-    rows = (
-        StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in keyed(asked(items, template))
-    )
+    rows = (StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in asked(items, template))
     count = await asyncio.to_thread(_write, url, row, rows)
     async with Control(url) as control:
         added = await control.put(name)
