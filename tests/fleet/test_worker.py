@@ -260,7 +260,7 @@ async def put_again(url):
 async def test_a_worker_without_a_key_takes_nothing(url, root, frozen, working, model, monkeypatch):
     """It answers no item offline and fails none: it refuses the batch, and a worker with a key answers it."""
     (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
-    fixed = freeze(load(root / "specialists" / "finder.md"), root, {}, "claude-sonnet-4-5").as_json()
+    fixed = freeze(load(root / "specialists" / "finder.md"), root, {}, "claude-sonnet-4-5").model_dump()
     await put_batch(url, BATCH, fixed, 4)
     base = os.environ["ANTHROPIC_BASE_URL"]
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
@@ -287,7 +287,7 @@ async def test_a_worker_without_a_key_takes_nothing(url, root, frozen, working, 
 async def test_a_batch_without_a_fixed_model_is_refused(url, root, working, model, frozen_values, reason):
     """The worker's environment chooses no model, and what the call requires holds on every worker."""
     (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
-    content = freeze(load(root / "specialists" / "finder.md"), root, {}).as_json() | frozen_values
+    content = freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump() | frozen_values
     await put_batch(url, BATCH, content)
     async with working() as (worker, _):
         (line,) = await until(lambda: worker.said)

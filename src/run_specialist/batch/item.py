@@ -40,7 +40,9 @@ class Item:
 
 
 def keyed(asked: Iterable[tuple[InputRecord, str]]) -> Iterator[Item]:
-    """Number inputs with their questions, and give each a key: the same input, question and file content have the same key in every call.
+    """Number inputs with their questions, and give each a key.
+
+    The same input, question and file content have the same key in every call.
 
     Equal inputs get different keys, by how often the input occurred before.
     """

@@ -169,8 +169,6 @@ def _count(source: Source, template: Template | None) -> int:
             except UsageError as error:
                 bad(error)
     except UsageError as error:
-        if not count:
-            raise
         bad(error)
     if count == 1:
         raise UsageError(first[0])
