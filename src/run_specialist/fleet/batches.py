@@ -252,11 +252,12 @@ class Control:
 
     async def _priority(self, batch_id: str) -> int:
         try:
-            return int((await self._queue.frozen(batch_id)).get("priority") or 0)
-        except (UsageError, ValueError) as error:
-            if isinstance(error, StoreUnusable):
-                raise
+            priority = (await self._queue.frozen(batch_id)).get("priority")
+        except StoreUnusable:
+            raise
+        except UsageError:
             return 0
+        return priority if isinstance(priority, int) else 0
 
     async def _items(self, statement: str, *values: object) -> list[tuple[int, str]]:
         rows = await self._queue.connection.fetch(statement, *values)
