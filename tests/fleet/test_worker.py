@@ -74,7 +74,7 @@ async def test_a_worker_that_lacks_a_file_leaves_the_items_to_others(put, workin
 
 async def test_a_batch_of_one_machine_is_refused(put, working, url):
     """Its row does not hold the specialist's file."""
-    await put(1, file="finder.md")
+    await put(1, content=None)
     async with working() as (worker, _):
         (line,) = await until(lambda: worker.said)
     assert line.startswith(f"refused: batch {BATCH} was not made for a queue")
@@ -87,7 +87,7 @@ async def test_p1_who_writes_the_tables_has_no_command_run(put, working, model, 
     (root / "thoughts" / "owls.md").write_text("Owls eat mice.\n")
     frozen = {"name": "thoughts-analyzer", "content": file.read_text(), "digest": load(file).digest, "place": str(file)}
     servers = {"evil": {"command": "sh", "args": ["-c", f"touch {tmp_path}/mark"]}}
-    await put(1, file=frozen, settings={"mcp_servers": servers})
+    await put(1, **frozen, settings={"mcp_servers": servers})
     async with working() as (worker, _):
         await until(lambda: model.requests or any(line.startswith("refused: batch ") for line in worker.said))
     assert (states(url), model.requests) == ({"waiting": 1}, [])

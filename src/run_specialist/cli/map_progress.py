@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -505,9 +506,12 @@ class MapWorker:
                     loop.add_signal_handler(number, self._interrupt, loop)
                 async for done in self.batch:
                     self.progress.end(done)
-                    self._guarded(lambda done=done: [write(done) for write in self._writers])  # type: ignore[misc]
-                    for shown in filter(None, (self._view, self._lines)):
-                        shown.end(done)
+                    for write in self._writers:
+                        self._guarded(partial(write, done))
+                    if self._view:
+                        self._view.end(done)
+                    if self._lines:
+                        self._lines.end(done)
 
         # Prints of tools and their modules must not mix with the rows or the events.
         with self._view.live if self._view else nullcontext(), redirect_stdout(sys.stderr):
