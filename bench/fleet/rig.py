@@ -96,7 +96,7 @@ class Rig:
     def put(self, count: int, **settings: object) -> None:
         """Put a batch into the queue."""
         frozen = freeze(load(self._file), self.root, settings)
-        batch = StoredBatch(BATCH, "finder", "What do owls eat?", time.time(), frozen.as_json())
+        batch = StoredBatch(BATCH, "finder", "What do owls eat?", time.time(), frozen.model_dump())
         items = (
             StoredItem(f"{BATCH}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}")
             for n in range(1, count + 1)

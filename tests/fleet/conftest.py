@@ -69,7 +69,7 @@ def put(url, root):
     """Return a function that puts so many items into the queue."""
 
     async def put_items(count, **frozen):
-        content = freeze(load(root / "specialists" / "finder.md"), root, {}).as_json() | frozen
+        content = freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump() | frozen
         batch = StoredBatch(BATCH, "finder", "What do owls eat?", time.time(), content)
         with BatchWriter(url) as writer:
             items = (
@@ -85,7 +85,7 @@ def put(url, root):
 @pytest.fixture
 def frozen(root):
     """The frozen values of a healthy batch."""
-    return freeze(load(root / "specialists" / "finder.md"), root, {}).as_json()
+    return freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump()
 
 
 async def put_batch(url, batch_id, frozen, count=1, first=1):

@@ -28,8 +28,7 @@ BYTES = {
 }
 """Bytes of a row that no version of this program writes."""
 VALUES = {
-    "no file": {"file": None},
-    "file is a list": {"file": ["finder.md"]},
+    "no content": {"content": None},
     "root is a list": {"root": ["notes"]},
     "root ids are numbers": {"root_ids": [1]},
     "settings are a list": {"settings": [["model", "offline"]]},
@@ -44,9 +43,6 @@ VALUES = {
     "at_once is a text": {"at_once": "4"},
     "typical_cost is NaN": {"typical_cost": float("nan")},
     "priority is a list": {"priority": [1]},
-}
-"""Values of a frozen batch of other types, or out of range."""
-FILES = {
     "content is a list": {"content": ["x"]},
     "content is no specialist": {
         "content": "\0",
@@ -57,7 +53,7 @@ FILES = {
     "place with NUL": {"place": "a\0b.md"},
     "long place": {"place": "x" * 5_000},
 }
-"""Values of the file of a frozen batch."""
+"""Values of a frozen batch of other types, or out of range."""
 ENDED = f"select 1 from run_specialist.items where batch_id = '{BATCH}' and state = 'ended'"  # noqa: S608 - a constant
 PLACES = {"a FIFO": "pipe", "a device": "/dev/zero", "a folder": "specialists"}
 """Places at which no file with the content is: the batch has its own copy."""
@@ -71,10 +67,9 @@ def execute(url, statement, *values):
 
 async def test_p8_a_bad_batch_is_refused_alone(url, root, frozen, working, model):
     """Each damaged row is named in one line, and its items stay in the queue; the batch behind them is answered."""
-    named = {f"bad{n:03}": name for n, name in enumerate([*BYTES, *VALUES, *FILES])}
+    named = {f"bad{n:03}": name for n, name in enumerate([*BYTES, *VALUES])}
     for batch_id, name in named.items():
-        values = VALUES.get(name, {"file": frozen["file"] | FILES[name]} if name in FILES else {})
-        await put_batch(url, batch_id, json.loads(json.dumps(frozen | values)))
+        await put_batch(url, batch_id, json.loads(json.dumps(frozen | VALUES.get(name, {}))))
         if name in BYTES:
             execute(url, "update run_specialist.batches set frozen = %s where batch_id = %s", BYTES[name], batch_id)
     await put_batch(url, BATCH, frozen, 2)
@@ -94,7 +89,7 @@ async def test_a_batch_never_reads_what_is_no_file(url, root, frozen, working, m
     """A FIFO or a device at the place of the specialist does not hold up the worker."""
     assert model.requests == []
     os.mkfifo(root / "pipe")
-    await put_batch(url, "bad000", frozen | {"file": frozen["file"] | {"place": PLACES[place]}})
+    await put_batch(url, "bad000", frozen | {"place": PLACES[place]})
     await put_batch(url, BATCH, frozen)
     async with working():
         await until(lambda: ask(url, ENDED))

@@ -74,7 +74,7 @@ async def test_a_worker_that_lacks_a_file_leaves_the_items_to_others(put, workin
 
 async def test_a_batch_of_one_machine_is_refused(put, working, url):
     """Its row does not hold the specialist's file."""
-    await put(1, file="finder.md")
+    await put(1, content=None)
     async with working() as (worker, _):
         (line,) = await until(lambda: worker.said)
     assert line.startswith(f"refused: batch {BATCH} was not made for a queue")
@@ -87,7 +87,7 @@ async def test_p1_who_writes_the_tables_has_no_command_run(put, working, model, 
     (root / "thoughts" / "owls.md").write_text("Owls eat mice.\n")
     frozen = {"name": "thoughts-analyzer", "content": file.read_text(), "digest": load(file).digest, "place": str(file)}
     servers = {"evil": {"command": "sh", "args": ["-c", f"touch {tmp_path}/mark"]}}
-    await put(1, file=frozen, settings={"mcp_servers": servers})
+    await put(1, **frozen, settings={"mcp_servers": servers})
     async with working() as (worker, _):
         await until(lambda: model.requests or any(line.startswith("refused: batch ") for line in worker.said))
     assert (states(url), model.requests) == ({"waiting": 1}, [])
@@ -260,7 +260,7 @@ async def put_again(url):
 async def test_a_worker_without_a_key_takes_nothing(url, root, frozen, working, model, monkeypatch):
     """It answers no item offline and fails none: it refuses the batch, and a worker with a key answers it."""
     (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
-    fixed = freeze(load(root / "specialists" / "finder.md"), root, {}, "claude-sonnet-4-5").as_json()
+    fixed = freeze(load(root / "specialists" / "finder.md"), root, {}, "claude-sonnet-4-5").model_dump()
     await put_batch(url, BATCH, fixed, 4)
     base = os.environ["ANTHROPIC_BASE_URL"]
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
@@ -287,7 +287,7 @@ async def test_a_worker_without_a_key_takes_nothing(url, root, frozen, working, 
 async def test_a_batch_without_a_fixed_model_is_refused(url, root, working, model, frozen_values, reason):
     """The worker's environment chooses no model, and what the call requires holds on every worker."""
     (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
-    content = freeze(load(root / "specialists" / "finder.md"), root, {}).as_json() | frozen_values
+    content = freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump() | frozen_values
     await put_batch(url, BATCH, content)
     async with working() as (worker, _):
         (line,) = await until(lambda: worker.said)

@@ -210,10 +210,9 @@ def _total(items: "Iterable[Input | InputRecord]") -> int | None:
 
 
 def _items(items: "Iterable[Input | InputRecord]", template: "Template | None") -> "Iterator[Item]":
-    from run_specialist.batch.item import keyed  # noqa: PLC0415 - only batches need it
     from run_specialist.batch.questions import asked  # noqa: PLC0415 - only batches need it
 
-    return keyed(asked(items, template))
+    return asked(items, template)
 
 
 class PriceUnknown(UsageError):

@@ -433,28 +433,6 @@ def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
-class InOrder:
-    """Holds back items until all with smaller numbers have ended."""
-
-    def __init__(self) -> None:
-        self._next = 1
-        self._held: dict[int, Done] = {}
-
-    def add(self, done: Done) -> list[Done]:
-        """Return the items that can be written now, in order."""
-        self._held[done.number] = done
-        ready = []
-        while self._next in self._held:
-            ready.append(self._held.pop(self._next))
-            self._next += 1
-        return ready
-
-    def rest(self) -> list[Done]:
-        """Return the items that are still held back, in order."""
-        held, self._held = self._held, {}
-        return [held[number] for number in sorted(held)]
-
-
 class AnswerStream:
     """Rows of answers as JSON Lines on a stream; used like an `AnswerFile`."""
 
@@ -464,7 +442,10 @@ class AnswerStream:
         ordered: write the rows in the order of the items; a row waits for those before it.
         """
         self._stream = stream
-        self._order = InOrder() if ordered else None
+        self._ordered = ordered
+        self._next = 1
+        # Items that wait for those before them.
+        self._held: dict[int, Done] = {}
 
     def write(self, done: Done) -> None:
         """Write the row of an item.
@@ -472,11 +453,20 @@ class AnswerStream:
         Raises BrokenPipeError if the reader has closed the stream, UsageError if it cannot be written for another
         reason.
         """
-        self._print([done] if self._order is None else self._order.add(done))
+        if not self._ordered:
+            self._print([done])
+            return
+        self._held[done.number] = done
+        ready = []
+        while self._next in self._held:
+            ready.append(self._held.pop(self._next))
+            self._next += 1
+        self._print(ready)
 
     def finish(self) -> None:
         """Write the rows that were held back; raises the same errors as `write`."""
-        self._print([] if self._order is None else self._order.rest())
+        held, self._held = self._held, {}
+        self._print([held[number] for number in sorted(held)])
 
     def __enter__(self) -> Self:
         return self

@@ -19,17 +19,6 @@ Row = Mapping[str, Any]
 _NOT_PLAIN = re.compile(r"[^ -~]")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A row and its position in a file."""
-
-    row: Row
-    start: int
-    """Position of its first byte."""
-    end: int
-    """Position after its line end."""
-
-
 def row_line(done: Done) -> bytes:
     """Return the row of an item as one line of JSON in UTF-8, with its line end.
 
@@ -41,41 +30,39 @@ def row_line(done: Done) -> bytes:
     return f"{text}\n".encode()
 
 
-def is_row(value: object) -> bool:
-    """Return whether a value is a row of answers."""
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("number"), int)
-        and {"input", "outcome", "state", "run_id"} <= value.keys()
-        and isinstance(value["outcome"], dict | None)
-    )
-
-
 def parse_row(line: bytes) -> Row | None:
     """Return the row on a line; None if the line is no row, e.g. because writing it was interrupted."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return value if is_row(value) else None
+    is_row = (
+        isinstance(value, dict)
+        and isinstance(value.get("number"), int)
+        and {"input", "outcome", "state", "run_id"} <= value.keys()
+        and isinstance(value["outcome"], dict | None)
+    )
+    return value if is_row else None
 
 
-def stored_rows(lines: Iterable[bytes]) -> Iterator[tuple[int, StoredRow | None]]:
-    """Yield number and row of each non-empty line; the row is None if the line is not a row."""
+def stored_rows(lines: Iterable[bytes]) -> Iterator[tuple[int, int, int, Row | None]]:
+    """Yield number, start, end and row of each non-empty line; the row is None if the line is not a row.
+
+    Start and end: positions of the first byte and after the line end.
+    """
     end = 0
     for number, line in enumerate(lines, 1):
         start, end = end, end + len(line)
         if line.strip():
-            row = parse_row(line)
-            yield number, None if row is None else StoredRow(row, start, end)
+            yield number, start, end, parse_row(line)
 
 
 def rows_in(path: Path) -> Iterator[Row]:
     """Yield the rows of a file of JSON lines, which may still be written; raises OSError."""
     with path.open("rb") as file:
-        for _, stored in stored_rows(file):
-            if stored:
-                yield stored.row
+        for *_, row in stored_rows(file):
+            if row is not None:
+                yield row
 
 
 Cells = dict[str, str]
@@ -207,12 +194,11 @@ def index_of_json(path: Path, *, may_be_torn: bool) -> AnswerIndex:
     """
     index = AnswerIndex(path, is_csv=False)
     with path.open("rb") as file:
-        for number, stored in stored_rows(file):
-            if stored is not None:
-                row = stored.row
+        for number, start, end, row in stored_rows(file):
+            if row is not None:
                 # Only what CSV and JSON have in common identifies a row.
                 cells = input_cells(row["input"]) | {FIRST: str(row["number"]), "run_id": str(row["run_id"])}
-                index.add(cells, stored.start, stored.end, row["number"])
+                index.add(cells, start, end, row["number"])
             elif not may_be_torn:
                 raise _foreign(f"{path}:{number}")
     return index
@@ -225,7 +211,9 @@ def index_of_csv(path: Path) -> AnswerIndex:
     try:
         for cells, start, end in _records(path):
             if not header:
-                header = _checked_header(cells)
+                if cells[:1] != [FIRST] or cells[-len(LAST) :] != [*LAST]:
+                    raise ValueError  # noqa: TRY301 - reported below
+                header = cells
                 index.columns.update(dict.fromkeys(header))
             elif cells:
                 row = dict(zip(header, map(unguarded_cell, cells), strict=True))
@@ -233,12 +221,6 @@ def index_of_csv(path: Path) -> AnswerIndex:
     except (csv.Error, ValueError):
         raise _foreign(f"{path}: row {len(index.places) + bool(header) + 1}") from None
     return index
-
-
-def _checked_header(cells: list[str]) -> list[str]:
-    if cells[:1] != [FIRST] or cells[-len(LAST) :] != [*LAST]:
-        raise ValueError
-    return cells
 
 
 def _records(path: Path) -> Iterator[tuple[list[str], int, int]]:

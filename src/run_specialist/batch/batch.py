@@ -3,12 +3,13 @@
 import asyncio
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from run_specialist.batch.item import (
+    NO_ANSWER,
     BatchEnded,
     BatchEvent,
     BatchListener,
@@ -18,7 +19,6 @@ from run_specialist.batch.item import (
     Counts,
     Done,
     Item,
-    ItemCounter,
     ItemEnded,
     ItemRun,
     ItemRuns,
@@ -37,7 +37,7 @@ from run_specialist.batch.limits import (
     Grants,
     Pause,
 )
-from run_specialist.batch.record import BatchRecord, NoRecord
+from run_specialist.batch.record import BatchRecord
 from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.record.events import Event, Replied
 from run_specialist.record.outcome import Exit, Outcome
@@ -277,7 +277,7 @@ class Batch:
         self._items = ItemQueue(items, total, bounds.at_once)
         self._runs = runs
         self._run_id = run_id or (lambda item: f"{batch_id}-{item.key}")
-        self._record = record or NoRecord()
+        self._record = record or BatchRecord()
         self._at_once = bounds.at_once
         self._breaker = Breaker(bounds.breaker, bounds.pause_limit)
         self._grants: Grants | None = None
@@ -292,7 +292,10 @@ class Batch:
         self._under_way: dict[asyncio.Task[None], ActiveItem] = {}
         self._done: asyncio.Queue[Done | None] = asyncio.Queue()
         """Ended items for the caller; None follows the last one."""
-        self._counter = ItemCounter()
+        # Ended items by state, and the failed ones by their kind of failure.
+        self._states: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._earlier = 0
         self._written: Callable[[str], Outcome | None] = lambda _: None
         self._listeners: list[BatchListener] = []
         self._run_listeners: list[RunListener] = []
@@ -398,7 +401,19 @@ class Batch:
     def counts(self) -> Counts:
         """The current number of items in each state."""
         not_run = self._items.not_run if self._has_ended else 0
-        return self._counter.counts(under_way=len(self._under_way), not_run=not_run, total=self._items.total)
+        states = self._states
+        return Counts(
+            answered=states["answered"],
+            landed=states["landed"],
+            partial=states["partial"],
+            failed=dict(self._failed.most_common()),
+            aborted=states["aborted"],
+            at_work_elsewhere=states["at work elsewhere"],
+            not_run=not_run,
+            under_way=len(self._under_way),
+            earlier=self._earlier,
+            total=self._items.total,
+        )
 
     @property
     def under_way(self) -> tuple[Item, ...]:
@@ -637,11 +652,15 @@ class Batch:
     def _pass_on(self, done: Done) -> None:
         """Count an ended item, and pass it to the caller."""
         self._items.ended(done.item)
-        self._counter.add(done)
         cost = kind = None
         if done.outcome is not None:
             cost, kind = done.outcome.cost_usd, done.outcome.error_kind
             self.cost_usd += cost or 0.0
+        self._earlier += done.is_earlier
+        if done.state == "failed":
+            self._failed[USAGE if done.outcome is None else kind or NO_ANSWER] += 1
+        else:
+            self._states[done.state] += 1
         self._tell(ItemEnded(done.number, done.run_id, done.state, cost, kind, done.is_earlier))
         self._done.put_nowait(done)
 

@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
-from run_specialist.batch.limits import USAGE
 from run_specialist.errors import RunSpecialistError
 from run_specialist.record.events import Event, Listener
 from run_specialist.record.outcome import Outcome
@@ -41,30 +39,20 @@ class Item:
     """Place of the input, for errors; see `InputRecord`."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnnumberedItem:
-    """An input with its question, before it has a number and a key."""
+def keyed(asked: Iterable[tuple[InputRecord, str]]) -> Iterator[Item]:
+    """Number inputs with their questions, and give each a key.
 
-    input: Input
-    question: str
-    content: str = ""
-    """Digest of a file that the input names; empty for none."""
-    where: str = ""
-    """Place of the input, for errors; see `InputRecord`."""
-
-
-def keyed(asked: Iterable[UnnumberedItem]) -> Iterator[Item]:
-    """Number inputs and give each a key: the same input, question and file content have the same key in every call.
+    The same input, question and file content have the same key in every call.
 
     Equal inputs get different keys, by how often the input occurred before.
     """
     seen: dict[bytes, int] = {}
-    for number, one in enumerate(asked, 1):
-        text = json.dumps([one.input, one.question, one.content], sort_keys=True, ensure_ascii=True)
+    for number, (one, question) in enumerate(asked, 1):
+        text = json.dumps([one.input, question, one.content], sort_keys=True, ensure_ascii=True)
         digest = hashlib.sha256(text.encode()).digest()
         count = seen[digest[:8]] = seen.get(digest[:8], 0) + 1
         key = digest if count == 1 else hashlib.sha256(digest + str(count).encode()).digest()
-        yield Item(number, one.input, one.question, key[:8].hex(), one.where)
+        yield Item(number, one.input, question, key[:8].hex(), one.where)
 
 
 State = Literal["answered", "landed", "partial", "failed", "aborted", "not run", "at work elsewhere"]
@@ -145,43 +133,6 @@ class Counts:
     def done(self) -> int:
         """Items that have ended."""
         return self.has_answer + sum(self.failed.values()) + self.aborted + self.at_work_elsewhere
-
-
-class ItemCounter:
-    """Counts the items that have ended, and adds up their cost."""
-
-    def __init__(self) -> None:
-        self._states: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
-        self._earlier = 0
-
-    def add(self, done: Done) -> None:
-        """Count an item that has ended."""
-        self._earlier += done.is_earlier
-        if done.state == "failed":
-            self._failed[failure_of(done)] += 1
-        else:
-            self._states[done.state] += 1
-
-    def counts(self, *, under_way: int, not_run: int, total: int | None) -> Counts:
-        """Return the counts so far."""
-        return Counts(
-            answered=self._states["answered"],
-            landed=self._states["landed"],
-            partial=self._states["partial"],
-            failed=dict(self._failed.most_common()),
-            aborted=self._states["aborted"],
-            at_work_elsewhere=self._states["at work elsewhere"],
-            not_run=not_run,
-            under_way=under_way,
-            earlier=self._earlier,
-            total=total,
-        )
-
-
-def failure_of(done: Done) -> str:
-    """Return the kind of failure of a failed item."""
-    return USAGE if done.outcome is None else done.outcome.error_kind or NO_ANSWER
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
-from run_specialist.batch.item import Input, InputRecord, UnnumberedItem
+from run_specialist.batch.item import Input, InputRecord, Item, keyed
 from run_specialist.batch.read_items import Source
 from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
@@ -73,8 +73,8 @@ def _hint(name: str, fields: Mapping[str, object]) -> str:
     return f"; it has {listed}{more}; write literal braces as {{{{ and }}}}" if listed else "; it has no fields"
 
 
-def ask(given: InputRecord, template: Template | None, number: int) -> UnnumberedItem:
-    """Return an input with its question; raises UsageError with its place if it cannot be asked about.
+def ask(given: InputRecord, template: Template | None, number: int) -> str:
+    """Return the question about an input; raises UsageError with its place if it cannot be asked about.
 
     template: None = the input is its question: a text, or the field `question`.
     number: its position, which is named if it has no place.
@@ -89,22 +89,25 @@ def ask(given: InputRecord, template: Template | None, number: int) -> Unnumbere
         raise UsageError(f"{where} has no question; give it a field `question`, or use a question template")
     if len(question) > LONGEST_QUESTION or len(question.encode()) > LONGEST_QUESTION:
         raise UsageError(f"{where}: its question is longer than {LONGEST_QUESTION // 1024**2} MiB; shorten the item")
-    return UnnumberedItem(value, question, given.content, given.where)
+    return question
 
 
-def asked(inputs: Iterable[Input | InputRecord], template: Template | None) -> Iterator[UnnumberedItem]:
-    """Yield each input with its question.
+def asked(inputs: Iterable[Input | InputRecord], template: Template | None) -> Iterator[Item]:
+    """Yield each input as an item, with its question, number and key.
 
     template: None = each input is its question: a text, or the field `question`.
     Raises UsageError for an input that cannot be asked about.
     """
-    for number, given in enumerate(inputs, 1):
-        if isinstance(given, InputRecord):
+
+    def pairs() -> Iterator[tuple[InputRecord, str]]:
+        for number, given in enumerate(inputs, 1):
             record = given
-        else:
-            # JSON knows only real dictionaries.
-            record = InputRecord(dict(given) if isinstance(given, Mapping) else given)
-        yield ask(record, template, number)
+            if not isinstance(record, InputRecord):
+                # JSON knows only real dictionaries.
+                record = InputRecord(dict(record) if isinstance(record, Mapping) else record)
+            yield record, ask(record, template, number)
+
+    return keyed(pairs())
 
 
 _NAMED = 3
@@ -146,23 +149,33 @@ def check(source: Source, template: Template | None) -> Iterable[InputRecord]:
 
 def _count(source: Source, template: Template | None) -> int:
     """Return the number of items; raises UsageError if any is bad."""
-    good, bad = 0, _BadItems()
+    good = count = 0
+    first: list[str] = []
+
+    def bad(error: UsageError) -> None:
+        nonlocal count
+        count += 1
+        if len(first) < _NAMED:
+            first.append(str(error))
+
     try:
-        for given in source.read(bad.add):
-            number = good + bad.count + 1
+        for given in source.read(bad):
+            number = good + count + 1
             if number == 1:
                 _check_first(given, template)
             try:
                 ask(given, template, number)
                 good += 1
             except UsageError as error:
-                bad.add(error)
+                bad(error)
     except UsageError as error:
-        if not bad.count:
-            raise
-        bad.add(error)
-    if bad.count:
-        raise bad.error(source.title, good)
+        bad(error)
+    if count == 1:
+        raise UsageError(first[0])
+    if count:
+        more = f" | and {count - len(first):,} more" if count > len(first) else ""
+        bad_items = f"{count:,} of {good + count:,} items cannot be asked about"
+        raise UsageError(f"{source.title}: {bad_items}: {' | '.join(first)}{more}")
     if not good:
         raise UsageError(f"{source.title} has no items")
     return good
@@ -179,26 +192,6 @@ def _check_first(first: InputRecord, template: Template | None) -> None:
             f"braces into it: {has}"
         )
     ask(first, template, 1)
-
-
-class _BadItems:
-    """The number of bad items, and the errors of the first few."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._first: list[str] = []
-
-    def add(self, error: UsageError) -> None:
-        self.count += 1
-        if len(self._first) < _NAMED:
-            self._first.append(str(error))
-
-    def error(self, title: str, good: int) -> UsageError:
-        if self.count == 1:
-            return UsageError(self._first[0])
-        more = self.count - len(self._first)
-        named = " | ".join(self._first) + (f" | and {more:,} more" if more else "")
-        return UsageError(f"{title}: {self.count:,} of {good + self.count:,} items cannot be asked about: {named}")
 
 
 _LIMIT_SHOWN = 60

@@ -121,15 +121,6 @@ def source_of(items: str, form: str | None = None) -> Source:
     )
 
 
-def read_items(items: str, form: str | None = None) -> Iterator[InputRecord]:
-    """Yield the items of a file, or of standard input for `-`; empty lines are skipped.
-
-    form: as for `source_of`.
-    Raises UsageError, with the line, if the file cannot be read or an item is invalid.
-    """
-    return iter(source_of(items, form))
-
-
 def _read(path: Path | None, form: str | None, bad: OnBad) -> Iterator[InputRecord]:
     title = _STDIN_TITLE if path is None else str(path)
     try:
@@ -277,9 +268,6 @@ def _ragged(count: int, header: list[str], delimiter: str) -> str:
     return f"{text}; quote a value that contains {sign}" if count > len(header) else f"{text}; add the missing ones"
 
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-
-
 def json_line_items(lines: Lines, name: str, bad: OnBad) -> Iterator[InputRecord]:
     """Yield the values of JSON Lines, skipping empty lines; questions are made only from objects and strings.
 
@@ -302,27 +290,16 @@ def json_array_items(lines: Lines, name: str) -> Iterator[InputRecord]:
 
     name: of the file, for errors.
     """
-    text = "".join(line for _, line in lines)
-    position, line = _skip(text, 0, 1)
-    if text[position : position + 1] != "[":
+    try:
+        values = _DECODER.decode("".join(line for _, line in lines))
+    except (ValueError, RecursionError) as error:
+        where = f"{name}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else name
+        reason = f"{_reason(error)}; give the format `jsonl` if it has one value per line"
+        raise UsageError(f"{where} is not valid JSON: {reason}") from None
+    if not isinstance(values, list):
         raise UsageError(f"{name} is not a JSON array; give the format `jsonl` if it has one value per line")
-    position, line = _skip(text, position + 1, line)
-    is_last = text[position : position + 1] == "]"
-    while not is_last:
-        where = f"{name}:{line}"
-        try:
-            value, end = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where} is not valid JSON: {_reason(error, with_column=False)}") from None
-        yield InputRecord(value, where)
-        position, line = _skip(text, end, line + text.count("\n", position, end))
-        is_last = text[position : position + 1] == "]"
-        if not is_last and text[position : position + 1] != ",":
-            raise UsageError(f"{name}:{line} is not valid JSON: `,` or `]` is missing after an item")
-        if not is_last:
-            position, line = _skip(text, position + 1, line)
-    if text[position + 1 :].strip():
-        raise UsageError(f"{name}:{line} is not valid JSON: there is more text after the array")
+    for number, value in enumerate(values, 1):
+        yield InputRecord(value, f"{name}: item {number}")
 
 
 def is_json_object(line: str) -> bool:
@@ -335,16 +312,9 @@ def is_json_object(line: str) -> bool:
         return False
 
 
-def _skip(text: str, position: int, line: int) -> tuple[int, int]:
-    """Skip white space; return the new position and its line."""
-    found = _SPACE.match(text, position)
-    end = found.end() if found else position
-    return end, line + text.count("\n", position, end)
-
-
-def _reason(error: Exception, *, with_column: bool = True) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at character {error.colno}" if with_column else error.msg
+        return f"{error.msg} at character {error.colno}"
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
 
 

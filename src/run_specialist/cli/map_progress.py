@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -497,23 +498,26 @@ class MapWorker:
 
         async def once() -> None:
             async with runner:
-                self._handle_signals()
+                loop = asyncio.get_running_loop()
+                # Closing the terminal ends the batch, unless `nohup` ignores the signal.
+                hang_up = getattr(signal, "SIGHUP", None)
+                hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
+                for number in (signal.SIGINT, signal.SIGTERM, *hang_ups):
+                    loop.add_signal_handler(number, self._interrupt, loop)
                 async for done in self.batch:
-                    self._end(done)
+                    self.progress.end(done)
+                    for write in self._writers:
+                        self._guarded(partial(write, done))
+                    if self._view:
+                        self._view.end(done)
+                    if self._lines:
+                        self._lines.end(done)
 
         # Prints of tools and their modules must not mix with the rows or the events.
         with self._view.live if self._view else nullcontext(), redirect_stdout(sys.stderr):
             asyncio.run(with_bounded_cleanup(once()))
         if self._error:
             raise self._error
-
-    def _end(self, done: "Done") -> None:
-        self.progress.end(done)
-        self._guarded(lambda: [write(done) for write in self._writers])
-        if self._view:
-            self._view.end(done)
-        if self._lines:
-            self._lines.end(done)
 
     def _hear_run(self, number: int, event: Event) -> None:
         self.progress.hear(number, event)
@@ -546,15 +550,6 @@ class MapWorker:
         except (OSError, UsageError) as error:
             self._error = error
             self.batch.stop(now=True)
-
-    def _handle_signals(self) -> None:
-        """Install the signal handlers in the running event loop."""
-        loop = asyncio.get_running_loop()
-        # Closing the terminal ends the batch, unless `nohup` ignores the signal.
-        hang_up = getattr(signal, "SIGHUP", None)
-        hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
-        for number in (signal.SIGINT, signal.SIGTERM, *hang_ups):
-            loop.add_signal_handler(number, self._interrupt, loop)
 
     def _interrupt(self, loop: asyncio.AbstractEventLoop) -> None:
         self.interrupts += 1

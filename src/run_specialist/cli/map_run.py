@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import ROUND_UP, Decimal
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.batch.answer_file import AnswerFile, AnswerFolder, AnswerStream, folder_for
-from run_specialist.batch.item import Item, keyed
+from run_specialist.batch.item import Item
 from run_specialist.batch.limits import Typical, alike, forecast
 from run_specialist.batch.questions import Template, asked, check
 from run_specialist.batch.read_items import STDIN, Source, files_source, source_of
@@ -156,7 +156,12 @@ class MapCall:
             return 0
         if not self._answers.quiet:
             say(" · ".join(self._plan_parts()))
-        self._money.confirm(self._most if self._forecast.runs else None)
+        # The maximum cost of the remaining items; None if it is unknown.
+        most, limit = self._forecast.total_cost_high, self._batch.cost_limit
+        if limit is not None:
+            unspent = max(limit - self._spent, 0.0)
+            most = unspent if most is None else min(most, unspent)
+        self._money.confirm(most if self._forecast.runs else None)
         if self._options.queue:
             url = queue_url(self._runner.store)
             left = asyncio.run(self._queued(url))
@@ -164,12 +169,12 @@ class MapCall:
                 return 0
             # The fleet has worked on the items: what is left is to read their answers.
             self._plan(RETRIED[None], is_over=True)
-            lost, limit = left
+            lost, reached = left
             if lost:
                 again = f"`specialists fleet retry {self._batch.id}`, then the same command"
                 self._batch.only_read(f"the fleet has left items without an outcome, {lost}; {again}")
-            elif limit:
-                self._batch.only_read(limit, "cost_limit")
+            elif reached:
+                self._batch.only_read(reached, "cost_limit")
         return self._work_here()
 
     def _runner_in(self, root: Path | None) -> "Runner":
@@ -197,7 +202,7 @@ class MapCall:
 
     def _items(self) -> Iterator[Item]:
         """Yield the items with their questions."""
-        return keyed(asked(self._inputs, self._template))
+        return asked(self._inputs, self._template)
 
     @property
     def _question(self) -> str | None:
@@ -274,15 +279,6 @@ class MapCall:
             with StoredBatches(store.url) as stored:
                 ended -= stored.endpoint_failures(batch_id)
         return {run_id.removeprefix(f"{batch_id}-") for run_id in ended}, sum(run.cost_usd or 0.0 for run in own)
-
-    @property
-    def _most(self) -> float | None:
-        """Maximum cost of the remaining items, within the limit; None if it is unknown [USD]."""
-        limit, high = self._batch.cost_limit, self._forecast.total_cost_high
-        if limit is None:
-            return high
-        left = max(limit - self._spent, 0.0)
-        return left if high is None else min(high, left)
 
     def _show_plan(self) -> None:
         """Print the plan and the first questions."""
@@ -586,13 +582,7 @@ def summary_json(
         "specialist": specialist,
         "items": counts.done + counts.not_run if counts.total is None else counts.total,
         "counts": {
-            "answered": counts.answered,
-            "landed": counts.landed,
-            "partial": counts.partial,
-            "failed": dict(counts.failed),
-            "aborted": counts.aborted,
-            "at_work_elsewhere": counts.at_work_elsewhere,
-            "not_run": counts.not_run,
+            name: value for name, value in asdict(counts).items() if name not in {"under_way", "earlier", "total"}
         },
         "earlier": progress.earlier,
         "cost_usd": None if progress.spent is None else round(progress.spent, 8),

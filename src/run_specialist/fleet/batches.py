@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import math
 import os
 import socket
 import tempfile
@@ -12,11 +11,13 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from run_specialist.api.config_files import server_of
 from run_specialist.api.runner import Runner, effective_of
-from run_specialist.batch.item import Input, InputRecord, keyed
+from run_specialist.batch.item import Input, InputRecord
 from run_specialist.batch.questions import Template, asked
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.fleet import queue as queue_sql
@@ -108,19 +109,22 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     rule, settled, default = ModelRule.of(require_model), resolve(file, settings).settings, runner.default_model
     kept = before.get("model") if model is None else None
     fixed = _fixed_model(file, settled, model or kept, default, rule)
-    frozen = replace(
-        freeze(file, runner.root, settings, fixed, at_once),
-        typical_cost=typical_cost,
-        require_model=rule.is_required or before.get("require_model") is True,
-        priority=before.get("priority", 0) if priority is None else priority,
-    )
+    updates = {
+        "typical_cost": typical_cost,
+        "require_model": rule.is_required or before.get("require_model") is True,
+        "priority": before.get("priority", 0) if priority is None else priority,
+    }
+    frozen = freeze(file, runner.root, settings, fixed, at_once).model_copy(update=updates)
     project = project_path(runner.root)
-    row = StoredBatch(name, file.name, question or "", time.time(), frozen.as_json(), model, project, cost_limit)
+    row = StoredBatch(name, file.name, question or "", time.time(), frozen.model_dump(), model, project, cost_limit)
     template = None if question is None else Template(question)
-    rows = (
-        StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in keyed(asked(items, template))
-    )
-    count = await asyncio.to_thread(_write, url, row, rows)
+    rows = (StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in asked(items, template))
+
+    def write() -> int:
+        with BatchWriter(url) as writer:
+            return writer.put(row, rows)
+
+    count = await asyncio.to_thread(write)
     async with Control(url) as control:
         added = await control.put(name)
     is_other = kept is not None and kept != ", ".join(named_models(None, settled.model, default))
@@ -154,11 +158,6 @@ def _frozen_before(url: str, batch_id: str) -> Mapping[str, Any]:
         if found.batch_id == batch_id and "root" in found.frozen:
             return found.frozen
     return {}
-
-
-def _write(url: str, batch: StoredBatch, items: Iterable[StoredItem]) -> int:
-    with BatchWriter(url) as writer:
-        return writer.put(batch, items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,22 +240,28 @@ class Control:
         """
         await self.status(batch_id)
         items = await self._items(queue_sql.TO_RETRY, batch_id, [*statuses])
-        await asyncio.to_thread(_put_back, self._url, batch_id, [run_id for _, run_id in items])
+
+        def put_back() -> None:
+            with BatchWriter(self._url) as writer:
+                writer.put_back(batch_id, [run_id for _, run_id in items])
+
+        await asyncio.to_thread(put_back)
         if items:
             await self._set_state(batch_id, "open")
         return await self._queue.put(batch_id, items, statuses, await self._priority(batch_id))
 
     async def _priority(self, batch_id: str) -> int:
         try:
-            return _count((await self._queue.frozen(batch_id)).get("priority"))
-        except (UsageError, ValueError) as error:
-            if isinstance(error, StoreUnusable):
-                raise
+            priority = (await self._queue.frozen(batch_id)).get("priority")
+        except StoreUnusable:
+            raise
+        except UsageError:
             return 0
+        return priority if isinstance(priority, int) else 0
 
     async def _items(self, statement: str, *values: object) -> list[tuple[int, str]]:
         rows = await self._queue.connection.fetch(statement, *values)
-        return [(_count(row["number"]), str(row["run_id"])) for row in rows]
+        return [(row["number"], row["run_id"]) for row in rows]
 
     async def _set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
         await self.status(batch_id)
@@ -274,28 +279,27 @@ class Control:
 async def statuses(queue: Queue, batch_id: str | None = None) -> list[BatchStatus]:
     """Return the state of one batch, or of all batches that have jobs; empty if it is unknown."""
     rows = await queue.connection.fetch(queue_sql.STATUS, batch_id)
-    jobs = {str(row["batch_id"]): row for row in await queue.counts()}
-    return [_status(row, jobs.get(str(row["batch_id"]), {})) for row in rows]
+    jobs = {row["batch_id"]: row for row in await queue.counts()}
+    return [_status(row, jobs.get(row["batch_id"], {})) for row in rows]
 
 
-def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatus:
-    packed, closed_by = row["reason"], row["closed_by"]
-    reason = None if closed_by is None else str(closed_by)
+def _status(row: Mapping[str, Any], jobs: Mapping[str, Any]) -> BatchStatus:
+    packed, reason = row["reason"], row["closed_by"]
     if isinstance(packed, bytes):
         try:
             reason = unpack(packed, LARGEST)
         except UNREADABLE:
             reason = "its reason cannot be read"
     return BatchStatus(
-        str(row["batch_id"]),
-        str(row["specialist"]),
-        str(row["state"]),
+        row["batch_id"],
+        row["specialist"],
+        row["state"],
         reason,
         _amount(row["closed_until"]),
-        dict(row["items"]) if isinstance(row["items"], dict) else {},
-        _count(jobs.get("queued")),
-        _count(jobs.get("picked")),
-        _count(jobs.get("workers")),
+        row["items"] or {},
+        jobs.get("queued", 0),
+        jobs.get("picked", 0),
+        jobs.get("workers", 0),
         _amount(jobs.get("silent")),
         _amount(row["cost"]) or 0.0,
         _amount(row["cost_limit"]),
@@ -309,26 +313,18 @@ def set_state(url: str, batch_id: str, state: str, reason: str | None) -> None:
         writer.set_state(batch_id, state, reason)
 
 
-def _put_back(url: str, batch_id: str, run_ids: Sequence[str]) -> None:
-    with BatchWriter(url) as writer:
-        writer.put_back(batch_id, run_ids)
-
-
-def _amount(value: object) -> float | None:
-    return None if value is None else float(str(value))
-
-
-def _count(value: object) -> int:
-    return 0 if value is None else int(str(value))
+def _amount(value: Any) -> float | None:  # noqa: ANN401 - a number of PostgreSQL
+    return None if value is None else float(value)
 
 
 MOST_AT_ONCE = 1_000_000
 """Maximum number of items that a batch may ask the fleet to work on at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenBatch:
+class FrozenBatch(BaseModel):
     """The part of a batch that is the same on every host."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
     name: str
     """Name of the specialist."""
@@ -340,63 +336,30 @@ class FrozenBatch:
     """Path of the file, relative to the root if it is below it."""
     root: str
     """Name of the root folder; its path differs between workers."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
     """Settings of the call, by key."""
     model: str | None = None
     """The model of all runs, one or several names; None = the one that the file names."""
     require_model: bool = False
     """Whether no item may be answered offline."""
-    root_ids: tuple[str, ...] = ()
+    root_ids: list[str] = Field(default_factory=list)
     """Ids of the root where the batch was put into the queue, see `roots.root_ids`."""
-    at_once: int = 0
+    at_once: Annotated[int, Field(ge=0, le=MOST_AT_ONCE)] = 0
     """How many items the whole fleet may work on at the same time; 0 = any number."""
-    typical_cost: float = 0.0
+    typical_cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Cost of an item, from past runs; 0 = unknown [USD]."""
     priority: int = 0
     """Batches with a higher priority are taken first."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that the store keeps."""
-        return {
-            "file": {"name": self.name, "content": self.content, "digest": self.digest, "place": self.place},
-            "root": self.root,
-            "root_ids": [*self.root_ids],
-            "settings": dict(self.settings),
-            "model": self.model,
-            "require_model": self.require_model,
-            "at_once": self.at_once,
-            "typical_cost": self.typical_cost,
-            "priority": self.priority,
-        }
-
     @classmethod
     def from_json(cls, frozen: Mapping[str, Any]) -> "FrozenBatch":
-        """Return the batch that `as_json` described; raises UsageError for other values."""
-        file = _value(frozen, "file", dict)
-        model = frozen.get("model")
-        batch = cls(
-            _value(file, "name", str),
-            _value(file, "content", str),
-            _value(file, "digest", str),
-            _value(file, "place", str),
-            _value(frozen, "root", str),
-            _value(frozen, "settings", dict, {}),
-            None if model is None else _value(frozen, "model", str),
-            _value(frozen, "require_model", bool, default=False),
-            tuple(_value(frozen, "root_ids", list, [])),
-            _value(frozen, "at_once", int, 0),
-            float(_value(frozen, "typical_cost", (int, float), 0.0)),
-            _value(frozen, "priority", int, 0),
-        )
-        if not 0 <= batch.at_once <= MOST_AT_ONCE or not 0 <= batch.typical_cost < math.inf:
-            raise UsageError("at_once or typical_cost is out of range")
-        if not all(isinstance(one, str) for one in batch.root_ids):
-            raise UsageError("root_ids must be texts")
+        """Return the batch that the store keeps as `model_dump`; raises UsageError for other values."""
         try:
-            digest = hashlib.sha256(batch.content.encode()).hexdigest()
-        except UnicodeEncodeError:
-            digest = ""
-        if digest != batch.digest:
+            batch = cls.model_validate(frozen)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UsageError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        if hashlib.sha256(batch.content.encode()).hexdigest() != batch.digest:
             raise UsageError("the content of its file does not have its digest")
         return batch
 
@@ -425,16 +388,6 @@ class FrozenBatch:
         return replace(load(copy, copies), given_origin="data")
 
 
-def _value(values: Mapping[str, Any], key: str, kind: type | tuple[type, ...], default: object = None) -> Any:  # noqa: ANN401 - a JSON value
-    """Return a value; raises UsageError if it is missing without a default, or of another type."""
-    value = values.get(key, default)
-    if value is None:
-        raise UsageError(f"{key!r} is missing")
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise UsageError(f"{key!r} is of the type {type(value).__name__}")
-    return value
-
-
 def freeze(
     file: SpecialistFile, root: Path, settings: Mapping[str, Any], model: str | None = None, at_once: int = 0
 ) -> FrozenBatch:
@@ -452,14 +405,14 @@ def freeze(
     path, top = file.path.resolve(), root.resolve()
     place = path.relative_to(top).as_posix() if path.is_relative_to(top) else path.name
     return FrozenBatch(
-        file.name,
-        content,
-        file.digest,
-        place,
-        root_name(root),
-        dict(settings),
-        model,
-        root_ids=tuple(root_ids(root)),
+        name=file.name,
+        content=content,
+        digest=file.digest,
+        place=place,
+        root=root_name(root),
+        settings=dict(settings),
+        model=model,
+        root_ids=root_ids(root),
         at_once=at_once,
     )
 

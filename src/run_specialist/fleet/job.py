@@ -271,16 +271,16 @@ async def share(  # noqa: PLR0913 - what the share depends on
             return None
         if not await fetch(MINE, job.job_id, queue.worker):
             raise NotAffordable(batch)
-        limit = _number(locked["cost_limit"])
+        limit = float(locked["cost_limit"])
         (sums,) = await fetch(TAKEN, batch, run)
         (fleet,) = await fetch(FLEET, batch)
-        taken, under_way = _number(sums["taken"]), int(_number(sums["under_way"]))
-        slots = batch_slots or int(_number(fleet["workers"])) * worker_slots + SPARE
-        free = max(min(slots, int(_number(fleet["jobs"]))) - under_way, 1)
-        grants = Grants(limit, free, spent=taken, typical=max(typical, _number(sums["dearest"])))
+        taken, under_way = float(sums["taken"]), int(sums["under_way"])
+        slots = batch_slots or int(fleet["workers"]) * worker_slots + SPARE
+        free = max(min(slots, int(fleet["jobs"])) - under_way, 1)
+        grants = Grants(limit, free, spent=taken, typical=max(typical, float(sums["dearest"])))
         granted = grants.take(own)
         if granted is not None:
-            await fetch(RESERVE, batch, run, _number(sums["own"]) + granted)
+            await fetch(RESERVE, batch, run, float(sums["own"]) + granted)
             return granted
         if not under_way:
             await fetch(WAIT_AGAIN, batch, run)
@@ -292,10 +292,6 @@ async def share(  # noqa: PLR0913 - what the share depends on
 def reached(limit: float) -> str:
     """Return the reason of a batch that ended at its limit [USD]."""
     return f"the cost limit of {dollars(limit)} leaves too little for another item"
-
-
-def _number(value: object) -> float:
-    return float(str(value))
 
 
 LOCK = f"select cost_limit from {BATCHES} where batch_id = $1 for update"

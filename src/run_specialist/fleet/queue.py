@@ -156,7 +156,7 @@ class Queue:
         rows = await self.connection.fetch(LACKING, [*names], [*privileges])
         lacking: dict[str, list[str]] = {}
         for row in rows:
-            lacking.setdefault(_text(row, "name"), []).append(_text(row, "privilege"))
+            lacking.setdefault(row["name"], []).append(row["privilege"])
         if not lacking:
             return
         role = user_of(self.connection.url)
@@ -177,21 +177,21 @@ class Queue:
         found = await self.connection.fetch(WAITING)
         self._check_version(found)
         return {
-            _text(row, "batch_id"): WaitingBatch(
-                _text(row, "state"),
-                None if row["closed"] is None else float(_text(row, "closed")),
-                int(_text(row, "held")),
-                int(_text(row, "priority")),
+            row["batch_id"]: WaitingBatch(
+                row["state"],
+                None if row["closed"] is None else float(row["closed"]),
+                row["held"],
+                row["priority"],
             )
             for row in found
             if row["batch_id"] is not None
         }
 
-    def _check_version(self, rows: Sequence[Mapping[str, object]]) -> None:
+    def _check_version(self, rows: Sequence[Mapping[str, Any]]) -> None:
         place = shown(self.connection.url)
         if not rows:
             raise StoreUnusable(f"{place}: {NOT_SET_UP}")
-        version = _text(rows[0], "version")
+        version = rows[0]["version"]
         if not version.isdecimal() or int(version) > VERSION:
             raise newer_version_error(place, int(version) if version.isdecimal() else VERSION + 1)
         if int(version) < VERSION:
@@ -235,7 +235,7 @@ class Queue:
     async def keep(self, jobs: Collection[int]) -> set[int]:
         """Record that the worker is alive; return the jobs that it still holds."""
         found = await self.connection.fetch(BEAT, list(jobs), self.worker)
-        return {int(str(row["id"])) for row in found}
+        return {row["id"] for row in found}
 
     async def begin(self, job: FleetJob) -> StartedItem | None:
         """Begin the item of a job; None if it has already ended or was cancelled.
@@ -245,7 +245,7 @@ class Queue:
         found = await self.connection.fetch(BEGIN, job.run_id, job.batch_id)
         if not found:
             return None
-        row: dict[str, Any] = found[0]
+        row = found[0]
         try:
             question = _unpacked(row["question"])
         except UNREADABLE as error:
@@ -300,7 +300,7 @@ class Queue:
         values = (timedelta(days=LOG_DAYS), PORTION)
         return len(await self.connection.fetch(PRUNE, *values))
 
-    async def counts(self) -> list[dict[str, object]]:
+    async def counts(self) -> list[dict[str, Any]]:
         """Return the jobs of each batch: batch_id, queued, picked, workers, silent [s]."""
         return await self.connection.fetch(COUNTS)
 
@@ -329,10 +329,6 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _text(row: Mapping[str, object], name: str) -> str:
-    return str(row[name])
-
-
 QUEUE_SCHEMA = "run_specialist_queue"
 """PostgreSQL schema of the tables of PgQueuer; its tables never mix with those of another program."""
 REPLY_TIMEOUT = 10.0
@@ -356,7 +352,7 @@ _NAMES = DBSettings(
 )
 
 
-Fetch = Callable[..., Awaitable[list[dict[str, object]]]]
+Fetch = Callable[..., Awaitable[list[dict[str, Any]]]]
 """Returns the rows of a statement, which is followed by its values."""
 
 
@@ -380,7 +376,7 @@ class QueueConnection:
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
+    async def fetch(self, query: str, *args: object) -> list[dict[str, Any]]:
         """Return the rows of a statement with the placeholders $1, $2, ...
 
         Raises QueueAway if the database cannot be reached, StoreUnusable if it has no queue.
@@ -431,7 +427,7 @@ class QueueConnection:
         """Close the connection; the next statement would open another."""
         await self._drop()
 
-    async def _fetched(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]]:
+    async def _fetched(self, query: str, values: tuple[object, ...]) -> list[dict[str, Any]]:
         cursor = AsyncRawCursor(await self._opened(), row_factory=dict_row)
         await cursor.execute(query, values or None)
         return await cursor.fetchall() if cursor.description else []

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -51,26 +50,6 @@ FAREWELL = 10.0
 _MAX_DEFECTS = 3
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class TakenJobs:
-    """The jobs that a worker takes in one look at the queue."""
-
-    queue: Queue
-    room: int
-    """Number of places that are still free."""
-    jobs: list[FleetJob] = field(default_factory=list)
-    bad: list[BadJob] = field(default_factory=list)
-
-    async def take(self, limits: Mapping[str, int], most: int) -> None:
-        """Take at most so many jobs; the parameters are those of `Queue.take`."""
-        for job in await self.queue.take(limits, most):
-            if isinstance(job, BadJob):
-                self.bad.append(job)
-            else:
-                self.jobs.append(job)
-            self.room -= 1
 
 
 class Worker:
@@ -187,7 +166,7 @@ class Worker:
 
     async def _take_some(self) -> bool:
         """Take jobs if there is room; return whether more may be available immediately."""
-        taken = TakenJobs(self.queue, self._at_once - len(self._under_way))
+        taken: list[FleetJob | BadJob] = []
         try:
             waiting = await self.queue.waiting()
             if self._is_away:
@@ -200,27 +179,32 @@ class Worker:
             for priority in sorted({waiting[one].priority for one in limits}, reverse=True):
                 # Equal batches share the fleet equally, whichever was put into the queue first.
                 group = {one: limit for one, limit in limits.items() if waiting[one].priority == priority}
-                for batch_id, count in fair_shares({one: waiting[one].held for one in group}, taken.room).items():
-                    await taken.take({batch_id: group[batch_id]}, count)
-                if taken.room and len(group) > 1:
-                    await taken.take(group, taken.room)
-            for bad in taken.bad:
+                for batch_id, count in fair_shares(
+                    {one: waiting[one].held for one in group}, self._room(taken)
+                ).items():
+                    taken += await self.queue.take({batch_id: group[batch_id]}, count)
+                if (room := self._room(taken)) and len(group) > 1:
+                    taken += await self.queue.take(group, room)
+            for bad in (one for one in taken if isinstance(one, BadJob)):
                 again = "repeat the command that put it into the queue"
                 self._report(f"refused: job {bad.job_id} of batch {bad.batch_id}: {bad.reason}; {again}", "error")
                 await self.queue.drop(bad.job_id)
         except QueueAway as away:
             # The heartbeats of this worker keep the jobs that it has taken before.
-            for job in taken.jobs:
-                self._begin(job)
+            self._begin(taken)
             await self._wait_for_database(away)
             return True
-        for job in taken.jobs:
-            self._begin(job)
+        begun = self._begin(taken)
         await self._batches.forget_all_but({*waiting} | {work.job.batch_id for work in self._under_way.values()})
-        return bool(taken.jobs) and len(self._under_way) < self._at_once
+        return begun > 0 and len(self._under_way) < self._at_once
 
-    async def _open_batches(self, waiting: Mapping[str, WaitingBatch], taken: "TakenJobs") -> dict[str, int]:
-        """Return the batches that this worker can take jobs of, with the limit of the fleet; take jobs that probe."""
+    async def _open_batches(
+        self, waiting: Mapping[str, WaitingBatch], taken: list[FleetJob | BadJob]
+    ) -> dict[str, int]:
+        """Return the batches that this worker can take jobs of, with the limit of the fleet.
+
+        taken: jobs that probe are added.
+        """
         limits: dict[str, int] = {}
         for batch_id, one in waiting.items():
             if one.state == "cancelled":
@@ -228,7 +212,7 @@ class Worker:
                     if work.job.batch_id == batch_id and not work.is_cancelled:
                         work.is_cancelled = True
                         work.abort(after_turn=True)
-            batch = await self._batches.usable(batch_id) if one.state == "open" and taken.room else None
+            batch = await self._batches.usable(batch_id) if one.state == "open" and self._room(taken) else None
             if batch is None:
                 continue
             if one.closed is None:
@@ -236,23 +220,32 @@ class Worker:
                 limits[batch_id] = batch.frozen.at_once
             elif one.closed <= 0 and await self.queue.may_probe(batch_id, PROBE_TIME):
                 self._paused.add(batch_id)
-                await taken.take({batch_id: batch.frozen.at_once}, 1)
+                taken += await self.queue.take({batch_id: batch.frozen.at_once}, 1)
         return limits
 
-    def _begin(self, job: FleetJob) -> None:
-        if any(work.job.job_id == job.job_id for work in self._under_way.values()):
-            # Its heartbeats were late, so this worker has taken it from itself.
-            return
-        work = JobWork(job, self._batches[job.batch_id], self.queue, self._at_once, self._hear)
-        if self._stopping.is_set():
-            work.abort(after_turn=True)
-        task = asyncio.create_task(self._do(work))
-        self._under_way[task] = work
-        task.add_done_callback(self._done)
+    def _room(self, taken: Sequence[object]) -> int:
+        """Return the number of places that are free beside the jobs that were just taken."""
+        return self._at_once - len(self._under_way) - len(taken)
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        del self._under_way[task]
-        self._changed.set()
+    def _begin(self, taken: Sequence[FleetJob | BadJob]) -> int:
+        """Begin the jobs that name an item; return how many there are."""
+
+        def done(task: asyncio.Task[None]) -> None:
+            del self._under_way[task]
+            self._changed.set()
+
+        jobs = [one for one in taken if isinstance(one, FleetJob)]
+        for job in jobs:
+            if any(work.job.job_id == job.job_id for work in self._under_way.values()):
+                # Its heartbeats were late, so this worker has taken it from itself.
+                continue
+            work = JobWork(job, self._batches[job.batch_id], self.queue, self._at_once, self._hear)
+            if self._stopping.is_set():
+                work.abort(after_turn=True)
+            task = asyncio.create_task(self._do(work))
+            self._under_way[task] = work
+            task.add_done_callback(done)
+        return len(jobs)
 
     async def _do(self, work: JobWork) -> None:
         job = work.job

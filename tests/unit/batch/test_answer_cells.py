@@ -1,7 +1,5 @@
 """Rows of answers as lines of JSON and cells of CSV."""
 
-import csv
-import io
 import json
 
 import pytest
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 from run_specialist.batch.answer_rows import (
     LAST,
     cells_of,
-    columns_of,
     guarded_cell,
     input_cells,
     parse_row,
@@ -114,27 +111,3 @@ def test_the_cells_of_an_outcome():
     cells = cells_of(failed.as_row())
     assert (cells["item"], cells["state"], cells["error"]) == ("text", "failed", "no such file")
     assert [cells[column] for column in ("answer", "evidence", "verified", "calls", "cost_usd", "run_id")] == [""] * 6
-
-
-@given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c", "state"]), CELLS), max_size=4))
-def test_columns_are_those_of_all_rows(rows):
-    """The number first, then the input, then the outcome, each once."""
-    columns = columns_of(rows)
-    assert columns[0] == "number"
-    assert columns[-len(LAST) :] == [*LAST]
-    assert set(columns) == {"number", *LAST}.union(*rows)
-    assert len(set(columns)) == len(columns)
-
-
-@given(
-    st.lists(st.dictionaries(st.sampled_from(["a", "b"]), CELLS.filter(lambda text: text.isprintable())), min_size=1)
-)
-def test_cells_survive_the_csv_module(rows):
-    """What another program reads is what was guarded."""
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, ["a", "b"], restval="")
-    writer.writeheader()
-    writer.writerows({name: guarded_cell(cell) for name, cell in row.items()} for row in rows)
-    read = [*csv.DictReader(io.StringIO(out.getvalue(), newline=""))]
-    expected = [{"a": row.get("a", ""), "b": row.get("b", "")} for row in rows]
-    assert [{name: unguarded_cell(cell) for name, cell in row.items()} for row in read] == expected

@@ -53,15 +53,6 @@ def test_a_whole_call_replaces_the_file(tmp_path, name):
     assert left(tmp_path) == [name]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("whole", [True, False])
-def test_ordered_rows(tmp_path, name, whole):
-    """By number, also after an early end."""
-    write(tmp_path / name, [done(4), done(1), done(3)], whole=whole, ordered=True)
-    assert numbers(tmp_path / name) == [1, 3, 4]
-    assert left(tmp_path) == [name]
-
-
 def test_a_row_is_on_the_disk_as_soon_as_it_is_written(tmp_path):
     """In the file beside, as JSON Lines in both formats; the old file stays until the end."""
     for name in NAMES:

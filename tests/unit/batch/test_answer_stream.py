@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.answer_file import AnswerStream, InOrder
+from run_specialist.batch.answer_file import AnswerStream
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import done
 
@@ -15,14 +15,17 @@ from tests.unit.batch.item_sources import done
 @given(st.permutations([*range(1, 9)]), st.integers(0, 8))
 def test_rows_wait_only_for_those_before_them(order, ended):
     """Each row comes as soon as all with smaller numbers have; the rest comes at the end, in order."""
-    buffer = InOrder()
-    written: list[int] = []
-    for count, number in enumerate(order[:ended], 1):
-        written += [one.number for one in buffer.add(done(number))]
-        first_missing = next(n for n in range(1, 10) if n not in order[:count])
-        assert written == [*range(1, first_missing)]
-    written += [one.number for one in buffer.rest()]
-    assert written == sorted(order[:ended])
+    stream = io.StringIO()
+
+    def written():
+        return [json.loads(line)["number"] for line in stream.getvalue().splitlines()]
+
+    with AnswerStream(stream, ordered=True) as answers:
+        for count, number in enumerate(order[:ended], 1):
+            answers.write(done(number))
+            first_missing = next(n for n in range(1, 10) if n not in order[:count])
+            assert written() == [*range(1, first_missing)]
+    assert written() == sorted(order[:ended])
 
 
 @pytest.mark.parametrize(("ordered", "expected"), [(False, [3, 1, 2, 5]), (True, [1, 2, 3, 5])])

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from run_specialist.batch.record import NoRecord
+from run_specialist.batch.record import BatchRecord
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import LIMIT, ScriptedRuns, all_of, batch_of, outcome
 
@@ -33,7 +33,7 @@ async def test_a_stop_ends_the_writing_of_the_items():
     """The record is informed while it writes; no item starts, and none is run."""
     heard = []
 
-    class Record(NoRecord):
+    class Record(BatchRecord):
         async def open(self, items, stopped):
             heard.append(stopped())
             batch.stop()

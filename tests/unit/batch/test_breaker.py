@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from run_specialist.batch.limits import ENDING, PAUSING, USAGE, Breaker
+from run_specialist.batch.limits import ENDING, PAUSING, Breaker
 from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, failed, outcome
@@ -34,13 +34,6 @@ def test_a_success_or_another_kind_breaks_the_row():
         assert not breaker.failed("run", kind, "", None, 0.0)
     breaker.worked()
     assert not breaker.failed("run", "quota", "", None, 0.0)
-
-
-def test_one_item_alone_does_not_pause_for_a_failure_that_it_may_cause():
-    """A request that breaks the server does not cause a wait; a rate limit does."""
-    breaker = Breaker()
-    assert not any(breaker.failed("run 1", "server_error", "500", None, 0.0) for _ in range(9))
-    assert [breaker.failed("run 1", "rate_limited", "429", None, 0.0) for _ in range(3)] == [False, False, True]
 
 
 @pytest.mark.parametrize(("asked", "seconds"), [(7.0, 7.0), (0.0, 1.0), (None, 30.0), (500.0, 500.0)])
@@ -88,14 +81,6 @@ def test_a_wrong_key_or_model_ends_at_once_and_later_in_a_row(kind):
     breaker = Breaker()
     breaker.answered(is_probe=False)
     assert [breaker.failed(f"run {n}", kind, "401", None, 0.0) for n in range(3)] == [False, False, True]
-
-
-def test_usage_errors_end_only_if_they_are_the_same_and_nothing_was_answered():
-    """Different errors are those of the items."""
-    breaker = Breaker()
-    assert not any(breaker.failed(f"run {n}", USAGE, f"error {n}", None, 0.0) for n in range(9))
-    breaker.answered(is_probe=False)
-    assert not any(breaker.failed(f"run {n}", USAGE, "same", None, 0.0) for n in range(9))
 
 
 class Endpoint:

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from run_specialist.batch.item import keyed
 from run_specialist.batch.questions import Template, asked
 from run_specialist.batch.read_items import files_source
 from run_specialist.errors import UsageError
@@ -119,7 +118,7 @@ def test_a_changed_file_is_a_new_item(root):
     """The key depends on the content, the question does not."""
 
     def items():
-        return [*keyed(asked(files_source("docs/*.md", root), Template("What does {path} say?")))]
+        return [*asked(files_source("docs/*.md", root), Template("What does {path} say?"))]
 
     before = items()
     (root / "docs" / "a.md").write_text("changed")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from run_specialist.batch.batch import Batch, Bounds
 from run_specialist.batch.limits import Grants
-from run_specialist.batch.record import NoRecord
+from run_specialist.batch.record import BatchRecord
 from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, items, outcome
 
 COSTS = st.floats(0, 10, allow_nan=False)
@@ -114,7 +114,7 @@ async def test_at_the_cost_limit_outcomes_of_earlier_calls_are_passed_on():
     assert batch.counts.done + batch.counts.not_run == 60
 
 
-class Record(NoRecord):
+class Record(BatchRecord):
     """Says that some runs are stored."""
 
     def __init__(self, costs):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.batch.batch import ATTEMPTS, ItemQueue
+from run_specialist.batch.batch import ItemQueue
 from tests.unit.batch.scripted_items import items
 
 
@@ -38,24 +38,6 @@ def test_not_too_many_items_wait(inputs):
     for item in found:
         inputs.put_back(item, may_fail=False)
     assert taken(inputs, 3) == [1, 4, 5]
-
-
-def test_items_at_work_elsewhere_wait_until_nothing_else_is_under_way(inputs):
-    """They are handed out once when all others have ended, and then at any time."""
-    first, second = inputs.next(is_idle=False), inputs.next(is_idle=False)
-    assert inputs.put_last(first)
-    assert inputs.put_last(second)
-    assert taken(inputs, 4) == [3, 4, 5, None]
-    assert taken(inputs, 1, is_idle=True) == [1]
-    assert taken(inputs, 1) == [2]
-    assert not inputs.put_last(first), "only once"
-
-
-def test_an_item_that_may_be_to_blame_is_tried_three_times(inputs):
-    """Other failures of the endpoint do not count."""
-    first = inputs.next(is_idle=False)
-    assert all(inputs.put_back(first, may_fail=False) for _ in range(9))
-    assert [inputs.put_back(first, may_fail=True) for _ in range(ATTEMPTS)] == [True, True, False]
 
 
 def test_what_was_not_run_is_counted():

@@ -96,12 +96,6 @@ def test_without_a_template_an_item_is_its_question():
     assert found[2].input == {"question": "Who?"}
 
 
-def test_an_item_keeps_its_place_and_content():
-    """They come with the input."""
-    (found,) = asked([InputRecord("Why?", "f:3", "digest")], None)
-    assert (found.where, found.content) == ("f:3", "digest")
-
-
 @pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("given", "reason"),

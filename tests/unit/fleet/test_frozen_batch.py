@@ -1,7 +1,6 @@
 """What a batch freezes, and the specialist's file on another host."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -31,7 +30,7 @@ def test_what_is_frozen_survives_the_store(project):
     """The root has only a name, because each host has it at a path of its own."""
     frozen = frozen_in(project)
     assert (frozen.root, frozen.place, frozen.content) == ("notes", "specialists/finder.md", FILE)
-    assert FrozenBatch.from_json(json.loads(json.dumps(frozen.as_json()))) == frozen
+    assert FrozenBatch.from_json(json.loads(json.dumps(frozen.model_dump()))) == frozen
 
 
 def test_the_same_file_below_the_root_is_used_in_its_place(project, tmp_path):
@@ -57,7 +56,7 @@ def test_a_place_outside_of_the_root_is_refused(project, tmp_path, place):
     """Whoever writes to the queue cannot have a file from elsewhere used, even one with the right content."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "finder.md").write_text(FILE)
-    frozen = replace(frozen_in(project), place=place.replace("{outside}", str(tmp_path / "outside")))
+    frozen = frozen_in(project).model_copy(update={"place": place.replace("{outside}", str(tmp_path / "outside"))})
     with pytest.raises(UsageError, match="is not below the root"):
         frozen.file_on_this_host(Registry([]), project, tmp_path / "copies")
 
@@ -83,7 +82,7 @@ def test_the_same_file_of_this_host_is_used(project, tmp_path):
     registry.reread()
     assert frozen.file_on_this_host(registry, other, tmp_path / "copies").origin == "data"
     with pytest.raises(UsageError, match="does not have its digest"):
-        FrozenBatch.from_json(replace(frozen, content=FILE + "Other.\n").as_json())
+        FrozenBatch.from_json({**frozen.model_dump(), "content": FILE + "Other.\n"})
 
 
 def test_a_file_that_changes_meanwhile_is_refused(project):
