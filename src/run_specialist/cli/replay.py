@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,12 +27,7 @@ from run_specialist.cli.runs import AllProjects, complete_runs, find_run, open_s
 
 if TYPE_CHECKING:
     from run_specialist.replay.cassette import Cassette
-    from run_specialist.replay.rebuilt_job import SpecialistLocation
-    from run_specialist.replay.replay import ReplayResult
-
-
-_HEAD = 2
-"""Number of lines at the beginning of a diff that name its two sides."""
+    from run_specialist.replay.replay import ReplayResult, SpecialistLocation
 
 
 def print_replay(done: "ReplayResult", saved: Path | None) -> None:
@@ -50,11 +44,15 @@ def print_replay(done: "ReplayResult", saved: Path | None) -> None:
         return
     if saved:
         say(f"nothing was saved to {saved}, because the run does not replay the same")
-    first, diff, hints = done.parts
-    _print_text(first)
-    for line in _styled([printable(line) for line in diff]) if has_colours() else diff:
-        (print_styled if has_colours() else print_line)(line)
-    for hint in hints:
+    found, requests = done.difference, len(done.cassette.requests)
+    place = "at the end" if found.request is None else f"at request {found.request} of {requests}"
+    _print_text(f"{done.cassette.source} differs {place}: {found.part}")
+    for line in found.shown:
+        if has_colours():
+            print_styled(typer.style(printable(line), fg=DIFF_COLOURS.get(line[:1])))
+        else:
+            print_line(line)
+    for hint in found.hints:
         _print_text(hint)
 
 
@@ -62,35 +60,6 @@ def _print_text(text: str) -> None:
     """Print a text, wrapped at words on a terminal."""
     lines = wrapped(printable(text), shutil.get_terminal_size().columns) if is_terminal() else [text]
     print_line("\n".join(lines))
-
-
-def _styled(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a diff in color; in a replaced line, the differing part is bold."""
-    pairs = _pairs(lines)
-    for place, line in enumerate(lines):
-        begin, end = _changed(line, lines[pairs[place]]) if place in pairs else (0, 0)
-        colour = DIFF_COLOURS.get(line[:1])
-        parts = ((line[:begin], False), (line[begin:end], True), (line[end:], False))
-        yield "".join(typer.style(part, fg=colour, bold=bold or None) for part, bold in parts if part)
-
-
-def _pairs(lines: Sequence[str]) -> Mapping[int, int]:
-    """Return the indexes of single lines that replace each other, each with that of the other one."""
-    marks = ["", "", *(line[:1] for line in lines[_HEAD:]), "", ""]
-    found: dict[int, int] = {}
-    for place in range(_HEAD, len(lines)):
-        before, *pair, after = marks[place - 1 : place + 3]
-        if pair == ["-", "+"] and before != "-" and after != "+":
-            found |= {place: place + 1, place + 1: place}
-    return found
-
-
-def _changed(line: str, other: str) -> tuple[int, int]:
-    """Return start and end of the part in which a line differs from another one."""
-    from run_specialist.replay.differences import common_prefix  # noqa: PLC0415 - fast `--help`
-
-    begin = 1 + common_prefix(line[1:], other[1:])
-    return begin, len(line) - common_prefix(line[begin:][::-1], other[begin:][::-1])
 
 
 def _counted(number: int, what: str) -> str:
@@ -144,7 +113,7 @@ def replay(
     request differs.
     """
     with guarded():
-        from run_specialist.replay.rebuilt_job import SpecialistLocation  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.replay import SpecialistLocation  # noqa: PLC0415 - fast `--help`
 
         if root is not None and not root.is_dir():
             fail(f"--root: {root} is not a folder")
@@ -188,7 +157,7 @@ def _replayed(cassette: "Cassette", place: "SpecialistLocation", save: Path | No
         cassette = fit_for_file(cassette, place.root or project_root(Path.cwd()))
     done = asyncio.run(with_bounded_cleanup(replayed(cassette, place)))
     if save is not None and done.difference is None:
-        _write(save, cassette_text(cassette, done.bodies))
+        _write(save, cassette_text(cassette))
     return done
 
 

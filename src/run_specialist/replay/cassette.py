@@ -43,16 +43,6 @@ _REQUIRED: Mapping[str, Mapping[str, type]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """The body that the provider built for a request."""
-
-    digest: str
-    """SHA-256 of its bytes, in hexadecimal."""
-    parameters: Mapping[str, Any]
-    """The body without its system prompt, tools and messages."""
-
-
-@dataclass(frozen=True, slots=True)
 class AnsweredRequest:
     """A request with its reply."""
 
@@ -63,8 +53,6 @@ class AnsweredRequest:
     cost_usd: float | None
     is_entered: bool
     """Whether the reply is part of the messages of the next request."""
-    body: Body | None = None
-    """Body of the request; None unless the cassette is a file, and for calls as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +139,14 @@ class RecordedOutcome:
     error: str | None = None
     error_kind: ProviderErrorKind | None = None
 
-
-COMPARED = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
-"""The fields that are compared."""
-
-
-def compared(outcome: Mapping[str, Any], error: str | None = None) -> RecordedOutcome:
-    """Return the compared fields of an outcome, given as `--json` prints it."""
-    landing = outcome["landing"]
-    fields = {key: outcome[key] for key in COMPARED}
-    fields["landing"] = landing and {"reason": landing["reason"], "how": landing["how"]}
-    return RecordedOutcome(**fields, error=error, error_kind=outcome.get("error_kind"))
+    @classmethod
+    def of(cls, outcome: Mapping[str, Any], error: str | None = None) -> "RecordedOutcome":
+        """Return these fields of an outcome, given as `--json` prints it."""
+        names = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
+        fields = {name: outcome[name] for name in names}
+        if landing := outcome["landing"]:
+            fields["landing"] = {"reason": landing["reason"], "how": landing["how"]}
+        return cls(**fields, error=error, error_kind=outcome.get("error_kind"))
 
 
 def _kind_of(line: object) -> str | None:
@@ -260,9 +245,6 @@ def fit_for_file(cassette: Cassette, root: Path) -> Cassette:
     settings = cassette.setup.settings
     values["setup"]["settings"] = {key: value for key, value in settings.items() if key not in _NOT_KEPT}
     values["setup"]["overridden"] = [key for key in cassette.setup.overridden if key not in _NOT_KEPT]
-    for line in values["lines"]:
-        # The bodies of today are saved with it.
-        line.pop("body", None)
     ids, waiting = {cassette.source: "RUN"}, [*cassette.children]
     while waiting:
         child = waiting.pop(0)
@@ -271,18 +253,12 @@ def fit_for_file(cassette: Cassette, root: Path) -> Cassette:
     return _parsed(cassette.source, json.dumps(normalizer(root, ids)(values)).encode())
 
 
-def cassette_text(cassette: Cassette, bodies: Sequence[Body] = ()) -> str:
-    """Return the text of a cassette file; the same run always gives the same bytes.
-
-    cassette: as `fit_for_file` returns it.
-    bodies: bodies of its answered requests, in order; empty if there are none.
-    """
-    left = iter(bodies)
-    lines = [replace(one, body=next(left, None)) if isinstance(one, AnsweredRequest) else one for one in cassette.lines]
+def cassette_text(cassette: Cassette) -> str:
+    """Return the text of a cassette, as `fit_for_file` returns it; the same run always gives the same bytes."""
     default = Specialist(name="", description="", prompt="").model_dump(mode="json", by_alias=True)
     settings = {key: value for key, value in cassette.setup.settings.items() if value != default.get(key)}
     setup = replace(cassette.setup, settings=settings)
-    saved = cassette.model_copy(update={"lines": tuple(lines), "setup": setup})
+    saved = cassette.model_copy(update={"setup": setup})
     text = json.dumps(saved.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False, indent=1) + "\n"
     # An editor or a terminal may not show the other characters.
     return re.sub(r"[^\n]", lambda it: it[0] if it[0].isprintable() else json.dumps(it[0])[1:-1], text)
@@ -373,51 +349,34 @@ def cassette_of(run: StoredRun) -> Cassette:
     outcome = run.outcome or {}
     # The last warning of an outcome repeats its error.
     error = outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
+    frozen, changes = run.frozen, [*_events(run, "model_changed")]
+    rungs = _rungs(run)
     return Cassette(
         run_specialist_cassette=FORMAT,
-        setup=_setup(run),
-        lines=tuple(_lines(run)),
+        setup=Setup(
+            specialist=run.specialist,
+            digest=frozen.get("digest", ""),
+            model=changes[0]["before"] if changes else run.model,
+            question=run.question,
+            settings=frozen["settings"],
+            overridden=tuple(frozen["overridden"]),
+            system=frozen["system"],
+            tools=tuple(frozen["tools"]),
+            given_tools=tuple(frozen.get("given_tools", ())),
+            parents=tuple(frozen.get("parents", ())),
+            rungs=rungs[0],
+        ),
+        lines=tuple(_lines(run, rungs[1:])),
         calls=tuple(
             RecordedCall(
                 one.call.id, one.call.name, one.call.arguments, one.whole, one.is_error, one.note, one.repeated
             )
             for one in run.calls
         ),
-        outcome=compared(outcome, error),
+        outcome=RecordedOutcome.of(outcome, error),
         children=run.children,
         source=run.run_id,
     )
-
-
-def _setup(run: StoredRun) -> Setup:
-    frozen, changes = run.frozen, [*_events(run, "model_changed")]
-    return Setup(
-        specialist=run.specialist,
-        digest=frozen.get("digest", ""),
-        model=changes[0]["before"] if changes else run.model,
-        question=run.question,
-        settings=frozen["settings"],
-        overridden=tuple(frozen["overridden"]),
-        system=frozen["system"],
-        tools=tuple(frozen["tools"]),
-        given_tools=tuple(frozen.get("given_tools", ())),
-        parents=tuple(frozen.get("parents", ())),
-        rungs=_rungs(run)[0],
-    )
-
-
-def _rungs(run: StoredRun) -> list[tuple[Rung, ...]]:
-    """Return the landing rungs that the run tried with each of its models."""
-    found: list[tuple[Rung, ...]] = [()]
-    for event in run.events:
-        match event.body["event"]:
-            case "model_changed":
-                found.append(())
-            case "landing":
-                found[-1] += (Rung(event.body["how"]),)
-            case _:
-                pass
-    return found
 
 
 def _obstacle(run: StoredRun) -> str:
@@ -455,6 +414,17 @@ def _events(run: StoredRun, name: str) -> Iterator[dict[str, Any]]:
     return (dict(event.body) for event in run.events if event.body["event"] == name)
 
 
+def _rungs(run: StoredRun) -> list[tuple[Rung, ...]]:
+    """Return the landing rungs that the run tried with each of its models."""
+    found: list[tuple[Rung, ...]] = [()]
+    for event in run.events:
+        if event.body["event"] == "model_changed":
+            found.append(())
+        elif event.body["event"] == "landing":
+            found[-1] += (Rung(event.body["how"]),)
+    return found
+
+
 @dataclass
 class _Attempt:
     """A request."""
@@ -468,47 +438,31 @@ class _Attempt:
     """Whether the transcript was adapted for that model."""
 
 
-def _attempts(run: StoredRun) -> list[_Attempt]:
-    """Return the requests in order."""
-    turns, rungs = {turn.number: turn for turn in run.turns}, _rungs(run)[1:]
-    found: list[_Attempt] = []
+def _lines(run: StoredRun, rungs: Sequence[Sequence[Rung]]) -> Iterator[Line]:
+    """Yield the lines of a run.
+
+    rungs: the landing rungs of each later model.
+    """
+    turns, following = {turn.number: turn for turn in run.turns}, iter(rungs)
+    parts: list[list[_Attempt]] = [[]]
     for event in run.events:
         body = event.body
         match body["event"]:
             case "request":
-                found.append(_Attempt(Choice(body["choice"])))
+                if parts[-1] and parts[-1][-1].is_adapted:
+                    parts.append([])
+                parts[-1].append(_Attempt(Choice(body["choice"])))
             case "reply":
-                found[-1].turn = turns[body["turn"]]
+                parts[-1][-1].turn = turns[body["turn"]]
             case "model_changed":
-                found[-1].next = NextModel(body["model"], body["reason"], body["kind"], rungs.pop(0))
-                found[-1].is_adapted = body["turn"] > 1
+                last = parts[-1][-1]
+                last.next = NextModel(body["model"], body["reason"], body["kind"], next(following))
+                last.is_adapted = body["turn"] > 1
             case _:
                 pass
-    return found
-
-
-def _entered(turns: Sequence[StoredTurn], messages: Sequence[Message]) -> set[int]:
-    """Return the numbers of the turns whose reply is part of the transcript.
-
-    Searches from the end: a reply that was requested again has at most the content of the next one.
-    """
-    replies = [message.blocks for message in messages if message.role == "assistant"]
-    found = set()
-    for turn in reversed(turns):
-        if replies and replies[-1] == sendable(turn.blocks):
-            replies.pop()
-            found.add(turn.number)
-    return found
-
-
-def _lines(run: StoredRun) -> Iterator[Line]:
-    left, attempts = _attempts(run), list[_Attempt]()
-    part = 0
-    while left:
-        attempts.append(left.pop(0))
-        if not left or attempts[-1].is_adapted:
-            yield from _lines_of_part([one for one in run.messages if one.part == part], attempts, is_last=not left)
-            attempts, part = [], part + 1
+    for part, attempts in enumerate(parts):
+        is_last = part == len(parts) - 1
+        yield from _lines_of_part([one for one in run.messages if one.part == part], attempts, is_last=is_last)
 
 
 def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt], *, is_last: bool) -> Iterator[Line]:
@@ -516,7 +470,13 @@ def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt]
     sent = [one.message for one in stored if one.copied]
     yield from sent
     messages = [one.message for one in stored if not one.copied]
-    entered = _entered([attempt.turn for attempt in attempts if attempt.turn], messages)
+    # The turns whose reply is part of the transcript, searched from the end: a reply that was requested again has at
+    # most the content of the next one.
+    replies, entered = [one.blocks for one in messages if one.role == "assistant"], set[int]()
+    for attempt in reversed(attempts):
+        if attempt.turn and replies and replies[-1] == sendable(attempt.turn.blocks):
+            replies.pop()
+            entered.add(attempt.turn.number)
     for number, attempt in enumerate(attempts, 1):
         turn = attempt.turn
         while messages and messages[0].role == "user":
