@@ -43,19 +43,6 @@ _REQUIRED: Mapping[str, Mapping[str, type]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class AnsweredRequest:
-    """A request with its reply."""
-
-    choice: Choice
-    landing_instruction: str | None
-    """The instruction at the end of its last message; None if there was none."""
-    reply: Reply
-    cost_usd: float | None
-    is_entered: bool
-    """Whether the reply is part of the messages of the next request."""
-
-
-@dataclass(frozen=True, slots=True)
 class NextModel:
     """The model with which a run continued when the previous one could not answer."""
 
@@ -69,21 +56,25 @@ class NextModel:
 
 
 @dataclass(frozen=True, slots=True)
-class UnansweredRequest:
-    """A request without a reply."""
+class RecordedRequest:
+    """A request, which sends all messages and replies above it, back to the last change of the model."""
 
     choice: Choice
-    how: Literal["refused", "failed", "changed"]
-    """Whether the endpoint refused its choice, the request ended the run, or the run changed to another model."""
+    how: Literal["answered", "refused", "failed", "changed"]
+    """Whether it was answered, the endpoint refused its choice, it ended the run, or the run changed its model."""
+    landing_instruction: str | None = None
+    """The instruction at the end of its last message; None if there was none."""
+    reply: Reply | None = None
+    """Its reply if it was answered."""
+    cost_usd: float | None = None
+    is_entered: bool = False
+    """Whether the reply is part of the messages of the next request."""
     next: NextModel | None = None
-    """The next model; None unless `how` is `changed`. The messages that follow start again, adapted for it."""
+    """The next model if the run changed its model. The messages that follow start again, adapted for it."""
 
 
-Line = Message | AnsweredRequest | UnansweredRequest
-"""A message, or a request, which sends all messages and replies above it, back to the last change of the model.
-
-Only messages that were adapted for another model can have the role `assistant`.
-"""
+# Only messages that were adapted for another model can have the role `assistant`.
+Line = Message | RecordedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +141,12 @@ class RecordedOutcome:
 
 
 def _kind_of(line: object) -> str | None:
-    if isinstance(line, Mapping):
-        return "message" if "role" in line else "answered" if "reply" in line else "unanswered"
-    return {Message: "message", AnsweredRequest: "answered", UnansweredRequest: "unanswered"}.get(type(line))
+    is_message = "role" in line if isinstance(line, Mapping) else isinstance(line, Message)
+    return "message" if is_message else "request" if isinstance(line, (Mapping, RecordedRequest)) else None
 
 
 _AnyLine = Annotated[
-    Annotated[Message, Tag("message")]
-    | Annotated[AnsweredRequest, Tag("answered")]
-    | Annotated[UnansweredRequest, Tag("unanswered")],
-    Discriminator(_kind_of),
+    Annotated[Message, Tag("message")] | Annotated[RecordedRequest, Tag("request")], Discriminator(_kind_of)
 ]
 
 
@@ -182,16 +169,16 @@ class Cassette(BaseModel):
     """Whether it is the content of a file, which has no credentials, no local paths and no run ids."""
 
     @property
-    def requests(self) -> Sequence[AnsweredRequest | UnansweredRequest]:
+    def requests(self) -> Sequence[RecordedRequest]:
         """The requests in order."""
         return [line for line in self.lines if not isinstance(line, Message)]
 
     @property
     def later_models(self) -> Sequence[NextModel]:
         """The models with which the run continued, in order; empty if it used only one."""
-        return [line.next for line in self.requests if isinstance(line, UnansweredRequest) and line.next]
+        return [line.next for line in self.requests if line.next]
 
-    def requests_of(self, place: int) -> Sequence[AnsweredRequest | UnansweredRequest]:
+    def requests_of(self, place: int) -> Sequence[RecordedRequest]:
         """Return the requests to one of the models.
 
         place: index of the model, from 0.
@@ -200,7 +187,7 @@ class Cassette(BaseModel):
         for line in self.requests:
             if changes == place:
                 found.append(line)
-            changes += isinstance(line, UnansweredRequest) and line.next is not None
+            changes += line.next is not None
         return found
 
     def messages_before(self, number: int) -> list[Message]:
@@ -216,10 +203,9 @@ class Cassette(BaseModel):
             number -= 1
             if not number:
                 break
-            if isinstance(line, UnansweredRequest):
-                if line.next is not None:
-                    found.clear()
-            elif line.is_entered and (blocks := sendable(line.reply.content)):
+            if line.next is not None:
+                found.clear()
+            elif line.is_entered and line.reply and (blocks := sendable(line.reply.content)):
                 found.append(Message("assistant", tuple(blocks)))
         return found
 
@@ -292,23 +278,14 @@ def _parsed(source: str, content: bytes) -> Cassette:
         found = Cassette.model_validate_json(content, strict=True)
     except ValidationError as error:
         raise UsageError(f"{source}{_problem(error)}; {_SAVE}") from None
-    blocks = [
-        (f"lines.{number}", block)
-        for number, line in enumerate(found.lines)
-        if not isinstance(line, UnansweredRequest)
-        for block in (line.blocks if isinstance(line, Message) else line.reply.content)
-    ]
-    for place, block in blocks:
-        required = _REQUIRED.get(str(block.get("type")), {})
-        has_all = all(key in block and isinstance(block[key], kind) for key, kind in required.items())
-        if not has_all or not isinstance(block.get("type"), str):
-            raise UsageError(f"{source}: {place}: is not a block of a message; {_SAVE}")
     setup = found.setup
+    for number, line in enumerate(found.lines):
+        blocks = line.blocks if isinstance(line, Message) else line.reply.content if line.reply else ()
+        if not all(_has({"type": str, **_REQUIRED.get(str(block.get("type")), {})}, block) for block in blocks):
+            raise UsageError(f"{source}: lines.{number}: is not a block of a message; {_SAVE}")
     for number, tool in enumerate(setup.tools):
-        kinds = (
-            {"name": str, "type": str} if "type" in tool else {"name": str, "description": str, "input_schema": dict}
-        )
-        if not all(isinstance(tool.get(key), kind) for key, kind in kinds.items()):
+        kinds = {"type": str} if "type" in tool else {"description": str, "input_schema": dict}
+        if not _has({"name": str, **kinds}, tool):
             raise UsageError(f"{source}: setup.tools.{number}: is not the definition of a tool; {_SAVE}")
     try:
         settings = Specialist.model_validate({"name": "", "description": "", "prompt": "", **setup.settings})
@@ -318,14 +295,16 @@ def _parsed(source: str, content: bytes) -> Cassette:
     return found.model_copy(update={"setup": setup, "source": source, "is_file": True})
 
 
+def _has(kinds: Mapping[str, type], values: Mapping[str, Any]) -> bool:
+    return all(name in values and isinstance(values[name], kind) for name, kind in kinds.items())
+
+
 def _problem(error: ValidationError, *place: str) -> str:
     """Return the place and the reason of the first problem."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        text = str(first["ctx"]["error"])
-        at = re.search(r" at line (\d+) column \d+$", text)
-        return f":{at[1]}: not valid JSON: {text[: at.start()]}" if at else f": not valid JSON: {text}"
-    inner = [str(part) for part in (*place, *first["loc"]) if part not in {"message", "answered", "unanswered"}]
+        return f": not valid JSON: {first['ctx']['error']}"
+    inner = [str(part) for part in (*place, *first["loc"]) if part not in {"message", "request"}]
     if inner == ["run_specialist_cassette"]:
         if first["type"] == "missing":
             return ": not a cassette: the key run_specialist_cassette is missing"
@@ -483,13 +462,18 @@ def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt]
             sent.append(messages.pop(0))
             yield sent[-1]
         if attempt.next is not None:
-            yield UnansweredRequest(attempt.choice, "changed", attempt.next)
+            yield RecordedRequest(attempt.choice, "changed", next=attempt.next)
             yield from () if attempt.is_adapted else sent
         elif turn is None:
-            yield UnansweredRequest(attempt.choice, "failed" if is_last and number == len(attempts) else "refused")
+            yield RecordedRequest(attempt.choice, "failed" if is_last and number == len(attempts) else "refused")
         else:
-            yield AnsweredRequest(
-                attempt.choice, turn.landing_instruction, turn.reply, turn.cost_usd, turn.number in entered
+            yield RecordedRequest(
+                attempt.choice,
+                "answered",
+                turn.landing_instruction,
+                turn.reply,
+                turn.cost_usd,
+                turn.number in entered,
             )
             if turn.number in entered:
                 messages.pop(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from run_specialist.providers.base import Opening, Request
 from run_specialist.record.messages import Block, Message, encode, text_of
-from run_specialist.replay.cassette import AnsweredRequest, Setup
+from run_specialist.replay.cassette import RecordedRequest, Setup
 
 MOST_LINES = 120
 """Maximum number of lines that are shown."""
@@ -112,7 +112,7 @@ class RequestComparison:
             ]
         )
 
-    def request(self, stored: AnsweredRequest, messages: Sequence[Message], request: Request) -> Difference | None:
+    def request(self, stored: RecordedRequest, messages: Sequence[Message], request: Request) -> Difference | None:
         """Compare the variable parts of a request.
 
         messages: those of the recorded request, without the landing instruction.

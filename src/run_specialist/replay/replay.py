@@ -26,11 +26,10 @@ from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.messages import Reply, ToolCall, Usage
 from run_specialist.record.outcome import Child, Outcome
 from run_specialist.replay.cassette import (
-    AnsweredRequest,
     Cassette,
     RecordedCall,
     RecordedOutcome,
-    UnansweredRequest,
+    RecordedRequest,
     normalizer,
 )
 from run_specialist.replay.differences import Difference, RequestComparison, json_text
@@ -217,8 +216,7 @@ class _RecordedProvider:
         self._run = run
         self._model: Provider = described(self.model).provider
         self._knowledge = Knowledge(_capabilities(self._model.capabilities, cassette, place))
-        answered = (line for line in cassette.requests_of(place) if isinstance(line, AnsweredRequest))
-        self._costs = {line.reply.usage: line.cost_usd for line in answered}
+        self._costs = {line.reply.usage: line.cost_usd for line in cassette.requests_of(place) if line.reply}
         self._opening: Opening | None = None
 
     @property
@@ -243,14 +241,14 @@ class _RecordedProvider:
             text = f"request {run.sent}, choice {request.choice}"
             raise _Differs(Difference(None, "a further request", "", text))
         line = requests[run.sent - 1]
-        if isinstance(line, UnansweredRequest):
+        if line.reply is None:
             _raise(comparison.first([("tool choice", line.choice, request.choice, str)]))
             raise self._failure(line)
         _raise(comparison.request(line, run.cassette.messages_before(run.sent), request))
         self._knowledge.learn_from(request, line.reply)
         return line.reply
 
-    def _failure(self, line: UnansweredRequest) -> ProviderError:
+    def _failure(self, line: RecordedRequest) -> ProviderError:
         outcome = self._run.cassette.outcome
         if line.next is not None:
             return ProviderError(line.next.reason, kind=line.next.kind)
@@ -280,8 +278,8 @@ def _capabilities(usual: Capabilities, cassette: Cassette, place: int) -> Capabi
     by_model = [cassette.setup.rungs, *(one.rungs for one in cassette.later_models)]
     # The last rung of each earlier model was neither followed nor ignored.
     before = {Rung.WAIT, *(one for tried in by_model[:place] for one in tried[:-1])}
-    unanswered = [line for line in cassette.requests_of(place) if isinstance(line, UnansweredRequest)]
-    refused = {RUNGS[line.choice] for line in unanswered if line.how == "refused" and line.choice in RUNGS}
+    requests = [line for line in cassette.requests_of(place) if line.how == "refused"]
+    refused = {RUNGS[line.choice] for line in requests if line.choice in RUNGS}
     style: Style = cassette.setup.settings["landing"]
     if style == "auto" and cassette.setup.settings.get("tool_calls") == "json" and known.is_language_model:
         style = "schema"

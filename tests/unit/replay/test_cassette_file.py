@@ -11,12 +11,11 @@ from run_specialist.providers.base import Choice
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.record.outcome import Child, Evidence
 from run_specialist.replay.cassette import (
-    AnsweredRequest,
     Cassette,
     RecordedCall,
     RecordedOutcome,
+    RecordedRequest,
     Setup,
-    UnansweredRequest,
     cassette_text,
     fit_for_file,
     read_cassette,
@@ -43,13 +42,15 @@ def cassette(**changes):
         tools=[TOOL],
         rungs=[Rung.FORCE],
     )
+    called = Reply(Stop.WANTS_TOOLS, (CALL,), Usage(1, 2, 3, 4), "tool_use")
     lines = (
         Message.user("Where?"),
-        AnsweredRequest(Choice.AUTO, None, Reply(Stop.WANTS_TOOLS, (CALL,), Usage(1, 2, 3, 4), "tool_use"), 0.5, True),
+        RecordedRequest(Choice.AUTO, "answered", None, called, 0.5, True),
         Message("user", (RESULT,), "Answer now."),
-        UnansweredRequest(Choice.RESPOND, "refused"),
-        AnsweredRequest(
+        RecordedRequest(Choice.RESPOND, "refused"),
+        RecordedRequest(
             Choice.SCHEMA,
+            "answered",
             "Answer now.",
             Reply(Stop.ANSWERED, (), Usage(), "end", more_room_helps=False),
             None,
@@ -170,14 +171,14 @@ def test_c4_a_problem_of_a_file_has_its_place(saved, change, reason):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", ":1: not valid JSON: EOF while parsing a value"),
+        (b"", ": not valid JSON: EOF while parsing a value"),
         (b"[]", ": not a cassette: "),
         (b"{}", ": not a cassette: the key"),
-        (b'{"a": 1} x', ":1: not valid JSON: trailing characters"),
-        (b'{\n"a": 1,\n"b": x}', ":3: not valid JSON: expected value"),
-        (b'{\n"a": "\xff"}', ":2: not valid JSON: invalid unicode"),
-        (b'{"a": ' + b"[" * 100_000, ":1: not valid JSON: recursion limit"),
-        (b'{"a": 1', ":1: not valid JSON: EOF while parsing an object"),
+        (b'{"a": 1} x', ": not valid JSON: trailing characters"),
+        (b'{\n"a": 1,\n"b": x}', ": not valid JSON: expected value"),
+        (b'{\n"a": "\xff"}', ": not valid JSON: invalid unicode"),
+        (b'{"a": ' + b"[" * 100_000, ": not valid JSON: recursion limit"),
+        (b'{"a": 1', ": not valid JSON: EOF while parsing an object"),
     ],
 )
 def test_c4_a_file_that_is_no_cassette_is_refused_in_one_line(tmp_path, content, reason):
