@@ -10,8 +10,7 @@ from unittest.mock import patch
 from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
 from run_specialist.replay.cassette import Cassette, cassette_of, cassette_text, fit_for_file, read_cassette
-from run_specialist.replay.rebuilt_job import SpecialistLocation
-from run_specialist.replay.replay import ReplayResult, replay
+from run_specialist.replay.replay import ReplayResult, SpecialistLocation, replay
 from run_specialist.store.stored import StoredRun
 from tests.journals import load
 from tests.wire.chat import replies as chat_replies
@@ -101,9 +100,9 @@ class RecordedRuns:
         """Write a cassette as the command does, and return its path."""
         cassette = fit_for_file(cassette_of(run), self.root)
         replayed = await self.replay(cassette)
-        assert replayed.block == []
+        assert replayed.difference is None
         path = self.root / "cassette.json"
-        path.write_text(cassette_text(cassette, replayed.bodies))
+        path.write_text(cassette_text(cassette))
         return path
 
     async def replay_file(self, path: Path) -> ReplayResult:

@@ -1,18 +1,14 @@
 """The first difference of a replay, and runs that cannot be replayed."""
 
-import json
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 
 from run_specialist import prompts
-from run_specialist.errors import ProviderError
 from run_specialist.replay.cassette import NotReplayable, cassette_of
 from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.python_tools import tool
 from tests.wire.replayed_runs import differs
-from tests.wire.resumed_requests import MESSAGES
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +22,7 @@ async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     assert await differs(one, run) == (1, "system prompt", changed)
     # The limit of the call holds, whatever the file says.
     one.write("tool_calls_limit: 9")
-    assert (await one.replay(run)).block == []
+    assert (await one.replay(run)).difference is None
     one.write("tool_calls_limit: 4", "landing_prompt: Stop now.", "landing: order")
     found = (await one.replay(run)).difference
     assert (found.request, found.part) == (3, "tool choice")
@@ -35,7 +31,7 @@ async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     assert (await differs(one, run))[:2] == (1, "definition of the tool glob")
     one.write("tool_calls_limit: 4")
     (one.root / "notes/owls.md").write_text("# Owls\n\nOwls eat voles.\n")
-    assert (await one.replay(run)).block == []
+    assert (await one.replay(run)).difference is None
 
 
 async def test_c2_a_changed_limit_is_found_in_the_prompt(messages_runs):
@@ -78,8 +74,8 @@ async def test_c2_a_result_that_is_cut_elsewhere_is_found(messages_runs):
     one.write("tool_result_limit: 420")
     run = await one.record(one.say.calls("long", {}), one.say.answers("Mice."), tools=[long])
     assert (run.calls[0].truncated, run.calls[0].characters) == (True, 420)
-    assert (await one.replay(run)).block == []
-    assert (await one.replay_file(await one.save(run))).block == []
+    assert (await one.replay(run)).difference is None
+    assert (await one.replay_file(await one.save(run))).difference is None
     one.write("tool_result_limit: 500")
     found = (await one.replay(run)).difference
     assert found.part == "result of the tool long in message 3"
@@ -118,40 +114,6 @@ async def test_c2_the_landing_instruction_is_compared(messages_runs):
     one.write(*lines, "landing_prompt: Stop now.")
     request, part, changed = await differs(one, run)
     assert (request, part, changed[-1]) == (2, "landing instruction", "+Stop now.")
-
-
-@pytest.mark.exhaustive(one_in=2)
-async def test_c2_a_reply_that_an_sdk_reads_differently_is_found(runs, monkeypatch):
-    """As after an upgrade that drops a block or cannot read the reply at all."""
-    run = await runs.record(runs.read(), runs.say.answers("Mice."))
-    module = "run_specialist.providers.anthropic" if runs.kind == MESSAGES else "run_specialist.providers.openai_chat"
-    read = import_module(module).read_reply
-    monkeypatch.setattr(f"{module}.read_reply", lambda *given: replace(read(*given), content=()))
-    found = (await runs.replay(run)).difference
-    assert (found.request, found.part) == (1, "the reply as the SDK reads it")
-
-    def fails(*given):
-        raise ProviderError("no reply")
-
-    monkeypatch.setattr(f"{module}.read_reply", fails)
-    assert (await runs.replay(run)).difference.part == "the reply, which the SDK cannot read"
-
-
-@pytest.mark.exhaustive(one_in=2)
-async def test_c2_what_the_provider_builds_is_compared(runs):
-    """A cassette has the parameters and a digest of each body, so that a change of a provider or an SDK is found."""
-    run = await runs.record(runs.read(), runs.say.answers("Mice."))
-    path = await runs.save(run)
-    text = path.read_text()
-    key = '"max_tokens"' if runs.kind == MESSAGES else '"max_completion_tokens"'
-    path.write_text(text.replace(key, '"most_tokens"', 1))
-    found = (await runs.replay_file(path)).difference
-    assert (found.request, found.part) == (1, "parameters of the body")
-    assert any(line.startswith("+") and key in line for line in found.diff)
-    digest = json.loads(text)["lines"][1]["body"]["digest"]
-    path.write_text(text.replace(digest, "0" * 64))
-    found = (await runs.replay_file(path)).difference
-    assert (found.request, found.part) == (1, "bytes of the body")
 
 
 async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs):

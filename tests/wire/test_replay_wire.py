@@ -26,10 +26,9 @@ async def test_c1_a_recorded_run_replays_the_same(runs):
         say.answers("Mice.", evidence=[{"source": "a", "quote": "b"}]),
     )
     replayed = await runs.replay(run)
-    assert (replayed.block, replayed.requests, replayed.as_json()["same"]) == ([], 4, True)
-    assert len(replayed.bodies) == 4
+    assert (replayed.difference, replayed.requests, replayed.as_json()["same"]) == (None, 4, True)
     path = await runs.save(run)
-    assert (await runs.replay_file(path)).block == []
+    assert (await runs.replay_file(path)).difference is None
 
 
 async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs, monkeypatch):
@@ -42,11 +41,11 @@ async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs, monkeypatc
     script = [runs.say.calls("memory", change), runs.say.calls("todo", {"todos": [{"content": "look"}]})]
     run = await runs.record(*script, runs.say.answers("Mice."), trust=True)
     assert note.read_text() == "- bats: none\n- owls: notes/owls.md\n"
-    assert (await runs.replay(run)).block == []
+    assert (await runs.replay(run)).difference is None
     assert note.read_text() == "- bats: none\n- owls: notes/owls.md\n"
     note.unlink()
     monkeypatch.setattr(Trust, "allows", lambda *_: False)
-    assert (await runs.replay(run)).block == [], "neither the notes nor the tool of today matter"
+    assert (await runs.replay(run)).difference is None, "neither the notes nor the tool of today matter"
 
 
 @pytest.mark.exhaustive(one_in=4)
@@ -63,7 +62,7 @@ async def test_c1_a_landed_run_replays_the_same(runs, landing):
     run = await runs.record(*script, tool_calls_limit=2, landing=landing)
     assert run.outcome["status"] in {"landed", "partial"}
     replayed = await runs.replay(run)
-    assert replayed.block == []
+    assert replayed.difference is None
 
 
 @pytest.mark.exhaustive(one_in=2)
@@ -78,7 +77,7 @@ async def test_c1_a_landing_that_was_refused_replays_the_same(runs, choice):
     run = await runs.record(runs.read(), refusal, end, tool_calls_limit=1, landing=landing)
     assert run.outcome["status"] == "landed"
     assert len(run.turns) == 2
-    assert (await runs.replay(run)).block == []
+    assert (await runs.replay(run)).difference is None
 
 
 @pytest.mark.exhaustive(one_in=2)
@@ -90,8 +89,8 @@ async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
     found = say.answers("Mice.", evidence=[{"source": "notes/owls.md:3", "quote": "Owls eat mice."}])
     run = await runs.record(cut, runs.read(), say.says(""), say.answers("Mice."), runs.read("notes"), found)
     assert (run.outcome["status"], len(run.turns)) == ("answered", 6)
-    assert (await runs.replay(run)).block == []
-    assert (await runs.replay_file(await runs.save(run))).block == []
+    assert (await runs.replay(run)).difference is None
+    assert (await runs.replay_file(await runs.save(run))).difference is None
 
 
 @pytest.mark.exhaustive
@@ -101,7 +100,7 @@ async def test_c1_thinking_and_pauses_replay_the_same(messages_runs):
     thinks = say.says(say.thinking("Which note?"), say.tool_use("read", {"path": "notes/owls.md"}))
     run = await one.record(say.pauses("One moment."), thinks, say.answers("Mice."))
     assert (run.outcome["status"], len(run.turns)) == ("answered", 3)
-    assert (await one.replay_file(await one.save(run))).block == []
+    assert (await one.replay_file(await one.save(run))).difference is None
 
 
 @pytest.mark.exhaustive(one_in=2)
@@ -111,7 +110,7 @@ async def test_c1_calls_as_json_replay_the_same(runs):
     reads = runs.say.says(written("read", path="notes/owls.md", offset=None, limit=None))
     run = await runs.record(reads, runs.say.says(written("respond", answer="Mice.", evidence=None, gaps=None)))
     assert run.outcome["tool_calls"]["used"] == 1
-    assert (await runs.replay_file(await runs.save(run))).block == []
+    assert (await runs.replay_file(await runs.save(run))).difference is None
 
 
 async def test_c1_a_parent_replays_alone(messages_runs):
@@ -126,8 +125,8 @@ async def test_c1_a_parent_replays_alone(messages_runs):
     run = run if run.specialist == "looker" else one.load_parent(run)
     assert [child.specialist for child in run.children] == ["owls"]
     assert run.outcome["tool_calls"]["used"] == 3
-    assert (await one.replay(run)).block == []
-    assert (await one.replay_file(await one.save(run))).block == []
+    assert (await one.replay(run)).difference is None
+    assert (await one.replay_file(await one.save(run))).difference is None
 
 
 async def test_c1_tools_of_a_program_replay_the_same(messages_runs):
@@ -135,7 +134,7 @@ async def test_c1_tools_of_a_program_replay_the_same(messages_runs):
     one = messages_runs
     run = await one.record(look(one.say, "a"), look(one.say, "a"), one.say.answers("A."), tools=[LOOK])
     replayed = await one.replay(run)
-    assert (replayed.block, replayed.not_compared) == ([], ("look",))
+    assert (replayed.difference, replayed.not_compared) == (None, ("look",))
 
 
 async def test_c1_secrets_and_prices_of_today_change_nothing(messages_runs, monkeypatch):
@@ -146,7 +145,7 @@ async def test_c1_secrets_and_prices_of_today_change_nothing(messages_runs, monk
     monkeypatch.setenv("SOME_TOKEN", "Owls eat mice.")
     monkeypatch.setattr("run_specialist.providers.models.cost", lambda *given: 0.9)
     replayed = await one.replay(run)
-    assert (replayed.block, replayed.outcome.cost_usd) == ([], run.outcome["cost_usd"])
+    assert (replayed.difference, replayed.outcome.cost_usd) == (None, run.outcome["cost_usd"])
 
 
 async def test_c1_a_failed_run_replays_the_same(messages_runs):
@@ -156,7 +155,7 @@ async def test_c1_a_failed_run_replays_the_same(messages_runs):
     run = await one.record(one.read(), faults.overloaded())
     assert run.outcome["status"] == "failed"
     replayed = await one.replay(run)
-    assert (replayed.block, replayed.requests) == ([], 2)
+    assert (replayed.difference, replayed.requests) == (None, 2)
 
 
 async def test_c1_functions_of_a_project_are_not_imported(messages_runs):
@@ -169,7 +168,7 @@ async def test_c1_functions_of_a_project_are_not_imported(messages_runs):
     run = await one.record(*script, trust=True)
     module.write_text("raise ValueError\n")
     replayed = await one.replay(run)
-    assert (replayed.block, replayed.not_compared) == ([], ("count",))
+    assert (replayed.difference, replayed.not_compared) == (None, ("count",))
     one.write("python_tools: []")
     assert (await differs(one, run))[:2] == (1, "definition of the tool count")
     one.write("python_tools: [replayed_counting:count, replayed_counting:other]")
@@ -186,6 +185,6 @@ async def test_c1_servers_of_a_run_are_not_started(messages_runs, tmp_path):
     run = await one.record(one.say.calls("mcp__good__add", {"a": 1, "b": 2}), one.say.answers("3"), trust=True)
     one.write("tools: mcp__good__*", "mcp_servers: {good: {command: /none}}")
     replayed = await one.replay(run)
-    assert (replayed.block, "mcp__good__add" in replayed.not_compared) == ([], True)
+    assert (replayed.difference, "mcp__good__add" in replayed.not_compared) == (None, True)
     one.write("tools: mcp__good__*", servers.replace("good: {", "fine: {"))
     assert (await differs(one, run))[0] == 1

@@ -3,8 +3,6 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,35 +25,7 @@ from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl, TrustFlag
 from run_specialist.cli.runs import AllProjects, complete_runs, find_run, open_store, project_filter
 
 if TYPE_CHECKING:
-    from run_specialist.replay.cassette import Cassette
-    from run_specialist.replay.rebuilt_job import SpecialistLocation
     from run_specialist.replay.replay import ReplayResult
-
-
-_HEAD = 2
-"""Number of lines at the beginning of a diff that name its two sides."""
-
-
-def print_replay(done: "ReplayResult", saved: Path | None) -> None:
-    """Print the result.
-
-    saved: the file that a replay without a difference was written to.
-    """
-    if done.difference is None:
-        cassette = done.cassette
-        sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
-        missing = f"; definitions not compared: {', '.join(done.not_compared)}" if done.not_compared else ""
-        where = f"; saved to {saved}" if saved else ""
-        _print_text(f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}{missing}{where}")
-        return
-    if saved:
-        say(f"nothing was saved to {saved}, because the run does not replay the same")
-    first, diff, hints = done.parts
-    _print_text(first)
-    for line in _styled([printable(line) for line in diff]) if has_colours() else diff:
-        (print_styled if has_colours() else print_line)(line)
-    for hint in hints:
-        _print_text(hint)
 
 
 def _print_text(text: str) -> None:
@@ -64,44 +34,30 @@ def _print_text(text: str) -> None:
     print_line("\n".join(lines))
 
 
-def _styled(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a diff in color; in a replaced line, the differing part is bold."""
-    pairs = _pairs(lines)
-    for place, line in enumerate(lines):
-        begin, end = _changed(line, lines[pairs[place]]) if place in pairs else (0, 0)
-        colour = DIFF_COLOURS.get(line[:1])
-        parts = ((line[:begin], False), (line[begin:end], True), (line[end:], False))
-        yield "".join(typer.style(part, fg=colour, bold=bold or None) for part, bold in parts if part)
-
-
-def _pairs(lines: Sequence[str]) -> Mapping[int, int]:
-    """Return the indexes of single lines that replace each other, each with that of the other one."""
-    marks = ["", "", *(line[:1] for line in lines[_HEAD:]), "", ""]
-    found: dict[int, int] = {}
-    for place in range(_HEAD, len(lines)):
-        before, *pair, after = marks[place - 1 : place + 3]
-        if pair == ["-", "+"] and before != "-" and after != "+":
-            found |= {place: place + 1, place + 1: place}
-    return found
-
-
-def _changed(line: str, other: str) -> tuple[int, int]:
-    """Return start and end of the part in which a line differs from another one."""
-    from run_specialist.replay.differences import common_prefix  # noqa: PLC0415 - fast `--help`
-
-    begin = 1 + common_prefix(line[1:], other[1:])
-    return begin, len(line) - common_prefix(line[begin:][::-1], other[begin:][::-1])
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _print_replay(done: "ReplayResult", saved: Path | None) -> None:
+    cassette, found = done.cassette, done.difference
+    requests, calls = len(cassette.requests), len(cassette.calls)
+    if found is None:
+        sizes = f"{requests} request{'s' * (requests != 1)}, {calls} tool call{'s' * (calls != 1)}"
+        missing = f"; definitions not compared: {', '.join(done.not_compared)}" if done.not_compared else ""
+        where = f"; saved to {saved}" if saved else ""
+        _print_text(f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}{missing}{where}")
+        return
+    if saved:
+        say(f"nothing was saved to {saved}, because the run does not replay the same")
+    place = "at the end" if found.request is None else f"at request {found.request} of {requests}"
+    _print_text(f"{cassette.source} differs {place}: {found.part}")
+    for line in found.shown:
+        if has_colours():
+            print_styled(typer.style(printable(line), fg=DIFF_COLOURS.get(line[:1])))
+        else:
+            print_line(line)
+    for hint in found.hints:
+        _print_text(hint)
 
 
 DIFFERS = 1
 """Exit code of a replay with a difference."""
-_SUFFIX = ".json"
-_MODE = 0o644
-"""File permissions of a cassette, which is meant to be committed to a repository."""
 
 
 ReplayedRun = Annotated[
@@ -144,52 +100,39 @@ def replay(
     request differs.
     """
     with guarded():
-        from run_specialist.replay.rebuilt_job import SpecialistLocation  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay import cassette as files  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay import replay as replays  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
         if root is not None and not root.is_dir():
             fail(f"--root: {root} is not a folder")
         if save is not None and save.exists() and not force:
             fail(f"--save: {save} already exists; use --force to overwrite it")
-        cassette, place = _recorded(run, SpecialistLocation(root, dir_, None, trust), store, all_projects=all_projects)
-        done = _replayed(cassette, place, save)
+        if run.endswith(".json") or os.sep in run:
+            recorded, file = files.read_cassette(Path(run)), None
+        else:
+            with open_store(store) as opened:
+                stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
+            recorded = files.cassette_of(stored)
+            file = Path(stored.frozen.get("file", ""))
+            # By default the specialist's file is the one that the run found.
+            if root is None and Path(stored.frozen["root"]).is_dir():
+                root = Path(stored.frozen["root"])
+                file = file if dir_ is None and file.is_file() else None
+            else:
+                file = None
+        if save is not None:
+            recorded = files.fit_for_file(recorded, root or project_root(Path.cwd()))
+        place = replays.SpecialistLocation(root, dir_, file, trust)
+        done = asyncio.run(with_bounded_cleanup(replays.replay(recorded, place)))
+        if save is not None and done.difference is None:
+            _write(save, files.cassette_text(recorded))
     if json_:
         print_json(done.as_json())
     else:
-        print_replay(done, save)
+        _print_replay(done, save)
     raise typer.Exit(DIFFERS if done.difference else 0)
-
-
-def _recorded(
-    run: str, place: "SpecialistLocation", store: str | None, *, all_projects: bool
-) -> tuple["Cassette", "SpecialistLocation"]:
-    """Return a recorded run and the folder of its specialist: by default the one where the run found it."""
-    from run_specialist.replay.cassette import cassette_of, read_cassette  # noqa: PLC0415 - fast `--help`
-
-    if run.endswith(_SUFFIX) or os.sep in run:
-        return read_cassette(Path(run)), place
-    with open_store(store) as opened:
-        stored = opened.load(find_run(opened, run, project_filter(place.root, all_projects=all_projects)))
-    root, file = Path(stored.frozen["root"]), Path(stored.frozen.get("file", ""))
-    if place.root is None and root.is_dir():
-        place = replace(place, root=root)
-        if place.dir is None and file.is_file():
-            place = replace(place, file=file)
-    return cassette_of(stored), place
-
-
-def _replayed(cassette: "Cassette", place: "SpecialistLocation", save: Path | None) -> "ReplayResult":
-    """Replay a run; write it to a cassette file if nothing differs."""
-    from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
-    from run_specialist.replay.cassette import cassette_text, fit_for_file  # noqa: PLC0415 - fast `--help`
-    from run_specialist.replay.replay import replay as replayed  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
-
-    if save is not None:
-        cassette = fit_for_file(cassette, place.root or project_root(Path.cwd()))
-    done = asyncio.run(with_bounded_cleanup(replayed(cassette, place)))
-    if save is not None and done.difference is None:
-        _write(save, cassette_text(cassette, done.bodies))
-    return done
 
 
 def _write(path: Path, text: str) -> None:
@@ -198,6 +141,7 @@ def _write(path: Path, text: str) -> None:
 
     try:
         target = result_path(path)
-        temporary_file(target.parent, text.encode(), _MODE).replace(target)
+        # Anyone may read a cassette, which is meant to be committed to a repository.
+        temporary_file(target.parent, text.encode(), 0o644).replace(target)
     except OSError as error:
         fail(f"--save: {path} cannot be written: {error.strerror or error}")

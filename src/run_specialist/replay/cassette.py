@@ -43,31 +43,6 @@ _REQUIRED: Mapping[str, Mapping[str, type]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """The body that the provider built for a request."""
-
-    digest: str
-    """SHA-256 of its bytes, in hexadecimal."""
-    parameters: Mapping[str, Any]
-    """The body without its system prompt, tools and messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredRequest:
-    """A request with its reply."""
-
-    choice: Choice
-    landing_instruction: str | None
-    """The instruction at the end of its last message; None if there was none."""
-    reply: Reply
-    cost_usd: float | None
-    is_entered: bool
-    """Whether the reply is part of the messages of the next request."""
-    body: Body | None = None
-    """Body of the request; None unless the cassette is a file, and for calls as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
 class NextModel:
     """The model with which a run continued when the previous one could not answer."""
 
@@ -81,21 +56,25 @@ class NextModel:
 
 
 @dataclass(frozen=True, slots=True)
-class UnansweredRequest:
-    """A request without a reply."""
+class RecordedRequest:
+    """A request, which sends all messages and replies above it, back to the last change of the model."""
 
     choice: Choice
-    how: Literal["refused", "failed", "changed"]
-    """Whether the endpoint refused its choice, the request ended the run, or the run changed to another model."""
+    how: Literal["answered", "refused", "failed", "changed"]
+    """Whether it was answered, the endpoint refused its choice, it ended the run, or the run changed its model."""
+    landing_instruction: str | None = None
+    """The instruction at the end of its last message; None if there was none."""
+    reply: Reply | None = None
+    """Its reply if it was answered."""
+    cost_usd: float | None = None
+    is_entered: bool = False
+    """Whether the reply is part of the messages of the next request."""
     next: NextModel | None = None
-    """The next model; None unless `how` is `changed`. The messages that follow start again, adapted for it."""
+    """The next model if the run changed its model. The messages that follow start again, adapted for it."""
 
 
-Line = Message | AnsweredRequest | UnansweredRequest
-"""A message, or a request, which sends all messages and replies above it, back to the last change of the model.
-
-Only messages that were adapted for another model can have the role `assistant`.
-"""
+# Only messages that were adapted for another model can have the role `assistant`.
+Line = Message | RecordedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,30 +130,23 @@ class RecordedOutcome:
     error: str | None = None
     error_kind: ProviderErrorKind | None = None
 
-
-COMPARED = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
-"""The fields that are compared."""
-
-
-def compared(outcome: Mapping[str, Any], error: str | None = None) -> RecordedOutcome:
-    """Return the compared fields of an outcome, given as `--json` prints it."""
-    landing = outcome["landing"]
-    fields = {key: outcome[key] for key in COMPARED}
-    fields["landing"] = landing and {"reason": landing["reason"], "how": landing["how"]}
-    return RecordedOutcome(**fields, error=error, error_kind=outcome.get("error_kind"))
+    @classmethod
+    def of(cls, outcome: Mapping[str, Any], error: str | None = None) -> "RecordedOutcome":
+        """Return these fields of an outcome, given as `--json` prints it."""
+        names = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
+        fields = {name: outcome[name] for name in names}
+        if landing := outcome["landing"]:
+            fields["landing"] = {"reason": landing["reason"], "how": landing["how"]}
+        return cls(**fields, error=error, error_kind=outcome.get("error_kind"))
 
 
 def _kind_of(line: object) -> str | None:
-    if isinstance(line, Mapping):
-        return "message" if "role" in line else "answered" if "reply" in line else "unanswered"
-    return {Message: "message", AnsweredRequest: "answered", UnansweredRequest: "unanswered"}.get(type(line))
+    is_message = "role" in line if isinstance(line, Mapping) else isinstance(line, Message)
+    return "message" if is_message else "request" if isinstance(line, (Mapping, RecordedRequest)) else None
 
 
 _AnyLine = Annotated[
-    Annotated[Message, Tag("message")]
-    | Annotated[AnsweredRequest, Tag("answered")]
-    | Annotated[UnansweredRequest, Tag("unanswered")],
-    Discriminator(_kind_of),
+    Annotated[Message, Tag("message")] | Annotated[RecordedRequest, Tag("request")], Discriminator(_kind_of)
 ]
 
 
@@ -197,16 +169,16 @@ class Cassette(BaseModel):
     """Whether it is the content of a file, which has no credentials, no local paths and no run ids."""
 
     @property
-    def requests(self) -> Sequence[AnsweredRequest | UnansweredRequest]:
+    def requests(self) -> Sequence[RecordedRequest]:
         """The requests in order."""
         return [line for line in self.lines if not isinstance(line, Message)]
 
     @property
     def later_models(self) -> Sequence[NextModel]:
         """The models with which the run continued, in order; empty if it used only one."""
-        return [line.next for line in self.requests if isinstance(line, UnansweredRequest) and line.next]
+        return [line.next for line in self.requests if line.next]
 
-    def requests_of(self, place: int) -> Sequence[AnsweredRequest | UnansweredRequest]:
+    def requests_of(self, place: int) -> Sequence[RecordedRequest]:
         """Return the requests to one of the models.
 
         place: index of the model, from 0.
@@ -215,7 +187,7 @@ class Cassette(BaseModel):
         for line in self.requests:
             if changes == place:
                 found.append(line)
-            changes += isinstance(line, UnansweredRequest) and line.next is not None
+            changes += line.next is not None
         return found
 
     def messages_before(self, number: int) -> list[Message]:
@@ -231,10 +203,9 @@ class Cassette(BaseModel):
             number -= 1
             if not number:
                 break
-            if isinstance(line, UnansweredRequest):
-                if line.next is not None:
-                    found.clear()
-            elif line.is_entered and (blocks := sendable(line.reply.content)):
+            if line.next is not None:
+                found.clear()
+            elif line.is_entered and line.reply and (blocks := sendable(line.reply.content)):
                 found.append(Message("assistant", tuple(blocks)))
         return found
 
@@ -260,9 +231,6 @@ def fit_for_file(cassette: Cassette, root: Path) -> Cassette:
     settings = cassette.setup.settings
     values["setup"]["settings"] = {key: value for key, value in settings.items() if key not in _NOT_KEPT}
     values["setup"]["overridden"] = [key for key in cassette.setup.overridden if key not in _NOT_KEPT]
-    for line in values["lines"]:
-        # The bodies of today are saved with it.
-        line.pop("body", None)
     ids, waiting = {cassette.source: "RUN"}, [*cassette.children]
     while waiting:
         child = waiting.pop(0)
@@ -271,18 +239,12 @@ def fit_for_file(cassette: Cassette, root: Path) -> Cassette:
     return _parsed(cassette.source, json.dumps(normalizer(root, ids)(values)).encode())
 
 
-def cassette_text(cassette: Cassette, bodies: Sequence[Body] = ()) -> str:
-    """Return the text of a cassette file; the same run always gives the same bytes.
-
-    cassette: as `fit_for_file` returns it.
-    bodies: bodies of its answered requests, in order; empty if there are none.
-    """
-    left = iter(bodies)
-    lines = [replace(one, body=next(left, None)) if isinstance(one, AnsweredRequest) else one for one in cassette.lines]
+def cassette_text(cassette: Cassette) -> str:
+    """Return the text of a cassette, as `fit_for_file` returns it; the same run always gives the same bytes."""
     default = Specialist(name="", description="", prompt="").model_dump(mode="json", by_alias=True)
     settings = {key: value for key, value in cassette.setup.settings.items() if value != default.get(key)}
     setup = replace(cassette.setup, settings=settings)
-    saved = cassette.model_copy(update={"lines": tuple(lines), "setup": setup})
+    saved = cassette.model_copy(update={"setup": setup})
     text = json.dumps(saved.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False, indent=1) + "\n"
     # An editor or a terminal may not show the other characters.
     return re.sub(r"[^\n]", lambda it: it[0] if it[0].isprintable() else json.dumps(it[0])[1:-1], text)
@@ -316,23 +278,14 @@ def _parsed(source: str, content: bytes) -> Cassette:
         found = Cassette.model_validate_json(content, strict=True)
     except ValidationError as error:
         raise UsageError(f"{source}{_problem(error)}; {_SAVE}") from None
-    blocks = [
-        (f"lines.{number}", block)
-        for number, line in enumerate(found.lines)
-        if not isinstance(line, UnansweredRequest)
-        for block in (line.blocks if isinstance(line, Message) else line.reply.content)
-    ]
-    for place, block in blocks:
-        required = _REQUIRED.get(str(block.get("type")), {})
-        has_all = all(key in block and isinstance(block[key], kind) for key, kind in required.items())
-        if not has_all or not isinstance(block.get("type"), str):
-            raise UsageError(f"{source}: {place}: is not a block of a message; {_SAVE}")
     setup = found.setup
+    for number, line in enumerate(found.lines):
+        blocks = line.blocks if isinstance(line, Message) else line.reply.content if line.reply else ()
+        if not all(_has({"type": str, **_REQUIRED.get(str(block.get("type")), {})}, block) for block in blocks):
+            raise UsageError(f"{source}: lines.{number}: is not a block of a message; {_SAVE}")
     for number, tool in enumerate(setup.tools):
-        kinds = (
-            {"name": str, "type": str} if "type" in tool else {"name": str, "description": str, "input_schema": dict}
-        )
-        if not all(isinstance(tool.get(key), kind) for key, kind in kinds.items()):
+        kinds = {"type": str} if "type" in tool else {"description": str, "input_schema": dict}
+        if not _has({"name": str, **kinds}, tool):
             raise UsageError(f"{source}: setup.tools.{number}: is not the definition of a tool; {_SAVE}")
     try:
         settings = Specialist.model_validate({"name": "", "description": "", "prompt": "", **setup.settings})
@@ -342,14 +295,16 @@ def _parsed(source: str, content: bytes) -> Cassette:
     return found.model_copy(update={"setup": setup, "source": source, "is_file": True})
 
 
+def _has(kinds: Mapping[str, type], values: Mapping[str, Any]) -> bool:
+    return all(name in values and isinstance(values[name], kind) for name, kind in kinds.items())
+
+
 def _problem(error: ValidationError, *place: str) -> str:
     """Return the place and the reason of the first problem."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        text = str(first["ctx"]["error"])
-        at = re.search(r" at line (\d+) column \d+$", text)
-        return f":{at[1]}: not valid JSON: {text[: at.start()]}" if at else f": not valid JSON: {text}"
-    inner = [str(part) for part in (*place, *first["loc"]) if part not in {"message", "answered", "unanswered"}]
+        return f": not valid JSON: {first['ctx']['error']}"
+    inner = [str(part) for part in (*place, *first["loc"]) if part not in {"message", "request"}]
     if inner == ["run_specialist_cassette"]:
         if first["type"] == "missing":
             return ": not a cassette: the key run_specialist_cassette is missing"
@@ -373,51 +328,34 @@ def cassette_of(run: StoredRun) -> Cassette:
     outcome = run.outcome or {}
     # The last warning of an outcome repeats its error.
     error = outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
+    frozen, changes = run.frozen, [*_events(run, "model_changed")]
+    rungs = _rungs(run)
     return Cassette(
         run_specialist_cassette=FORMAT,
-        setup=_setup(run),
-        lines=tuple(_lines(run)),
+        setup=Setup(
+            specialist=run.specialist,
+            digest=frozen.get("digest", ""),
+            model=changes[0]["before"] if changes else run.model,
+            question=run.question,
+            settings=frozen["settings"],
+            overridden=tuple(frozen["overridden"]),
+            system=frozen["system"],
+            tools=tuple(frozen["tools"]),
+            given_tools=tuple(frozen.get("given_tools", ())),
+            parents=tuple(frozen.get("parents", ())),
+            rungs=rungs[0],
+        ),
+        lines=tuple(_lines(run, rungs[1:])),
         calls=tuple(
             RecordedCall(
                 one.call.id, one.call.name, one.call.arguments, one.whole, one.is_error, one.note, one.repeated
             )
             for one in run.calls
         ),
-        outcome=compared(outcome, error),
+        outcome=RecordedOutcome.of(outcome, error),
         children=run.children,
         source=run.run_id,
     )
-
-
-def _setup(run: StoredRun) -> Setup:
-    frozen, changes = run.frozen, [*_events(run, "model_changed")]
-    return Setup(
-        specialist=run.specialist,
-        digest=frozen.get("digest", ""),
-        model=changes[0]["before"] if changes else run.model,
-        question=run.question,
-        settings=frozen["settings"],
-        overridden=tuple(frozen["overridden"]),
-        system=frozen["system"],
-        tools=tuple(frozen["tools"]),
-        given_tools=tuple(frozen.get("given_tools", ())),
-        parents=tuple(frozen.get("parents", ())),
-        rungs=_rungs(run)[0],
-    )
-
-
-def _rungs(run: StoredRun) -> list[tuple[Rung, ...]]:
-    """Return the landing rungs that the run tried with each of its models."""
-    found: list[tuple[Rung, ...]] = [()]
-    for event in run.events:
-        match event.body["event"]:
-            case "model_changed":
-                found.append(())
-            case "landing":
-                found[-1] += (Rung(event.body["how"]),)
-            case _:
-                pass
-    return found
 
 
 def _obstacle(run: StoredRun) -> str:
@@ -455,6 +393,17 @@ def _events(run: StoredRun, name: str) -> Iterator[dict[str, Any]]:
     return (dict(event.body) for event in run.events if event.body["event"] == name)
 
 
+def _rungs(run: StoredRun) -> list[tuple[Rung, ...]]:
+    """Return the landing rungs that the run tried with each of its models."""
+    found: list[tuple[Rung, ...]] = [()]
+    for event in run.events:
+        if event.body["event"] == "model_changed":
+            found.append(())
+        elif event.body["event"] == "landing":
+            found[-1] += (Rung(event.body["how"]),)
+    return found
+
+
 @dataclass
 class _Attempt:
     """A request."""
@@ -468,47 +417,31 @@ class _Attempt:
     """Whether the transcript was adapted for that model."""
 
 
-def _attempts(run: StoredRun) -> list[_Attempt]:
-    """Return the requests in order."""
-    turns, rungs = {turn.number: turn for turn in run.turns}, _rungs(run)[1:]
-    found: list[_Attempt] = []
+def _lines(run: StoredRun, rungs: Sequence[Sequence[Rung]]) -> Iterator[Line]:
+    """Yield the lines of a run.
+
+    rungs: the landing rungs of each later model.
+    """
+    turns, following = {turn.number: turn for turn in run.turns}, iter(rungs)
+    parts: list[list[_Attempt]] = [[]]
     for event in run.events:
         body = event.body
         match body["event"]:
             case "request":
-                found.append(_Attempt(Choice(body["choice"])))
+                if parts[-1] and parts[-1][-1].is_adapted:
+                    parts.append([])
+                parts[-1].append(_Attempt(Choice(body["choice"])))
             case "reply":
-                found[-1].turn = turns[body["turn"]]
+                parts[-1][-1].turn = turns[body["turn"]]
             case "model_changed":
-                found[-1].next = NextModel(body["model"], body["reason"], body["kind"], rungs.pop(0))
-                found[-1].is_adapted = body["turn"] > 1
+                last = parts[-1][-1]
+                last.next = NextModel(body["model"], body["reason"], body["kind"], next(following))
+                last.is_adapted = body["turn"] > 1
             case _:
                 pass
-    return found
-
-
-def _entered(turns: Sequence[StoredTurn], messages: Sequence[Message]) -> set[int]:
-    """Return the numbers of the turns whose reply is part of the transcript.
-
-    Searches from the end: a reply that was requested again has at most the content of the next one.
-    """
-    replies = [message.blocks for message in messages if message.role == "assistant"]
-    found = set()
-    for turn in reversed(turns):
-        if replies and replies[-1] == sendable(turn.blocks):
-            replies.pop()
-            found.add(turn.number)
-    return found
-
-
-def _lines(run: StoredRun) -> Iterator[Line]:
-    left, attempts = _attempts(run), list[_Attempt]()
-    part = 0
-    while left:
-        attempts.append(left.pop(0))
-        if not left or attempts[-1].is_adapted:
-            yield from _lines_of_part([one for one in run.messages if one.part == part], attempts, is_last=not left)
-            attempts, part = [], part + 1
+    for part, attempts in enumerate(parts):
+        is_last = part == len(parts) - 1
+        yield from _lines_of_part([one for one in run.messages if one.part == part], attempts, is_last=is_last)
 
 
 def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt], *, is_last: bool) -> Iterator[Line]:
@@ -516,20 +449,31 @@ def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt]
     sent = [one.message for one in stored if one.copied]
     yield from sent
     messages = [one.message for one in stored if not one.copied]
-    entered = _entered([attempt.turn for attempt in attempts if attempt.turn], messages)
+    # The turns whose reply is part of the transcript, searched from the end: a reply that was requested again has at
+    # most the content of the next one.
+    replies, entered = [one.blocks for one in messages if one.role == "assistant"], set[int]()
+    for attempt in reversed(attempts):
+        if attempt.turn and replies and replies[-1] == sendable(attempt.turn.blocks):
+            replies.pop()
+            entered.add(attempt.turn.number)
     for number, attempt in enumerate(attempts, 1):
         turn = attempt.turn
         while messages and messages[0].role == "user":
             sent.append(messages.pop(0))
             yield sent[-1]
         if attempt.next is not None:
-            yield UnansweredRequest(attempt.choice, "changed", attempt.next)
+            yield RecordedRequest(attempt.choice, "changed", next=attempt.next)
             yield from () if attempt.is_adapted else sent
         elif turn is None:
-            yield UnansweredRequest(attempt.choice, "failed" if is_last and number == len(attempts) else "refused")
+            yield RecordedRequest(attempt.choice, "failed" if is_last and number == len(attempts) else "refused")
         else:
-            yield AnsweredRequest(
-                attempt.choice, turn.landing_instruction, turn.reply, turn.cost_usd, turn.number in entered
+            yield RecordedRequest(
+                attempt.choice,
+                "answered",
+                turn.landing_instruction,
+                turn.reply,
+                turn.cost_usd,
+                turn.number in entered,
             )
             if turn.number in entered:
                 messages.pop(0)

@@ -8,14 +8,10 @@ from typing import Any
 
 from run_specialist.providers.base import Opening, Request
 from run_specialist.record.messages import Block, Message, encode, text_of
-from run_specialist.replay.cassette import AnsweredRequest, Setup
+from run_specialist.replay.cassette import RecordedRequest, Setup
 
-LONGEST_LINE = 400
-"""Maximum length of a line; longer ones are cut to the part around their first difference [characters]."""
 MOST_LINES = 120
 """Maximum number of lines that are shown."""
-_BEFORE = 80
-"""Length of the text before the first difference that is shown of a long line [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,68 +28,35 @@ class Difference:
     """The probable causes, one sentence each."""
 
     @property
-    def diff(self) -> tuple[str, ...]:
+    def diff(self) -> list[str]:
         """The lines of a unified diff, without line ends."""
         before, after = self.stored.split("\n"), self.now.split("\n")
-        lines = difflib.unified_diff(before, after, "stored", "now", lineterm="")
-        return tuple(_shortened([*lines]))
-
-    def heading(self, source: str, requests: int) -> str:
-        """Return the place of the difference.
-
-        source: the run or the file.
-        requests: number of requests of the recorded run.
-        """
-        place = "at the end" if self.request is None else f"at request {self.request} of {requests}"
-        return f"{source} differs {place}: {self.part}"
+        return [*difflib.unified_diff(before, after, "stored", "now", lineterm="")]
 
     @property
-    def shown(self) -> tuple[str, ...]:
+    def shown(self) -> list[str]:
         """The first lines of the diff, for people."""
         diff = self.diff
         more = len(diff) - MOST_LINES
-        return diff if more <= 0 else (*diff[:MOST_LINES], f"[{more} more lines; --json has them all]")
+        return diff if more <= 0 else [*diff[:MOST_LINES], f"[{more} more lines; --json has them all]"]
 
     def as_json(self) -> dict[str, Any]:
         """Return the difference as JSON values."""
-        return {**asdict(self), "hints": [*self.hints], "diff": [*self.diff]}
-
-
-def _shortened(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a diff; long lines that replace each other are cut around their first difference."""
-    for place, line in enumerate(lines):
-        if len(line) <= LONGEST_LINE:
-            yield line
-            continue
-        others = [other for other in lines[max(place - 1, 0) : place + 2] if other[:1] + line[:1] in {"+-", "-+"}]
-        begin = max((1 + common_prefix(line[1:], other[1:]) for other in others), default=1)
-        begin = max(begin - _BEFORE, 1)
-        ends = begin + LONGEST_LINE < len(line)
-        yield f"{line[0]}{'…' if begin > 1 else ''}{line[begin : begin + LONGEST_LINE]}{'…' if ends else ''}"
-
-
-def common_prefix(one: str, other: str) -> int:
-    """Return the length of the common prefix of two texts."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
-
-
-def definition_text(definition: Mapping[str, Any] | None) -> str:
-    """Return the definition of a tool; empty if there is none."""
-    if definition is None:
-        return ""
-    if "input_schema" not in definition:
-        return json_text(definition)
-    return f"{definition['name']}\n{definition['description']}\n{json_text(definition['input_schema'])}"
+        return {**asdict(self), "hints": [*self.hints], "diff": self.diff}
 
 
 def json_text(value: object) -> str:
-    """Return JSON values as text on several lines."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    """Return JSON values as text on several lines; a text stays as it is."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def blocks_text(role: str, blocks: Iterable[Block]) -> str:
-    """Return a message as text."""
+def _definition_text(definition: Mapping[str, Any] | None) -> str:
+    if definition is None or "input_schema" not in definition:
+        return "" if definition is None else json_text(definition)
+    return f"{definition['name']}\n{definition['description']}\n{json_text(definition['input_schema'])}"
+
+
+def _blocks_text(role: str, blocks: Iterable[Block]) -> str:
     parts = []
     for block in blocks:
         label = kind = str(block.get("type"))
@@ -112,8 +75,8 @@ def blocks_text(role: str, blocks: Iterable[Block]) -> str:
     return "\n".join(parts)
 
 
-Normalize = Callable[[Any], Any]
-"""Replaces values that a cassette must not contain, such as credentials, in JSON values."""
+_Part = tuple[str, Any, Any, Callable[[Any], str]]
+# A part with its stored and its current JSON value, and a function that converts either to text.
 
 
 @dataclass(frozen=True)
@@ -122,91 +85,73 @@ class RequestComparison:
 
     number: int | None
     """Number of the request; None for the end of the run."""
-    normalize: Normalize
+    normalize: Callable[[Any], Any]
+    """Replaces values that a cassette must not contain, such as credentials, in JSON values."""
 
-    def differs(self, part: str, stored: Any, now: Any, show: Callable[[Any], str] = str) -> Difference | None:  # noqa: ANN401 - JSON
-        """Return the difference between two JSON values; None if they are equal.
-
-        show: converts a value to text.
-        """
-        if encode(stored) == encode(now) or encode(stored) == encode(normalized := self.normalize(now)):
-            return None
-        return Difference(self.number, part, show(stored), show(normalized))
+    def first(self, parts: Iterable[_Part]) -> Difference | None:
+        """Return the first difference between the JSON values of these parts; None if all are equal."""
+        for part, stored, now, show in parts:
+            if encode(stored) != encode(now) and encode(stored) != encode(normalized := self.normalize(now)):
+                return Difference(self.number, part, show(stored), show(normalized))
+        return None
 
     def opening(self, setup: Setup, opening: Opening) -> Difference | None:
         """Compare the constant parts of all requests: system prompt, tools, effort, kind of calls."""
         settings = setup.settings
         stored = {str(tool["name"]): tool for tool in setup.tools}
         now = {tool.name: tool.definition for tool in opening.tools}
-        return _first(
-            lambda: self.differs("system prompt", setup.system, opening.system),
-            *(
-                lambda name=name: self.differs(
-                    f"definition of the tool {name}", stored.get(name), now.get(name), definition_text
-                )
-                for name in sorted({*stored, *now})
-            ),
-            lambda: self.differs("effort", settings.get("effort"), opening.effort),
-            lambda: self.differs("tool_calls", settings.get("tool_calls", "native"), opening.tool_calls),
+        return self.first(
+            [
+                ("system prompt", setup.system, opening.system, str),
+                *(
+                    (f"definition of the tool {name}", stored.get(name), now.get(name), _definition_text)
+                    for name in sorted({*stored, *now})
+                ),
+                ("effort", settings.get("effort"), opening.effort, str),
+                ("tool_calls", settings.get("tool_calls", "native"), opening.tool_calls, str),
+            ]
         )
 
-    def request(self, stored: AnsweredRequest, messages: Sequence[Message], request: Request) -> Difference | None:
+    def request(self, stored: RecordedRequest, messages: Sequence[Message], request: Request) -> Difference | None:
         """Compare the variable parts of a request.
 
         messages: those of the recorded request, without the landing instruction.
         """
         last = request.messages[-1]
         instruction = last.landing_instruction if last.role == "user" else stored.landing_instruction
-        return _first(
-            lambda: self.messages(messages, request.messages),
-            lambda: self.differs("tool choice", stored.choice, request.choice),
-            lambda: self.differs("landing instruction", stored.landing_instruction, instruction, lambda it: it or ""),
+        return self.first(
+            [
+                *_message_parts(messages, request.messages),
+                ("tool choice", stored.choice, request.choice, str),
+                ("landing instruction", stored.landing_instruction, instruction, lambda it: it or ""),
+            ]
         )
 
     def messages(self, stored: Sequence[Message], now: Sequence[Message]) -> Difference | None:
         """Compare messages, oldest first; the last one without its landing instruction."""
-        names = {str(block.get("id")): str(block.get("name")) for one in stored for block in one.blocks}
-        for number in range(1, max(len(stored), len(now)) + 1):
-            before, after = _at(stored, number), _at(now, number)
-            is_last = number == max(len(stored), len(now))
-            if found := self._message(number, before, after, names, is_last=is_last):
-                return found
-        return None
-
-    def _message(
-        self, number: int, stored: Message | None, now: Message | None, names: Mapping[str, str], *, is_last: bool
-    ) -> Difference | None:
-        part = f"message {number}"
-        if stored is None or now is None:
-            missing = "the run sent no such message" if stored is None else "the replay sends no such message"
-            return self.differs(f"{part} ({missing})", _text(stored), _text(now))
-        for before, after in zip(stored.blocks, now.blocks, strict=False):
-            call = str(before.get("tool_use_id"))
-            is_result = before.get("type") == "tool_result"
-            where = f"result of the tool {names.get(call, call)} in {part}" if is_result else part
-            if found := self.differs(where, [before], [after], _shown(stored.role)):
-                return found
-        found = self.differs(part, [*stored.blocks], [*now.blocks], _shown(stored.role))
-        if found is None and stored.role != now.role:
-            return self.differs(f"role of {part}", stored.role, now.role)
-        if found is None and not is_last:
-            return self.differs(
-                f"instruction at the end of {part}", stored.landing_instruction, now.landing_instruction, json_text
-            )
-        return found
+        return self.first(_message_parts(stored, now))
 
 
-def _first(*comparisons: Callable[[], Difference | None]) -> Difference | None:
-    return next((found for compare in comparisons if (found := compare())), None)
+def _message_parts(stored: Sequence[Message], now: Sequence[Message]) -> Iterator[_Part]:
+    names = {str(block.get("id")): str(block.get("name")) for one in stored for block in one.blocks}
+    for number, (before, after) in enumerate(zip(stored, now, strict=False), 1):
+        part, role = f"message {number}", before.role
 
+        def show(blocks: Iterable[Block], role: str = role) -> str:
+            return _blocks_text(role, blocks)
 
-def _at(messages: Sequence[Message], number: int) -> Message | None:
-    return messages[number - 1] if number <= len(messages) else None
-
-
-def _text(message: Message | None) -> str:
-    return "" if message is None else blocks_text(message.role, message.blocks)
-
-
-def _shown(role: str) -> Callable[[Iterable[Block]], str]:
-    return lambda blocks: blocks_text(role, blocks)
+        for one, other in zip(before.blocks, after.blocks, strict=False):
+            call = str(one.get("tool_use_id"))
+            is_result = one.get("type") == "tool_result"
+            yield f"result of the tool {names.get(call, call)} in {part}" if is_result else part, [one], [other], show
+        yield part, [*before.blocks], [*after.blocks], show
+        yield f"role of {part}", role, after.role, str
+        if number < max(len(stored), len(now)):
+            instructions = before.landing_instruction, after.landing_instruction
+            yield f"instruction at the end of {part}", *instructions, json_text
+    if len(stored) != len(now):
+        number = min(len(stored), len(now))
+        more = [*stored[number:], *now[number:]][0]
+        text = _blocks_text(more.role, more.blocks)
+        missing = "the replay sends no such message" if len(stored) > len(now) else "the run sent no such message"
+        yield f"message {number + 1} ({missing})", *((text, "") if len(stored) > len(now) else ("", text)), str

@@ -1,22 +1,78 @@
-"""Replay a recorded run through the loop, and find the first difference."""
+"""Replay a recorded run: the specialist's current file goes through the loop with the recorded replies and results."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+import json
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from operator import ne
 from pathlib import Path
 from typing import Any
 
+from run_specialist import prompts
+from run_specialist.api.config_files import read_config
+from run_specialist.api.runner import Runner
+from run_specialist.budget import Rung, Style, ladder
+from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.loop.job import Job
+from run_specialist.loop.landing import RUNGS
 from run_specialist.loop.run import Run
-from run_specialist.providers.choose import ModelChain
-from run_specialist.record.outcome import Outcome
-from run_specialist.replay.cassette import COMPARED, Body, Cassette, compared, normalizer
+from run_specialist.providers.base import Capabilities, Choice, Conversation, Opening, Provider, Request, Watch
+from run_specialist.providers.choose import ModelChain, described
+from run_specialist.providers.knowledge import Knowledge
+from run_specialist.providers.local_servers import prefix_of
+from run_specialist.record.messages import Reply, ToolCall, Usage
+from run_specialist.record.outcome import Child, Outcome
+from run_specialist.replay.cassette import (
+    Cassette,
+    RecordedCall,
+    RecordedOutcome,
+    RecordedRequest,
+    normalizer,
+)
 from run_specialist.replay.differences import Difference, RequestComparison, json_text
-from run_specialist.replay.rebuilt_job import RebuiltJob, RecordedTools, SpecialistLocation, rebuilt
-from run_specialist.replay.recorded import Differs, RecordedProvider, ReplayProgress, Wire
-from run_specialist.spawning.spawner import digest
-from run_specialist.specialist.project import project_root
+from run_specialist.spawning.extra_tools import ExtraTools
+from run_specialist.spawning.prompt_texts import AddedText
+from run_specialist.spawning.server_tools import server_tool, server_tools
+from run_specialist.spawning.spawner import Parent, RunEnvironment, digest, settings_of, spawn
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.mcp_servers import servers_of
+from run_specialist.specialist.project import is_same, project_root
+from run_specialist.specialist.settings import resolve
+from run_specialist.specialist.tool_names import BUILT_IN, OFFERED, names_tool
+from run_specialist.tools.archive import NAME as ARCHIVE
+from run_specialist.tools.base import ChildContext, Context, Output, Tool, Toolset
+from run_specialist.tools.memory import MAIN
+from run_specialist.tools.memory import NAME as MEMORY
+from run_specialist.tools.respond import NAME as RESPOND
 
 ADVICE = "If the change is intended, ask the question again and replay or save the new run; otherwise undo the change."
+# The loop adds this note on a cut result again.
+_READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
+# With these settings nothing is imported, started or searched.
+_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
+# A call cannot override these settings, or they are irrelevant for a replay.
+_NOT_KEPT = frozenset({"name", "description", "prompt", "path", "model", "fallback_models", "mcp_servers"})
+_CAPABILITIES = ("forced_choice", "schema", "schema_first", "none_choice")
+# The capability that an endpoint lacks if it refuses a rung.
+_LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_choice"}
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialistLocation:
+    """The location of the specialist and its files."""
+
+    root: Path | None = None
+    """The folder of the file tools; None for the project root."""
+    dir: Path | None = None
+    """A folder with specialists that is searched first."""
+    file: Path | None = None
+    """The file itself; None to find it by name."""
+    trust: bool = False
+    """Whether to allow everything that the file declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +85,8 @@ class ReplayResult:
     requests: int
     """Number of compared requests."""
     difference: Difference | None
-    not_compared: tuple[str, ...]
+    not_compared: Sequence[str]
     """Tools whose definitions were taken from the recorded run."""
-    bodies: tuple[Body, ...] = ()
-    """Bodies of the answered requests, in order; empty if no SDK was used."""
-
-    @property
-    def parts(self) -> tuple[str, Sequence[str], Sequence[str]]:
-        """The difference for people: its place, the lines of the diff, and hints; empty if there is none."""
-        if self.difference is None:
-            return "", (), ()
-        heading = self.difference.heading(self.cassette.source, len(self.cassette.requests))
-        return heading, self.difference.shown, self.difference.hints
-
-    @property
-    def block(self) -> list[str]:
-        """The lines of the difference; empty if there is none."""
-        heading, diff, hints = self.parts
-        return [heading, *diff, *hints] if heading else []
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
@@ -57,75 +97,317 @@ class ReplayResult:
 
 async def replay(
     cassette: Cassette,
-    place: SpecialistLocation = SpecialistLocation(),  # noqa: B008 - frozen
+    place: SpecialistLocation = SpecialistLocation(),
 ) -> ReplayResult:
     """Replay a recorded run; nothing is sent or stored.
 
     Raises UsageError if the specialist cannot be found or run.
     """
-    root = place.root or project_root(Path.cwd())
-    normalize = normalizer(root) if cassette.is_file else lambda value: value
-    async with AsyncExitStack() as opened:
-        progress, wires, providers = ReplayProgress(), list[Wire | None](), list[RecordedProvider]()
-        for number, model in enumerate([cassette.setup.model, *(one.model for one in cassette.later_models)]):
-            wire = Wire.of(replace(cassette.setup, model=model), normalize)
-            if wire is not None:
-                opened.push_async_callback(wire.aclose)
-            wires.append(wire)
-            providers.append(RecordedProvider(cassette, normalize, wire, progress, number))
-        first, *following = providers
-        provider = ModelChain(first, following) if following else first
-        recorded = RecordedTools(cassette, progress.miss)
-        built = await opened.enter_async_context(rebuilt(cassette, place, provider, recorded))
-        run = Run(built.job, clock=lambda: 0.0)
-        outcome: Outcome | None = None
+    normalize = normalizer(place.root or project_root(Path.cwd())) if cassette.is_file else lambda value: value
+    recorded = _RecordedRun(cassette, RequestComparison(None, normalize))
+    first, *following = (_RecordedProvider(recorded, number) for number in range(1 + len(cassette.later_models)))
+    provider = ModelChain(first, following) if following else first
+    outcome: Outcome | None = None
+    async with _rebuilt(recorded, place, provider) as (job, file, settings, not_compared):
+        run = Run(job, clock=lambda: 0.0)
         try:
             outcome = await run.outcome()
-            difference = progress.found or _at_the_end(
-                cassette, RequestComparison(None, normalize), progress, run, outcome
-            )
-        except Differs as found:
+            difference = recorded.found or _at_the_end(recorded, run, outcome)
+        except _Differs as found:
             difference = found.difference
     if difference is not None:
-        difference = replace(difference, hints=(*_hints(cassette, built), ADVICE))
-    requests = min(progress.sent, len(cassette.requests))
-    bodies = () if None in wires else tuple(body for wire in wires if wire for body in wire.bodies)
-    return ReplayResult(cassette, outcome, requests, difference, tuple(built.not_compared), bodies)
+        difference = replace(difference, hints=(*_hints(cassette, file, settings), ADVICE))
+    return ReplayResult(cassette, outcome, min(recorded.sent, len(cassette.requests)), difference, not_compared)
 
 
-def _at_the_end(
-    cassette: Cassette, comparison: RequestComparison, progress: ReplayProgress, run: Run, outcome: Outcome
-) -> Difference | None:
-    """Compare the ends of both runs."""
-    asked, requests = progress.sent, cassette.requests
-    if asked < len(requests):
+def _at_the_end(recorded: "_RecordedRun", run: Run, outcome: Outcome) -> Difference | None:
+    requests, comparison = recorded.cassette.requests, recorded.comparison
+    if recorded.sent < len(requests):
         ending = "\n".join(part for part in (f"status {outcome.status}", outcome.error, outcome.answer) if part)
-        return Difference(None, f"the replay ended after {asked} of {len(requests)} requests", "", ending)
-    now = compared(outcome.as_json())
-    for key in COMPARED:
-        stored, found_now = getattr(cassette.outcome, key), getattr(now, key)
-        if found := comparison.differs(f"{key} of the outcome", stored, found_now, _shown):
-            return found
-    return comparison.messages(cassette.messages_before(len(requests) + 1), run.transcript)
+        return Difference(None, f"the replay ended after {recorded.sent} of {len(requests)} requests", "", ending)
+    stored, now = recorded.cassette.outcome, RecordedOutcome.of(outcome.as_json())
+    names = [field.name for field in fields(now) if not field.name.startswith("error")]
+    parts = [(f"{name} of the outcome", getattr(stored, name), getattr(now, name), json_text) for name in names]
+    return comparison.first(parts) or comparison.messages(
+        recorded.cassette.messages_before(len(requests) + 1), run.transcript
+    )
 
 
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json_text(value)
-
-
-def _hints(cassette: Cassette, built: RebuiltJob) -> list[str]:
+def _hints(cassette: Cassette, file: SpecialistFile, now: Mapping[str, Any]) -> list[str]:
     """Return the differences between the recorded and the current files and settings."""
-    setup, path = cassette.setup, built.file.path
-    now: Mapping[str, Any] = built.settings
-    ignored = {"prompt", "name", "description", "path", "model", "fallback_models", "mcp_servers", "output_schema"}
+    before, path = cassette.setup.settings, file.path
     changed = [
-        f"{key} {json_text(setup.settings[key])} -> {json_text(now[key])}"
+        f"{key} {json.dumps(before[key], ensure_ascii=False)} -> {json.dumps(now[key], ensure_ascii=False)}"
         for key in now
-        if key not in ignored and key in setup.settings and setup.settings[key] != now[key]
+        if key not in {*_NOT_KEPT, "output_schema"} and key in before and before[key] != now[key]
     ]
     hints = [f"Settings that differ: {', '.join(changed)}."] if changed else []
-    if not setup.digest:
-        return hints
-    if digest(path) == setup.digest:
-        return [*hints, f"{path.name} is unchanged, so a tool, a config file or this program differs."]
-    return [*hints, f"{path.name} has changed since the run."]
+    if cassette.setup.digest == digest(path):
+        hints.append(f"{path.name} is unchanged, so a tool, a config file or this program differs.")
+    elif cassette.setup.digest:
+        hints.append(f"{path.name} has changed since the run.")
+    return hints
+
+
+class _Differs(BaseException):
+    """The replay differs; not an Exception, so that the loop does not mistake it for a failure of the endpoint."""
+
+    def __init__(self, difference: Difference) -> None:
+        super().__init__(difference.part)
+        self.difference = difference
+
+
+def _raise(found: Difference | None) -> None:
+    if found is not None:
+        raise _Differs(found)
+
+
+class _RecordedRun:
+    """The progress of a replay over all its models, and the recorded calls, each of which is used once."""
+
+    def __init__(self, cassette: Cassette, comparison: RequestComparison) -> None:
+        self.cassette = cassette
+        self.comparison = comparison
+        # Number of requests sent so far.
+        self.sent = 0
+        # A call that the run did not execute, reported with the next request.
+        self.found: Difference | None = None
+        self._calls: dict[str, deque[RecordedCall]] = {}
+        for one in cassette.calls:
+            self._calls.setdefault(ToolCall(one.id, one.name, one.arguments).key, deque()).append(one)
+        self._children = [*cassette.children]
+
+    def replaced(self, tool: Tool) -> Tool:
+        """Return a tool with the same definition that returns recorded results."""
+
+        async def recorded(context_of_the_call: Context, **arguments: Any) -> Output:  # noqa: ANN401 - any arguments
+            call = ToolCall(context_of_the_call.call_id, tool.name, arguments)
+            calls = self._calls.get(call.key)
+            if not calls:
+                text = f"{call.name} {json_text(call.arguments)}"
+                part = "a tool call that the run did not execute"
+                self.found = self.found or Difference(self.sent + 1, part, "", text)
+                return Output("", is_error=True)
+            found = next((one for one in calls if one.id == call.id), calls[0])
+            calls.remove(found)
+            if isinstance(context_of_the_call, ChildContext):
+                context_of_the_call.lender.settle(self._child(found))
+            note = "" if _READ_ON.fullmatch(found.note) else found.note
+            return Output(found.output, note, found.is_error)
+
+        # Nothing is executed, so no timeout applies.
+        return replace(tool, function=recorded, schema=tool.input_schema, timeout=float("inf"))
+
+    def _child(self, call: RecordedCall) -> Child | None:
+        """Return the child run of a call, whose result begins with the child's name, status and number of calls."""
+        for child in self._children:
+            if call.output.startswith(f"[{child.specialist}: {child.status} after {child.tool_calls} "):
+                self._children.remove(child)
+                return child
+        return None
+
+
+class _RecordedProvider:
+    """One of the models of the run: compares each request with the recorded one, and returns the recorded reply."""
+
+    def __init__(self, run: _RecordedRun, place: int) -> None:
+        cassette = run.cassette
+        self.model = [cassette.setup.model, *(one.model for one in cassette.later_models)][place]
+        self._run = run
+        self._model: Provider = described(self.model).provider
+        self._knowledge = Knowledge(_capabilities(self._model.capabilities, cassette, place))
+        self._costs = {line.reply.usage: line.cost_usd for line in cassette.requests_of(place) if line.reply}
+        self._opening: Opening | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities that lead to the landing of the recorded run."""
+        return self._knowledge.capabilities
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams
+        """Start a conversation; a second one, for a summary, differs at its first request."""
+        self._opening = self._opening or opening
+        return self
+
+    async def ask(self, request: Request) -> Reply:
+        """Return the recorded reply; raise _Differs, or the failure of the recorded request."""
+        run, requests = self._run, self._run.cassette.requests
+        run.sent += 1
+        _raise(run.found)
+        comparison = replace(run.comparison, number=run.sent)
+        if self._opening is not None and run.sent == 1:
+            _raise(comparison.opening(run.cassette.setup, self._opening))
+        if run.sent > len(requests):
+            text = f"request {run.sent}, choice {request.choice}"
+            raise _Differs(Difference(None, "a further request", "", text))
+        line = requests[run.sent - 1]
+        if line.reply is None:
+            _raise(comparison.first([("tool choice", line.choice, request.choice, str)]))
+            raise self._failure(line)
+        _raise(comparison.request(line, run.cassette.messages_before(run.sent), request))
+        self._knowledge.learn_from(request, line.reply)
+        return line.reply
+
+    def _failure(self, line: RecordedRequest) -> ProviderError:
+        outcome = self._run.cassette.outcome
+        if line.next is not None:
+            return ProviderError(line.next.reason, kind=line.next.kind)
+        if line.how == "failed":
+            # If several models have failed, the error names each with its reason, the last one at the end.
+            text = str(outcome.error or "the request failed")
+            return ProviderError(text.rpartition(f"; {self.model}: ")[2], kind=outcome.error_kind)
+        if line.choice is Choice.AUTO:
+            return ContextExceeded("the recorded request exceeded the context of its model")
+        return self._knowledge.refused(line.choice, "the recorded request was refused")
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return the recorded cost of a reply; for other amounts the cost at the current price [USD]."""
+        return self._costs[usage] if usage in self._costs else self._model.cost(usage)
+
+    async def aclose(self) -> None:
+        """Do nothing: there are no connections."""
+
+
+def _capabilities(usual: Capabilities, cassette: Cassette, place: int) -> Capabilities:
+    """Return the capabilities that lead to the rungs of a recorded run, as close to the default ones as possible.
+
+    usual: capabilities of its model at an unknown endpoint.
+    place: index of the model in the run, from 0.
+    """
+    known = replace(usual, reads_json_calls=True, context_tokens=None)
+    by_model = [cassette.setup.rungs, *(one.rungs for one in cassette.later_models)]
+    # The last rung of each earlier model was neither followed nor ignored.
+    before = {Rung.WAIT, *(one for tried in by_model[:place] for one in tried[:-1])}
+    requests = [line for line in cassette.requests_of(place) if line.how == "refused"]
+    refused = {RUNGS[line.choice] for line in requests if line.choice in RUNGS}
+    style: Style = cassette.setup.settings["landing"]
+    if style == "auto" and cassette.setup.settings.get("tool_calls") == "json" and known.is_language_model:
+        style = "schema"
+    now = [getattr(known, name) for name in _CAPABILITIES]
+    for values in sorted(product((True, False), repeat=len(now)), key=lambda one: sum(map(ne, one, now))):
+        given: dict[str, Any] = dict(zip(_CAPABILITIES, values, strict=True))
+        supported, gone, tried = dict(given), set[Rung](), set(before)
+        for rung in by_model[place]:
+            without = gone if supported["none_choice"] else gone | {Rung.NONE}
+            shapes = {name: supported[name] for name in _CAPABILITIES[:3]}
+            following = (one for one in ladder(style, **shapes, refused=without) if one not in tried)
+            if rung not in {next(following, Rung.SALVAGE), Rung.SALVAGE}:
+                break
+            if rung in refused:
+                gone.add(rung)
+                supported[_LOST[rung]] = False
+            else:
+                tried.add(rung)
+        else:
+            return replace(known, **given)
+    return known
+
+
+@asynccontextmanager
+async def _rebuilt(
+    recorded: _RecordedRun, place: SpecialistLocation, provider: Provider
+) -> AsyncIterator[tuple[Job, SpecialistFile, Mapping[str, Any], Sequence[str]]]:
+    """Return the job of a recorded run, its file and settings, and the tools whose definitions are the recorded ones.
+
+    Raises UsageError if the specialist cannot be found or run.
+    """
+    cassette, setup = recorded.cassette, recorded.cassette.setup
+    named = None if place.root is None else place.root.absolute()
+    project = project_root(named or Path.cwd(), named)
+    config = read_config(project, meant=is_same(project, named))
+    dir_ = place.dir or config.get("dir")
+    if dir_ is None and named is not None and not is_same(project, project_root(Path.cwd())):
+        # The specialists of a project other than the current one.
+        folders = (project / "specialists", project / ".claude" / "agents")
+        dir_ = next((one for one in folders if one.is_dir()), None)
+    async with Runner(
+        root=place.root, dir=dir_, provider=provider, store="none", trust=place.trust, defaults=config.defaults
+    ) as runner:
+        file = runner.registry.find(str(place.file or setup.specialist))
+        # A call sets none of the three required settings.
+        required = {"name": "", "description": "", "prompt": ""}
+        at_that_time = Specialist.model_validate({**required, **setup.settings}, extra="ignore")
+        overrides = {key: getattr(at_that_time, key) for key in setup.overridden if key not in _NOT_KEPT}
+        settings = resolve(file, overrides).settings
+        idle = settings.model_copy(update=_NOT_STARTED)
+        parent = Parent("", runner.root, tuple(setup.parents)) if setup.parents else None
+        environment = await runner.environments.make(runner.root, file, idle, provider, parent)
+        environment = _with_recorded_tools(cassette, settings, environment)
+        if settings.memory is not None:
+            environment = _with_recorded_memory(cassette, environment)
+        # Otherwise the archive was offered only because a local model has a small context.
+        keeps_archive = prefix_of(setup.model) is not None and any(one["name"] == ARCHIVE for one in setup.tools)
+        job = spawn(file, settings, setup.question, replace(environment, keeps_archive=keeps_archive))
+        extra = environment.extra_tools
+        foreign = {tool.name for tool in (*environment.tools, *extra.functions, *extra.served)}
+        # No tool of a replay is executed.
+        offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
+        job = replace(
+            job,
+            run_id="replay",
+            opening=replace(job.opening, tools=Toolset(offered)),
+            # Recorded results are masked already, and nothing is retried.
+            secrets=(),
+            settings=job.settings.model_copy(update={"patience": 0}),
+        )
+        not_compared = tuple(sorted(foreign & {*job.opening.tools.names}))
+        yield job, file, settings_of(settings, job.answer_schema), not_compared
+
+
+def _stand_ins(definitions: Iterable[Mapping[str, Any]], cassette: Cassette) -> tuple[Tool, ...]:
+    """Return tools with recorded definitions, to be replaced by recorded results."""
+    # Identical calls of these tools were executed again.
+    repeatable = {call.name for call in cassette.calls if call.repeated}
+    return tuple(
+        Tool(one["name"], one["description"], lambda: "", one["name"] in repeatable, one["input_schema"])
+        if "input_schema" in one
+        else server_tool(one)
+        for one in definitions
+    )
+
+
+def _with_recorded_memory(cassette: Cassette, environment: RunEnvironment) -> RunEnvironment:
+    """Return an environment with the notes of the recorded prompt instead of the current ones, and a stand-in tool.
+
+    Neither needs trust, because the tool is not run.
+    """
+    setup, now, texts = cassette.setup, environment.memory.text, environment.prompt_texts
+    recorded = prompts.notes_in(setup.system, MAIN)
+    kept = tuple(one for one in texts.texts if one is not now)
+    tools = _stand_ins([one for one in setup.tools if one["name"] == MEMORY], cassette)
+    memory = replace(environment.memory, tool=environment.memory.tool or next(iter(tools), None))
+    texts = replace(texts, texts=(*kept, AddedText(MAIN, recorded)) if recorded else kept)
+    return replace(environment, memory=memory, prompt_texts=texts)
+
+
+def _with_recorded_tools(cassette: Cassette, settings: Specialist, environment: RunEnvironment) -> RunEnvironment:
+    """Return the environment with stand-ins for tools that cannot be made here, as recorded."""
+    setup = cassette.setup
+    # A decorator may have changed the name of a function; a function may have the name of a built-in tool.
+    recorded, declared = (
+        {reference.rpartition(":")[2].rpartition(".")[2] for reference in references}
+        for references in (setup.settings.get("python_tools", ()), settings.python_tools)
+    )
+    own = [one for one in setup.tools if "input_schema" in one]
+    defined = {str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - {*setup.given_tools, *recorded}}
+    given = _stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette)
+    servers = tuple(f"mcp__{name}__" for name in servers_of(settings, environment.root))
+    functions = [
+        one
+        for name, one in defined.items()
+        if settings.python_tools and not name.startswith("mcp__") and name not in recorded - declared
+    ]
+    functions += [{"name": name, "description": "", "input_schema": {}} for name in sorted(declared - recorded)]
+    asked_for = [one for one in own if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
+    # The replies contain the calls that the API has run.
+    of_api = {str(one["name"]) for one in setup.tools if "input_schema" not in one}
+    by_api = [tool for tool in server_tools(settings) if tool.name in of_api]
+    # Whether they are trusted here does not matter, because they are not run.
+    offered = (*_stand_ins(asked_for, cassette), *environment.extra_tools.offered, *by_api)
+    extra = ExtraTools(
+        _stand_ins(functions, cassette),
+        _stand_ins([one for name, one in defined.items() if name.startswith(servers)], cassette),
+        tuple({one.name: one for one in offered}.values()),
+        files=environment.extra_tools.files,
+    )
+    return replace(environment, tools=given, extra_tools=extra)
