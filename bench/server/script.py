@@ -37,7 +37,7 @@ class Script:
     tool: str = "search_notes"
     """Name of the tool to call."""
     asks: str = "topic number"
-    """Queries for the tool, separated by commas."""
+    """Queries for the tool, or paths for `read`, separated by commas."""
 
     def tag(self) -> str:
         """Return the tag for the first user message."""
@@ -78,7 +78,8 @@ def next_turn(script: Script, made: int, request: Mapping[str, Any], newest: str
         wants = 0
     if wants > 0:
         numbers = range(made, made + min(script.abreast, wants))
-        return [{"name": script.tool, "input": {"query": script.query(number)}} for number in numbers]
+        argument = "path" if script.tool == "read" else "query"
+        return [{"name": script.tool, "input": {argument: script.query(number)}} for number in numbers]
     return ANSWER
 
 
