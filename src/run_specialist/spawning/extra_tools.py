@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -102,12 +102,16 @@ async def equip(  # noqa: PLR0913 - the context of a run
         # A server that cannot be reached has no tools, and the warnings say why.
         there = [name for name in declared.servers if any(tool.name.startswith(f"mcp__{name}__") for tool in served)]
         _check_required(file, settings, there, missing)
-    secrets = _secrets(declared.servers.values())
+    secrets: list[str] = []
+    for server in declared.servers.values():
+        # A server with unset variables is not started.
+        with suppress(ValueError):
+            secrets += server.expanded(os.environ).secrets
     # A command can change files too, after which the same `read` has another result.
     changing = {EDIT, WRITE, *([SHELL] if settings.writable else [])}
     changes_files = any(tool.name in changing for tool in offered.tools)
     files = copy if changes_files else None
-    return ExtraTools(functions, served, offered.tools, offered.withheld, warnings, secrets, files)
+    return ExtraTools(functions, served, offered.tools, offered.withheld, warnings, tuple(secrets), files)
 
 
 def _check_required(
@@ -120,16 +124,6 @@ def _check_required(
     if lacking := missing_server(settings, servers):
         place = file.place("required_mcp_servers")
         raise UsageError("; ".join([f"{place}: required_mcp_servers: {lacking}", *reasons]))
-
-
-def _secrets(servers: Iterable[ServerConfig]) -> tuple[str, ...]:
-    """Return the credentials of servers, with variables expanded."""
-    found: list[str] = []
-    for server in servers:
-        # A server with unset variables is not started.
-        with suppress(ValueError):
-            found += server.expanded(os.environ).secrets
-    return tuple(found)
 
 
 def wanted_by(
@@ -208,6 +202,8 @@ def _demands(  # noqa: PLR0913, PLR0917 - the parts of a run
     for server in servers.values():
         if server.unusable:
             continue
+        # The project files that are named in its command.
+        files = started_files(server, project)
         action = f"{'start' if server.command is not None else 'connect to'} {server}"
         action += f", with {', '.join(server.variables)} from the environment" if server.variables else ""
         demands += demanded(
@@ -215,7 +211,7 @@ def _demands(  # noqa: PLR0913, PLR0917 - the parts of a run
             ["mcp_servers", "tools", "disallowed_tools"],
             f"{file.place('mcp_servers')}: mcp_servers",
             action,
-            _server_fingerprint(server, project),
+            None if files is None else " ".join([server.fingerprint, *files]),
             of_project=not by_program and (server.source is not None or server.starts_file_of(project)),
         )
     if named := ", ".join(secret_paths(settings, root)):
@@ -235,12 +231,6 @@ def _module_fingerprint(found: python_tools.FoundFunction) -> str | None:
         return None
     imported = (f"{module.name}:{module.digest}" for module in found.imported.modules)
     return " ".join([found.reference, *(module.digest for module in found.chain), *imported])
-
-
-def _server_fingerprint(server: ServerConfig, project: Path) -> str | None:
-    """Return a text that changes with a server's configuration and with the project files named in its command."""
-    files = started_files(server, project)
-    return None if files is None else " ".join([server.fingerprint, *files])
 
 
 def shell_offer(copy: WorkingCopy) -> Offer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from run_specialist import budget as units
 from run_specialist import prompts
-from run_specialist.budget import Budget, Kind
+from run_specialist.budget import Kind
 from run_specialist.errors import NotResumable
 from run_specialist.loop.compaction import characters, tokens
 from run_specialist.loop.evidence import proven as proven_by
@@ -254,7 +254,9 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
             warnings.append(f"{lost} of {author} were left out, because {provider.model} cannot use them")
         state = for_other_model(state, also_written=True)
     job = continued(copied, file, settings, environment)
-    used = _spent(job.budget, state)
+    used = job.budget
+    for kind in Kind:
+        used = used.spend(state.snapshot.used.get(kind, 0), kind)
     if not (remarks or changed or resuming.question) and state.messages[-1].role == "assistant":
         remarks = [] if begin.is_paused and not is_other else [prompts.GO_ON]
     note = prompts.resumed(used, changed, resuming.question, remarks)
@@ -283,7 +285,8 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
         proven=proven,
         forked_from=source,
     )
-    return Fork(job, (*copied_records(copied), _checkpointed(state)))
+    checkpoint = Checkpointed(state.part, 0, state.messages, state.copies, state.snapshot)
+    return Fork(job, (*copied_records(copied), checkpoint))
 
 
 def _check_question(run: StoredRun, begin: FirstTurns, request: ForkRequest) -> None:
@@ -330,12 +333,6 @@ def _what_counts(run: StoredRun, at: int, calls: int) -> str:
     )
 
 
-def _spent(budget: Budget, state: ResumeState) -> Budget:
-    for kind in Kind:
-        budget = budget.spend(state.snapshot.used.get(kind, 0), kind)
-    return budget
-
-
 def _noted(state: ResumeState, note: str) -> ResumeState:
     """Return the state with a note at the end of the next message."""
     if not note:
@@ -373,10 +370,6 @@ def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -
     asked = [one for one in frozen.get("questions", ()) if any(prompts.ASKS + one in note.text for note in begin.notes)]
     kept |= {"begun_limits": begun} if begun else {}
     return {**origin, **kept, "questions": [*asked, *([question] if question else [])]}
-
-
-def _checkpointed(state: ResumeState) -> Checkpointed:
-    return Checkpointed(state.part, 0, state.messages, state.copies, state.snapshot)
 
 
 def copied_records(begin: StoredRun) -> Iterator[Record]:

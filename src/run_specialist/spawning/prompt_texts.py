@@ -116,15 +116,12 @@ def missing_skill(file: SpecialistFile, settings: Specialist, root: Path) -> str
 
 def with_skills_checked(files: Sequence[SpecialistFile], root: Path) -> list[SpecialistFile]:
     """Return files, each with an error for its first skill that cannot be used in a folder."""
-    return [_checked(file, root) for file in files]
-
-
-def _checked(file: SpecialistFile, root: Path) -> SpecialistFile:
-    why = missing_skill(file, file.specialist, root) if file.specialist else ""
-    if not why:
-        return file
-    problem = Problem(file.path, file.lines.get("skills", 1), 1, "skills", why, "error")
-    return file.with_problems((*file.problems, problem))
+    checked = []
+    for file in files:
+        why = missing_skill(file, file.specialist, root) if file.specialist else ""
+        problem = Problem(file.path, file.lines.get("skills", 1), 1, "skills", why, "error")
+        checked.append(file.with_problems((*file.problems, problem)) if why else file)
+    return checked
 
 
 def _below(skill: Skill, root: Path) -> str:

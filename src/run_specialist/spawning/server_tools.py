@@ -116,11 +116,9 @@ def with_server_tools(offers: Iterable[Offer], settings: Specialist, *, on_serve
 
 def server_tools(settings: Specialist) -> tuple[Tool, ...]:
     """Return the tools of the API that settings allow, regardless of trust."""
-    return tuple(_tool(name, settings, None) for name, uses in shares(settings).items() if uses and _allows(settings))
-
-
-def _allows(settings: Specialist) -> bool:
-    return settings.server_tools and settings.tool_calls == "native"
+    if not settings.server_tools or settings.tool_calls != "native":
+        return ()
+    return tuple(_tool(name, settings, None) for name, uses in shares(settings).items() if uses)
 
 
 def _tool(name: str, settings: Specialist, local: Tool | None) -> Tool:
@@ -153,13 +151,9 @@ def _search_action(settings: Specialist) -> str:
     return f"search {', '.join(settings.allowed_domains) or 'any web site'} through the API, which bills each search"
 
 
-def _anything(_settings: Specialist, _root: Path) -> str:
-    return ""
-
-
 _KEYS = ("allowed_domains", "server_tools")
 SEARCH_OFFER = Offer(SEARCH, _KEYS, _search_action, lambda settings, _root: _tool(SEARCH, settings, None))
-FETCH_BY_API = replace(FETCH_OFFER, keys=_KEYS, make=_fetch_by_api, lacking=_anything)
+FETCH_BY_API = replace(FETCH_OFFER, keys=_KEYS, make=_fetch_by_api, lacking=lambda _settings, _root: "")
 
 
 # Limit how often one request may use the tools that the API runs itself.
@@ -181,11 +175,17 @@ def shares(settings: Specialist) -> Mapping[str, int]:
 
     Only the tools that the file names are included.
     """
-    named = [name for name in (SEARCH, FETCH) if _is_named(settings, name)]
-    affordable = [name for name in named if name != SEARCH or _searches(settings) != 0]
-    limit = settings.tool_calls_limit
-    offered = affordable if limit is None else affordable[:limit]
-    total = _total(settings, len(offered))
+    named = [
+        name
+        for name in (SEARCH, FETCH)
+        if names_tool(settings.tools, name) and not removes_tool(settings.disallowed_tools, name)
+    ]
+    offered = [name for name in named if name != SEARCH or not is_too_dear(settings)]
+    total, limit = MOST_AT_ONCE, settings.tool_calls_limit
+    if limit is not None:
+        offered = offered[:limit]
+        is_alone = len(settings.tools or ()) <= len(offered)
+        total = max(min(limit if is_alone else limit // SHARE, MOST_AT_ONCE), len(offered))
     found = dict.fromkeys(named, 0)
     for place, name in enumerate(offered):
         # The first of two tools gets the remainder.
@@ -206,20 +206,7 @@ def reserved(budget: Budget, tools: Toolset) -> Budget:
     return budget.hold(uses - 1, Kind.TOOL_CALLS) if uses else budget
 
 
-def _total(settings: Specialist, tools: int) -> int:
-    """Return the maximum number of uses of all these tools per request."""
-    limit = settings.tool_calls_limit
-    if limit is None:
-        return MOST_AT_ONCE
-    is_alone = len(settings.tools or ()) <= tools
-    return max(min(limit if is_alone else limit // SHARE, MOST_AT_ONCE), tools)
-
-
 def _searches(settings: Specialist) -> int | None:
     """Return the maximum number of searches per request under the cost limit; None = any number."""
     limit = settings.cost_limit
     return None if limit is None else int(limit / SEARCHES_PER_LIMIT / SEARCH_PRICE)
-
-
-def _is_named(settings: Specialist, name: str) -> bool:
-    return names_tool(settings.tools, name) and not removes_tool(settings.disallowed_tools, name)

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -119,9 +119,16 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     fitted = fit_to_context(given, provider.capabilities, lambda: _front_chars(texts, file, given, environment, schema))
     settings = fitted.settings
     tools = [*choose_tools(file, settings, environment).tools]
-    if not provider.capabilities.is_language_model:
+    summarizer = None
+    if provider.capabilities.is_language_model:
+        summarizer = Summarizer(
+            provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit
+        )
+    else:
         settings = settings.model_copy(update={"summarize_at": None})
-    uses_archive = settings.summarize_at is not None or _has_added_tools(environment) or environment.keeps_archive
+    extra = environment.extra_tools
+    has_added_tools = bool(environment.tools or extra.functions or extra.served or environment.delegate)
+    uses_archive = settings.summarize_at is not None or has_added_tools or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
     toolset = Toolset([*tools, respond_tool(schema)])
@@ -137,7 +144,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         archive=archive if uses_archive else None,
         turn_chars=fitted.turn_chars,
         longest_history=fitted.longest_history,
-        summarizer=_summarizer(settings, provider, archive),
+        summarizer=summarizer,
         augmenters=(*environment.augmenters, *_budget_augmenters(settings.countdown)),
         parent_id=environment.parent.run_id if environment.parent else None,
         warnings=(*warnings, *fitted.warnings),
@@ -160,12 +167,6 @@ def _warnings(file: SpecialistFile, settings: Specialist, environment: RunEnviro
     if isinstance(environment.provider, ModelChain):
         warnings += environment.provider.warnings
     return warnings
-
-
-def _has_added_tools(environment: RunEnvironment) -> bool:
-    """Return whether the run may have tools that are not built in."""
-    extra_tools = environment.extra_tools
-    return bool(environment.tools or extra_tools.functions or extra_tools.served or environment.delegate)
 
 
 def new_run_id(mark: str = "") -> str:
@@ -205,12 +206,6 @@ def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | 
         return AnswerSchema.load(settings.output_schema, file.path.parent, file.project if by_file else None)
     except ValueError as error:
         raise UsageError(f"{_place_of(file, 'output_schema')}: {error}") from None
-
-
-def _summarizer(settings: Specialist, provider: Provider, archive: Archive) -> Summarizer | None:
-    if not provider.capabilities.is_language_model:
-        return None
-    return Summarizer(provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit)
 
 
 def _budget_augmenters(settings: Countdown) -> list[Augmenter]:
@@ -259,9 +254,13 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
     known |= {tool.name: tool for tool in environment.extra_tools.served}
     # The API uses its own names.
     known |= {FETCH if tool.name == SERVER_FETCH else tool.name: tool for tool in environment.extra_tools.offered}
-    known |= {tool.name: tool for tool in _planning(settings, environment)}
+    # These only record what the model writes.
+    planning: dict[str, Callable[[], Tool]] = {TODO: partial(todo_tool, environment.plan), THINK: think_tool}
+    known |= {name: make() for name, make in planning.items() if names_tool(settings.tools, name)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
-    delegate = _delegate(settings, environment)
+    delegate = [environment.delegate] if environment.delegate else []
+    if not resolve_tools(None, settings.disallowed_tools, [tool.name for tool in delegate]).names:
+        delegate = []
     memory = [environment.memory.tool] if environment.memory.tool else []
     unfiltered = [*memory, *environment.extra_tools.functions, *environment.tools, *delegate]
     # Without a server that cannot be reached, the run has fewer tools, but it runs.
@@ -291,12 +290,6 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
         withheld[MEMORY] = environment.memory.withheld
     unknown = _unknown(resolved.unknown, settings, tools, withheld)
     return ChosenTools(tools, (*not_chosen, *unknown))
-
-
-def _planning(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
-    """Return the tools that only record what the model writes, if the file names them."""
-    made: dict[str, Callable[[], Tool]] = {TODO: partial(todo_tool, environment.plan), THINK: think_tool}
-    return [make() for name, make in made.items() if names_tool(settings.tools, name)]
 
 
 def _without_memory(settings: Specialist, environment: RunEnvironment) -> list[DroppedTool]:
@@ -346,11 +339,6 @@ def unmatched_tools(file: SpecialistFile, settings: Specialist, environment: Run
     if resolved.names:
         return []
     return [f"{place}: tools: lists no tool of the MCP servers, so none can be called; available: {available}"]
-
-
-def _delegate(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
-    tool = environment.delegate
-    return [tool] if tool and resolve_tools(None, settings.disallowed_tools, [tool.name]).names else []
 
 
 # Share a context of known length between prompt, tools, results and reply: defaults and warnings that follow from it.
@@ -485,7 +473,13 @@ def origin(
     warnings: Sequence[str],
 ) -> Mapping[str, Any]:
     """Return the JSON values from which the same job can be built again, even if the file has changed."""
-    overridden = _overridden(file, settings)
+    # Keys that differ from the file, because of a flag or of a parent's smaller budget.
+    overridden: list[str] = []
+    if file.specialist is not None:
+        by_file = resolve(file, {}).settings
+        overridden = [key for key in Specialist.model_fields if getattr(settings, key) != getattr(by_file, key)]
+    # A child's time does not count, because the parent's time always limits it.
+    limiting = [kind for kind in Kind if environment.parent is None or kind is not Kind.TIME]
     return {
         "settings": settings_of(settings, schema),
         "given": sorted(settings.model_fields_set),
@@ -494,7 +488,7 @@ def origin(
         "digest": file.digest or digest(file.path),
         "root": str(environment.root),
         "project": project_path(environment.root),
-        "changed_limits": _changed_limits(overridden, is_child=environment.parent is not None),
+        "changed_limits": [kind.key for kind in limiting if kind.key in overridden],
         "overridden": overridden,
         "given_tools": [tool.name for tool in environment.tools],
         "parents": environment.parent.names if environment.parent else (),
@@ -546,22 +540,6 @@ def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | 
     }
 
 
-def _overridden(file: SpecialistFile, settings: Specialist) -> list[str]:
-    """Return the keys of settings that differ from the file, because of a flag or of a parent's smaller budget."""
-    if file.specialist is None:
-        return []
-    by_file = resolve(file, {}).settings
-    return [key for key in Specialist.model_fields if getattr(settings, key) != getattr(by_file, key)]
-
-
-def _changed_limits(overridden: Collection[str], *, is_child: bool) -> list[str]:
-    """Return the keys of limits that differ from the file.
-
-    The time of a child does not count, because the parent's time always limits it.
-    """
-    return [kind.key for kind in Kind if kind.key in overridden and not (is_child and kind is Kind.TIME)]
-
-
 def own_cost_left(job: Job) -> float | None:
     """Return the remainder of a job's own cost limit; None without a limit [USD]."""
     limit = job.budget[Kind.COST].limit
@@ -586,16 +564,15 @@ _BOUNDS = ("max_uses", "max_content_tokens")
 
 def as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
     """Return the tools with their stored definitions and their current functions."""
-    return Toolset(_with_definition(definition, tools.get(definition["name"])) for definition in definitions)
-
-
-def _with_definition(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
-    if "input_schema" not in definition:
-        return _of_server(definition, tool)
-    name, description, schema = definition["name"], definition["description"], definition["input_schema"]
-    if tool is None:
-        return Tool(name, description, _unavailable, schema=schema)
-    return replace(tool, description=description, schema=schema)
+    found = []
+    for definition in definitions:
+        tool = tools.get(definition["name"])
+        if "input_schema" not in definition:
+            found.append(_of_server(definition, tool))
+            continue
+        tool = tool or Tool(definition["name"], "", _unavailable)
+        found.append(replace(tool, description=definition["description"], schema=definition["input_schema"]))
+    return Toolset(found)
 
 
 def _of_server(definition: Mapping[str, Any], tool: Tool | None) -> Tool:

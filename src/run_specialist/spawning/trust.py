@@ -293,14 +293,9 @@ def to_load(place: str, model: str, project: Path, *, own: bool) -> Demand | Non
     path = Path(os.path.realpath(Path(model.removeprefix(WEIGHTS)).expanduser()))
     if own and not path.is_relative_to(os.path.realpath(project)):
         return None
-    return Demand(place, f"load {path}", _fingerprint(path))
-
-
-def _fingerprint(path: Path) -> str:
-    """Return a text that changes with a file; reading gigabytes before each run would take too long."""
-    try:
+    # Reading gigabytes before each run would take too long. Programs cannot set `st_ctime`, as they can `st_mtime`.
+    fingerprint = f"{path} missing"
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return f"{path} missing"
-    # The time of the last change of its entry cannot be set by programs, as the time of modification can.
-    return f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+        fingerprint = f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+    return Demand(place, f"load {path}", fingerprint)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -209,48 +210,27 @@ def matches(value: object, schema: Mapping[str, Any]) -> bool:
     return not isinstance(value, list) or all(matches(item, items) for item in value)
 
 
-@dataclass(frozen=True, slots=True)
-class Alternatives:
-    """Converts a value back with the alternative that it matches."""
-
-    parts: list[Part]
-
-    def __call__(self, value: object) -> object:
-        """Return the value in the form of that alternative."""
-        fitting = (part for part in self.parts if matches(value, part.schema))
-        # A value that was cut off matches none.
-        alike = (part for part in self.parts if is_kind(part.schema.get("type", "null"), value))
-        part = next(fitting, None) or next(alike, None)
-        return value if part is None else part.restore(value)
+def _restore_alternative(parts: list[Part], value: object) -> object:
+    fitting = (part for part in parts if matches(value, part.schema))
+    # A value that was cut off matches none.
+    alike = (part for part in parts if is_kind(part.schema.get("type", "null"), value))
+    part = next(fitting, None) or next(alike, None)
+    return value if part is None else part.restore(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
-    """Converts each item of a list back."""
-
-    item: Part
-
-    def __call__(self, value: object) -> object:
-        """Return the list with each item in its own form."""
-        return [self.item.restore(one) for one in value] if isinstance(value, list) else value
+def _restore_items(item: Part, value: object) -> object:
+    return [item.restore(one) for one in value] if isinstance(value, list) else value
 
 
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """Converts each property of an object back, and removes the omitted ones."""
-
-    parts: Mapping[str, Part]
-    optional: set[str]
-
-    def __call__(self, value: object) -> object:
-        """Return the object in the form of the original schema."""
-        if not isinstance(value, dict):
-            return value
-        return {
-            name: self.parts[name].restore(item) if name in self.parts else item
-            for name, item in value.items()
-            if item is not None or name not in self.optional
-        }
+def _restore_properties(parts: Mapping[str, Part], optional: set[str], value: object) -> object:
+    """Return an object with each property in its original form, without the omitted ones."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: parts[name].restore(item) if name in parts else item
+        for name, item in value.items()
+        if item is not None or name not in optional
+    }
 
 
 def unchanged(value: object) -> object:
@@ -382,13 +362,13 @@ class _Converter:
         branches = _branches(schema)
         if branches is not None:
             parts = [self._expressed(branch, place) for branch in branches]
-            return Part({**kept, "anyOf": [part.schema for part in parts]}, Alternatives(parts))
+            return Part({**kept, "anyOf": [part.schema for part in parts]}, partial(_restore_alternative, parts))
         match schema.get("type"):
             case str(kind) if kind in SCALARS:
                 return Part({**kept, "type": kind}, unchanged)
             case "array" if isinstance(schema.get("items"), Mapping) and "prefixItems" not in schema:
                 item = self._part(schema["items"], place)
-                return Part({**kept, "type": "array", "items": item.schema}, Items(item))
+                return Part({**kept, "type": "array", "items": item.schema}, partial(_restore_items, item))
             case "object" if schema.get("properties") or schema.get("additionalProperties") is False:
                 part = self._closed(schema, place)
                 return Part({**kept, **part.schema}, part.restore)
@@ -425,7 +405,7 @@ class _Converter:
             "required": [*parts],
             "additionalProperties": False,
         }
-        return Part(closed, Properties(parts, optional))
+        return Part(closed, partial(_restore_properties, parts, optional))
 
     def _resolved(self, schema: object, place: _SchemaPosition) -> tuple[Mapping[str, Any], _SchemaPosition]:
         """Return the schema that a reference or a single `allOf` names, with the references that lead to it."""
@@ -507,21 +487,16 @@ _MOST_REFERENCES = 20
 def has_quotes(schema: Mapping[str, Any]) -> bool:
     """Return whether an object schema has such an array; local references and alternatives are followed."""
     return any(
-        _has_properties(item, {"source", "quote"})
+        {"source", "quote"} <= _properties(item).keys()
         for whole in _variants(schema, schema)
-        for array in _variants(_property(whole, "evidence"), schema)
+        for array in _variants(_properties(whole).get("evidence"), schema)
         for item in _variants(array.get("items"), schema)
     )
 
 
-def _has_properties(schema: Mapping[str, Any], names: set[str]) -> bool:
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     properties = schema.get("properties")
-    return isinstance(properties, Mapping) and names <= properties.keys()
-
-
-def _property(schema: Mapping[str, Any], name: str) -> object:
-    properties = schema.get("properties")
-    return properties.get(name) if isinstance(properties, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _variants(schema: object, root: Mapping[str, Any], references: int = 0) -> Iterator[Mapping[str, Any]]:

@@ -82,17 +82,15 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
         return
     of_editor = [name for name in lacking if is_editor_tool(name)]
     unknown = [name for name in lacking if name not in set(of_editor)]
-    texts = [_editor_text(of_editor)] if of_editor else []
+    texts = []
+    if of_editor:
+        are = "tool of an editor is" if len(of_editor) == 1 else "tools of an editor are"
+        texts.append(f"{len(of_editor)} {are} not here: {shown(', '.join(of_editor), _LONGEST_TOOLS)}")
     texts += [_unknown_text(unknown, available)] if unknown else []
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):
         texts[-1] += "; no tool is left, so the specialist cannot be run"
     for text in texts:
         problems.warn(front.fields["tools"].place, text, "tools")
-
-
-def _editor_text(names: Sequence[str]) -> str:
-    listed = shown(", ".join(names), _LONGEST_TOOLS)
-    return f"{len(names)} tool{' of an editor is' if len(names) == 1 else 's of an editor are'} not here: {listed}"
 
 
 def _unknown_text(names: Sequence[str], available: Sequence[str]) -> str:
@@ -303,8 +301,11 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
         return True, split_names(value, problems.warner(field.place, key))
     if key == "countdown" and isinstance(field.node, MappingNode) and isinstance(value, dict):
-        _warn_about_empty(field.node, field, problems)
-        return True, {canonical(inner): item for inner, item in value.items() if item is not None}
+        # Like top-level keys, inner keys without a value count as not given.
+        for name, inner in field.node.pairs:
+            if isinstance(name, ScalarNode) and is_null(inner):
+                problems.warn(field.chunk.place(name.start), f"{shown(name.text)} is empty and ignored", key)
+        return True, {canonical(name): item for name, item in value.items() if item is not None}
     tag = field.node.tag if isinstance(field.node, ScalarNode) else None
     has_own_tag = tag is not None and tag not in CORE_TAGS
     if expected_value and isinstance(value, str) and not has_own_tag:
@@ -316,14 +317,6 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
     if key == "time_limit" and in_minutes and isinstance(value, int | float) and _is_number(value):
         value *= 60
     return True, value
-
-
-def _warn_about_empty(node: MappingNode, field: Field, problems: Problems) -> None:
-    """Warn about inner keys without a value; like top-level keys, they count as not given."""
-    for key, value in node.pairs:
-        if isinstance(key, ScalarNode) and is_null(value):
-            text = f"{shown(key.text)} is empty and ignored"
-            problems.warn(field.chunk.place(key.start), text, canonical(field.key))
 
 
 def _is_number(value: object) -> bool:

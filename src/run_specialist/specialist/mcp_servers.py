@@ -53,7 +53,8 @@ def check_servers(given: dict[str, Any], front: FrontMatter, problems: Problems)
 
 
 def _fits(name: str, entry: object, field: Field, problems: Problems, *, index: int | None = None) -> bool:
-    why = _unusable(name, entry, problems)
+    server = None if entry is None else server_of(name, entry)
+    why = listed_in_project(name, problems.path.parent) if entry is None else server.unusable if server else ""
     node = _node(field.node, name, index)
     place = field.chunk.place(node.start) if node else field.place
     for key in entry if isinstance(entry, dict) else ():
@@ -63,13 +64,6 @@ def _fits(name: str, entry: object, field: Field, problems: Problems, *, index: 
     if why:
         problems.warn(place, f"{shown(name)}: {shown(why, None)}; ignored", _KEY)
     return not why
-
-
-def _unusable(name: str, entry: object, problems: Problems) -> str:
-    if entry is None:
-        return listed_in_project(name, problems.path.parent)
-    server = server_of(name, entry)
-    return server.unusable if server else ""
 
 
 def _node(node: Node, name: str, index: int | None) -> Node | None:
@@ -170,26 +164,24 @@ class ServerConfig:
         Raises ValueError for a variable that is not set and has no default.
         """
 
+        def value(match: re.Match[str]) -> str:
+            name, default = match.groups()
+            # As in a shell, `:-` also replaces a variable that is set but empty.
+            if default is None and name not in environment:
+                raise ValueError(f"the environment variable {name} is not set")
+            return environment.get(name) or default or ""
+
         def filled(text: str) -> str:
-            return _VARIABLE.sub(lambda match: _value(match, environment), text)
+            return _VARIABLE.sub(value, text)
 
         return replace(
             self,
             command=None if self.command is None else tuple(map(filled, self.command)),
             url=None if self.url is None else filled(self.url),
-            env=tuple((name, filled(value)) for name, value in self.env),
-            headers=tuple((name, filled(value)) for name, value in self.headers),
+            env=tuple((name, filled(text)) for name, text in self.env),
+            headers=tuple((name, filled(text)) for name, text in self.headers),
             cwd=None if self.cwd is None else filled(self.cwd),
         )
-
-
-def _value(match: re.Match[str], environment: Mapping[str, str]) -> str:
-    name, default = match.groups()
-    # As in a shell, `:-` also replaces a variable that is set but empty.
-    value = environment.get(name) or default
-    if value is None and name not in environment:
-        raise ValueError(f"the environment variable {name} is not set")
-    return value or ""
 
 
 def _is_loopback(url: str) -> bool:

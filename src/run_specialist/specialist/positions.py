@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -468,14 +469,16 @@ def _places(lines: Sequence[str], names: tuple[str, ...], wanted: Collection[str
 
 def _statement(lines: Sequence[str], at: int) -> tuple[int, dict[str, Any] | None]:
     """Return the number of lines of the statement that starts on a line, and its value; None if it is too long."""
+    import tomllib  # noqa: PLC0415 - as above
+
     tries = 0
     for end in range(at + 1, len(lines) + 1):
         # A value of several lines ends with a bracket or a quote, perhaps followed by a comment.
         if end > at + 1 and not _MAY_END.search(lines[end - 1]):
             continue
         tries += 1
-        if (found := _parsed(lines[at:end])) is not None:
-            return end - at, found
+        with suppress(ValueError, RecursionError):
+            return end - at, tomllib.loads("".join(lines[at:end]))
         if tries > _MOST_TRIES:
             break
     return 0, None
@@ -488,12 +491,3 @@ def _inside(document: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | 
             return None
         document = inner
     return document
-
-
-def _parsed(lines: Sequence[str]) -> dict[str, Any] | None:
-    import tomllib  # noqa: PLC0415 - as above
-
-    try:
-        return tomllib.loads("".join(lines))
-    except (ValueError, RecursionError):
-        return None

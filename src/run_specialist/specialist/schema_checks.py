@@ -200,7 +200,11 @@ def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  
     def counted(name: str, keyword: Keyword) -> Keyword:
         def counting(validator: "Validator", wanted: object, item: object, part: Mapping[str, Any]) -> Errors:
             nonlocal level
-            spend(1 + _looked_at(name, wanted, item, part) // AT_ONCE)
+            # The approximate number of names or values that the keyword itself checks.
+            looked_at = len(wanted) if isinstance(wanted, list | dict) else 0
+            if name in _PATTERNED and isinstance(item, dict):
+                looked_at = len(item) * len(part.get("patternProperties", ()))
+            spend(1 + looked_at // AT_ONCE)
             if level >= MOST_LEVELS:
                 raise RecursionError
             level += 1
@@ -218,13 +222,6 @@ def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  
     # By its `$schema` it would choose the library's own validator.
     anonymous = {key: item for key, item in schema.items() if key != "$schema"}
     return sorted(bounded(_ordered(anonymous), registry=Registry()).iter_errors(value), key=depth)
-
-
-def _looked_at(name: str, wanted: object, value: object, schema: Mapping[str, Any]) -> int:
-    """Return the approximate number of names or values that a keyword itself checks."""
-    if name in _PATTERNED and isinstance(value, dict):
-        return len(value) * len(schema.get("patternProperties", ()))
-    return len(wanted) if isinstance(wanted, list | dict) else 0
 
 
 def _ordered(part: Any) -> Any:  # noqa: ANN401 - any JSON

@@ -17,25 +17,12 @@ PATH = Path("agent.md")
 KEYS = sorted(json_schema()["properties"])
 EXAMPLES = examples(40)
 
+# fmt: off
 WORDS = st.sampled_from(
-    [
-        "none",
-        "auto",
-        "force",
-        "order",
-        "sonnet",
-        "read, grep",
-        "Read",
-        "10m",
-        "5",
-        "0.5",
-        "true",
-        "",
-        " ",
-        "é\u2028",
-        "*",
-    ]
+    ["none", "auto", "force", "order", "sonnet", "read, grep", "Read", "10m", "5", "0.5", "true",
+     "", " ", "\u00e9\u2028", "*"]
 )
+# fmt: on
 NUMBERS = st.sampled_from([0, 1, 30, -1, 10**12, 0.5, 1.0, 2.5, -0.1, float("inf"), float("nan"), True, False, None])
 SIMPLE = WORDS | NUMBERS | st.text(max_size=12)
 NAMES = st.sampled_from(["Read", "grep", "from", "style", "*", "", " ", "\u00e9\u2028", "one two"])

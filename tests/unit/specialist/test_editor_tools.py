@@ -17,15 +17,7 @@ def warnings(tools: str) -> list[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            "problems",
-            "read/problems",
-            "terminalSelection",
-            "vscode/vscodeAPI",
-            "vscode/anythingNew",
-            "new",
-            "changes",
-        ),
+        *("problems", "read/problems", "terminalSelection", "vscode/vscodeAPI", "vscode/anythingNew", "new", "changes"),
         *("ms-python.python/getPythonEnvironmentInfo", "github.vscode-pull-request-github/issue_fetch"),
         *("execute/getTerminalOutput", "web/githubRepo", "search/changes", " testFailure "),
     ],

@@ -9,35 +9,22 @@ from run_specialist.specialist.tool_names import BUILT_IN, ResolvedTools, resolv
 AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")
 
 
-@pytest.mark.parametrize(
-    ("written", "ours"),
-    [
-        ("Read", "read"),
-        ("Grep", "grep"),
-        ("Glob", "glob"),
-        ("LS", "ls"),
-        ("Read(src/**)", "read"),
-        ("read_file", "read"),
-        ("read_many_files", "read"),
-        ("list_directory", "ls"),
-        ("search_file_content", "grep"),
-        ("SearchText", "grep"),
-        ("FindFiles", "glob"),
-        ("list", "ls"),
-        ("codebase", "search"),
-        ("search/codebase", "search"),
-        ("read/readFile", "read"),
-        ("mcp__db__query", "mcp__db__query"),
-        ("Task", "delegate"),
-        ("TodoWrite", "todo"),
-        ("manage_todo_list", "todo"),
-        ("update_plan", "todo"),
-        ("vscode/memory", "memory"),
-        ("think", "think"),
-        ("findTestFiles", "glob"),
-        ("web_get", "fetch"),
-    ],
-)
+NAMES = {
+    "read": ("Read", "Read(src/**)", "read_file", "read_many_files", "read/readFile"),
+    "grep": ("Grep", "search_file_content", "SearchText"),
+    "glob": ("Glob", "FindFiles", "findTestFiles"),
+    "ls": ("LS", "list_directory", "list"),
+    "search": ("codebase", "search/codebase"),
+    "mcp__db__query": ("mcp__db__query",),
+    "delegate": ("Task",),
+    "todo": ("TodoWrite", "manage_todo_list", "update_plan"),
+    "memory": ("vscode/memory",),
+    "think": ("think",),
+    "fetch": ("web_get",),
+}
+
+
+@pytest.mark.parametrize(("written", "ours"), [(name, ours) for ours, names in NAMES.items() for name in names])
 def test_names_of_other_programs_map_to_the_built_in_tools(written: str, ours: str) -> None:
     """Tool names of Claude Code, Gemini CLI, opencode and Copilot map to the built-in ones."""
     assert resolve_tools([written], (), AVAILABLE) == ResolvedTools((ours,))
