@@ -34,9 +34,9 @@ def record(messages_runs, messages_api, chat_api, monkeypatch):
 async def same(runs, run, models):
     """Assert that a run replays the same, from the store and from a file; return the replay."""
     replayed = await runs.replay(run)
-    assert replayed.block == []
+    assert replayed.difference is None
     assert [one.model for one in replayed.outcome.models] == models
-    assert (await runs.replay_file(await runs.save(run))).block == []
+    assert (await runs.replay_file(await runs.save(run))).difference is None
     return replayed
 
 

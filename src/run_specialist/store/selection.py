@@ -15,7 +15,7 @@ from run_specialist.errors import RunNotFound
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Usage, searches
 from run_specialist.record.outcome import Child, merged_changes
-from run_specialist.store.rows import child, column_text, file_change, folded, outcome, run_snapshot
+from run_specialist.store.rows import column_text, file_change, folded, outcome, restored
 from run_specialist.store.schema import RUNNING
 from run_specialist.store.stored import MARK, ListedRun
 from run_specialist.store.tables import events, items, runs, search, turns
@@ -221,8 +221,8 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     if final is not None and run["status"] != RUNNING:
         of_child = {key: final[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         kin = {"children": final.get("children", ()), "changes": final.get("changes", ())}
-        return child({**of_child, "tool_calls": final["tool_calls"]["used"], **kin})
-    snapshot = RunSnapshot({}) if run["standing"] is None else run_snapshot(json.loads(run["standing"]))
+        return restored(Child, {**of_child, "tool_calls": final["tool_calls"]["used"], **kin})
+    snapshot = RunSnapshot({}) if run["standing"] is None else restored(RunSnapshot, json.loads(run["standing"]))
     below = children(connection, run["run_id"])
     total = snapshot.total
     bodies = list(_events(connection, run["run_id"]))
