@@ -77,7 +77,7 @@ class Target:
         if SECRET not in text:
             assert SECRET not in shown, shown
 
-    def _call(self, choice: int, text: str) -> str:  # noqa: PLR0911 - one per tool
+    def _call(self, choice: int, text: str) -> str:
         tools = self._tools
         match choice % 8:
             case 0:

@@ -1,28 +1,17 @@
 """The architecture: imports only go down the layers, and heavy libraries are imported late."""
 
-import ast
 import subprocess
 import sys
-from collections import Counter
-from pathlib import Path
 
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
-PACKAGE = Path(__file__).parents[1] / "src" / "run_specialist"
 HEAVY = ("anthropic", "httpx2", "pydantic", "yaml", "rich", "sqlite3", "jiter")
 
 
 def test_imports_follow_the_layers_without_cycles(capsys):
     """The import contracts of pyproject.toml hold: layers, and no cycles at any depth."""
     assert lint_imports(no_logo=True, no_cache=True) == EXIT_STATUS_SUCCESS, capsys.readouterr().out
-
-
-def test_a_class_is_known_by_its_name_alone():
-    """No two classes of the package have the same name, private and nested ones included."""
-    trees = (ast.parse(path.read_bytes()) for path in PACKAGE.rglob("*.py"))
-    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    assert [name for name, count in names.items() if count > 1] == []
 
 
 def modules_after(code: str) -> set[str]:

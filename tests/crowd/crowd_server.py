@@ -74,7 +74,7 @@ class Crowded:
         await self._all_asked.wait()
 
 
-def reply(child: int, fate: str, turn: int, request: dict[str, Any]) -> Reply:  # noqa: PLR0911 - one for each fate
+def reply(child: int, fate: str, turn: int, request: dict[str, Any]) -> Reply:
     """Return the status and body of an answer.
 
     turn: Number of the turn, from 1.

@@ -1,12 +1,11 @@
 """Run children: the environment of each run, and the runs that it delegates to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from run_specialist.api.model_choice import ModelChoice
 from run_specialist.budget import Kind
@@ -28,11 +27,11 @@ from run_specialist.spawning.trust import Claim, Demand, Trust, demanded, origin
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.origins import ValueOrigins, rule
-from run_specialist.specialist.project import SearchFolder, is_same, places, project_root
+from run_specialist.specialist.project import is_same, places, project_root
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
-from run_specialist.tools.base import ChildContext, Context, Tool
-from run_specialist.tools.delegate import AgentDescription, RunChild, delegate_tool
+from run_specialist.tools.base import ChildContext, Tool
+from run_specialist.tools.delegate import AgentDescription, delegate_tool
 from run_specialist.tools.edit import Patch, WorkingCopy
 from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.secret_files import own_folders
@@ -101,7 +100,10 @@ class Children:
         warnings: list[str] = []
         for name in self._registry_of(root).callable_names(settings.agents):
             try:
-                child = self._callable_child(name, root, above, file)
+                child = self._find(name, root, file)
+                resolve(child, {}, strict=self._strict)
+                if child.name in above:
+                    raise UsageError(f"{child.name} is at work on the question already")  # noqa: TRY301 - as from `resolve`
                 callable_[child.name] = child
             except UsageError as error:
                 # With `*`, agents that it cannot call need no warning.
@@ -126,7 +128,11 @@ class Children:
         )
         if not found:
             return None, tuple(warnings)
-        return delegate_tool(found, self._run_child_from(root, above, provider, patch)), tuple(warnings)
+
+        async def run_child(name: str, question: str, context: ChildContext) -> Outcome:
+            return await self._run_child(name, question, context, Parent(context.run_id, root, above, patch), provider)
+
+        return delegate_tool(found, run_child), tuple(warnings)
 
     def _withheld(
         self,
@@ -208,20 +214,6 @@ class Children:
             self._registries[root] = Registry([*places(project_root(root)), *self._registry.places])
         return self._registries[root]
 
-    def _callable_child(self, name: str, root: Path, above: tuple[str, ...], caller: SpecialistFile) -> SpecialistFile:
-        file = self._find(name, root, caller)
-        resolve(file, {}, strict=self._strict)
-        if file.name in above:
-            raise UsageError(f"{file.name} is at work on the question already")
-        return file
-
-    def _run_child_from(self, root: Path, above: tuple[str, ...], provider: Provider, patch: Patch | None) -> RunChild:
-        async def run_child(name: str, question: str, context: ChildContext) -> Outcome:
-            parent = Parent(context.run_id, root, above, patch)
-            return await self._run_child(name, question, context, parent, provider)
-
-        return run_child
-
     async def _run_child(
         self, name: str, question: str, context: ChildContext, parent: Parent, provider: Provider
     ) -> Outcome:
@@ -231,12 +223,26 @@ class Children:
         settings = resolve(file, {}, strict=self._strict).settings
         provider = await self._models.provider_for_child(file, settings, provider)
         requested = {kind: getattr(settings, kind.key) for kind in SHARED_KINDS}
-        minimum = _minimum(settings, question, provider)
+        minimum: dict[Kind, float] = {}
+        if provider.capabilities.is_language_model:
+            # Enough for its first request.
+            usage = MIN_USAGE + Usage(2 * tokens(len(settings.prompt) + len(question)))
+            minimum = {Kind.TOKENS: usage.total_tokens, Kind.COST: provider.cost(usage) or 0}
         lent = context.lender.lend(requested, minimum)
         run: Run | None = None
         try:
-            _check_lent(requested, lent, minimum)
-            settings = settings.model_copy(update={**_limits(lent), "time_limit": _time_limit(settings, context)})
+            for kind, amount in lent.items():
+                if amount is not None and requested[kind] != amount and (not amount or amount < minimum.get(kind, 0)):
+                    raise UsageError(f"of the {kind.label} nothing is left that it could use; go on with what you have")
+            limits: dict[str, float | None] = {
+                kind.key: amount if amount is None or kind is Kind.COST else int(amount)
+                for kind, amount in lent.items()
+            }
+            if (left := context.limit(Kind.TIME).until_landing) is not None:
+                # The landing of the child ends before the time of its parent is up.
+                longest = left / (1 + LANDING_OVERTIME)
+                limits["time_limit"] = min(longest, longest if settings.time_limit is None else settings.time_limit)
+            settings = settings.model_copy(update=limits)
 
             def pass_on(event: Event) -> None:
                 if run is not None:
@@ -244,52 +250,16 @@ class Children:
 
             run = await self._prepare(file, settings, question, parent, provider, pass_on)
             with context.stopping(partial(run.abort, after_turn=True)):
-                return await _outcome_even_if_cancelled(run)
+                outcome = asyncio.ensure_future(run.outcome())
+                try:
+                    return await asyncio.shield(outcome)
+                except asyncio.CancelledError:
+                    run.abort()
+                    return await outcome
         finally:
             # A cancelled child has spent budget, too, even if its outcome is discarded.
             ended = None if run is None else run.ended
             context.lender.settle(None if ended is None else ended.as_child())
-
-
-def _minimum(settings: Specialist, question: str, provider: Provider) -> Mapping[Kind, float]:
-    """Return the minimum budget of each kind for a child: enough for its first request."""
-    if not provider.capabilities.is_language_model:
-        return {}
-    usage = MIN_USAGE + Usage(2 * tokens(len(settings.prompt) + len(question)))
-    return {Kind.TOKENS: usage.total_tokens, Kind.COST: provider.cost(usage) or 0}
-
-
-def _check_lent(
-    requested: Mapping[Kind, float | None], lent: Mapping[Kind, float | None], minimum: Mapping[Kind, float]
-) -> None:
-    """Raise UsageError if the parent's remaining budget is below the child's minimum."""
-    for kind, amount in lent.items():
-        if amount is not None and requested[kind] != amount and (not amount or amount < minimum.get(kind, 0)):
-            raise UsageError(f"of the {kind.label} nothing is left that it could use; go on with what you have")
-
-
-def _limits(lent: Mapping[Kind, float | None]) -> dict[str, Any]:
-    """Return the lent budget as settings of a specialist; all kinds except cost are integers."""
-    return {kind.key: amount if amount is None or kind is Kind.COST else int(amount) for kind, amount in lent.items()}
-
-
-def _time_limit(settings: Specialist, context: Context) -> float | None:
-    """Return the time limit of a child [s], short enough for its landing to end before the parent's time is up."""
-    left = context.limit(Kind.TIME).until_landing
-    if left is None:
-        return settings.time_limit
-    longest = left / (1 + LANDING_OVERTIME)
-    return longest if settings.time_limit is None else min(longest, settings.time_limit)
-
-
-async def _outcome_even_if_cancelled(run: Run) -> Outcome:
-    """Wait for the outcome; on cancellation, abort the run and return its partial outcome."""
-    task = asyncio.ensure_future(run.outcome())
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        run.abort()
-        return await task
 
 
 @dataclass(frozen=True)
@@ -368,7 +338,13 @@ class RunEnvironments:
         resumed: bool,
     ) -> ExtraTools:
         """Return the tools that a file declares; in a dry run they write to the patch."""
-        copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
+
+        def agent_folders() -> tuple[Path, ...]:
+            # A project's root may hold any file, so it is none.
+            places = (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
+            return own_folders([file.path, *(one.path for one in places)])
+
+        copy = WorkingCopy(root, patch, agent_folders)
         return await equip(
             file,
             settings,
@@ -394,7 +370,3 @@ class RunEnvironments:
                 raise
             texts = PromptTexts()
         return texts
-
-    def _places(self) -> Iterator[SearchFolder]:
-        """Yield the folders that are searched for specialists, but not a project's root, which may hold any file."""
-        return (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))

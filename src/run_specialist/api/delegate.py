@@ -18,7 +18,7 @@ from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing,
 from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.spawner import LIMITS
-from run_specialist.specialist.fields import Settings, Specialist
+from run_specialist.specialist.fields import Settings
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.settings import resolve
 from run_specialist.store.location import NONE, place
@@ -82,7 +82,9 @@ def read(arguments: object, names: Iterable[str], *, stored: bool) -> DelegateAr
     if not isinstance(specialist, str):
         raise ToolError(f"specialist: wanted one of {', '.join(names)}, found {_given_value(given, 'specialist')}")
     if specialist not in names:
-        raise ToolError(f"specialist: there is no {shown(specialist)}{_near(specialist, names)}")
+        close = difflib.get_close_matches(specialist[:100].strip(), names, n=3, cutoff=0.5)
+        instead = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names)}"
+        raise ToolError(f"specialist: there is no {shown(specialist)}; {instead}")
     if not isinstance(query, str):
         raise ToolError(f"query: wanted the question as a text, found {_given_value(given, 'query')}")
     if not query.strip():
@@ -107,11 +109,6 @@ def _object(arguments: object) -> Mapping[str, Any]:
 
 def _given_value(given: Mapping[str, Any], key: str) -> str:
     return shown(repr(given[key])) if key in given else "none"
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name[:100].strip(), names, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; there are {', '.join(names)}"
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -224,7 +221,10 @@ class Delegate:
         try:
             request = read(arguments, self._offered, stored=self._is_stored)
             specialist = request.specialist
-            run = await (self._prepare(request) if request.run_id is None else self._resume(request, request.run_id))
+            if request.run_id is not None:
+                run = await self._resume(request, request.run_id)
+            else:
+                run = await self.runner.prepare(self._offered[specialist], request.query, **self._settings)
         except ToolError as error:
             return Delegated(prompts.failed(self.name, str(error)), is_error=True)
         except (RunSpecialistError, OSError) as error:
@@ -233,7 +233,12 @@ class Delegate:
             reason = f"internal error: {error!r}; please report it"
             return Delegated(failure_text(specialist or self.name, reason), is_error=True)
         outcome = await run.outcome()
-        return Delegated(outcome_text(outcome, self._resume_hint(run, outcome)), has_failed(outcome), outcome)
+        hint = (
+            f'To ask this run for more, call {self.name} with run_id "{outcome.run_id}": it knows what it found, and '
+            "its budget is refreshed."
+        )
+        text = outcome_text(outcome, hint if self._is_stored and run.is_kept else "")
+        return Delegated(text, has_failed(outcome), outcome)
 
     async def result(self, block: object) -> dict[str, Any]:
         """Execute a `tool_use` block of the Messages API, an SDK object or a dict, and return its `tool_result`."""
@@ -268,52 +273,33 @@ class Delegate:
             return Delegated(prompts.failed(shown(str(name)), reason), is_error=True)
         return await self(arguments)
 
-    async def _prepare(self, request: DelegateArguments) -> Run:
-        return await self.runner.prepare(self._offered[request.specialist], request.query, **self._settings)
-
     async def _resume(self, request: DelegateArguments, run_id: str) -> Run:
         """Resume a stored run with a full budget added to the amount it has used."""
-        stored = await asyncio.to_thread(_load, self._store, run_id)
+        from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
+
+        def load() -> StoredRun | None:
+            try:
+                with Store(self._store) as opened:
+                    return opened.load(run_id)
+            except (RunNotFound, StoreMissing):
+                return None
+
+        stored = await asyncio.to_thread(load)
         # The model must not reach runs of other specialists or projects.
         expected = (run_id, request.specialist, str(self.runner.root))
         if stored is None or (stored.run_id, stored.specialist, str(stored.frozen["root"])) != expected:
             raise ToolError(f"run_id: no run {shown(run_id)} of {request.specialist} is kept here; {ANEW}")
         settings = resolve(self.runner.registry.find(self._offered[request.specialist]), self._settings).settings
+        used = stored.snapshot.used if stored.snapshot else {}
+        limits: dict[str, Any] = {key: getattr(settings, key) for key in LIMITS}
+        for key, kind in LIMITS.items():
+            if limits[key] is not None:
+                total = limits[key] + used.get(kind, 0)
+                limits[key] = total if kind in {Kind.TIME, Kind.COST} else int(total)
         try:
-            return await self.runner.resume(run_id, request.query, **_refreshed_limits(settings, stored))
+            return await self.runner.resume(run_id, request.query, **limits)
         except UsageError as error:
             raise UsageError(f"{error}; or {ANEW}") from None
-
-    def _resume_hint(self, run: Run, outcome: Outcome) -> str:
-        if not (self._is_stored and run.is_kept):
-            return ""
-        return (
-            f'To ask this run for more, call {self.name} with run_id "{outcome.run_id}": it knows what it found, and '
-            "its budget is refreshed."
-        )
-
-
-def _load(store: str, run_id: str) -> StoredRun | None:
-    from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
-
-    try:
-        with Store(store) as opened:
-            return opened.load(run_id)
-    except (RunNotFound, StoreMissing):
-        return None
-
-
-def _refreshed_limits(settings: Specialist, stored: StoredRun) -> dict[str, Any]:
-    """Return the new totals: the amount used plus the limits in the specialist's file."""
-    used = stored.snapshot.used if stored.snapshot else {}
-    limits = {key: (kind, getattr(settings, key)) for key, kind in LIMITS.items()}
-    return {
-        key: None if limit is None else _total(kind, limit + used.get(kind, 0)) for key, (kind, limit) in limits.items()
-    }
-
-
-def _total(kind: Kind, amount: float) -> float:
-    return amount if kind in {Kind.TIME, Kind.COST} else int(amount)
 
 
 def _field(source: object, key: str) -> Any:  # noqa: ANN401 - an SDK object, or JSON

@@ -107,7 +107,7 @@ def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison,
     return tuple(_compared(result, Comparison(name, base.name, tolerance, ALPHA / len(others))) for name in others)
 
 
-def _compared(result: EvalResult, one: Comparison) -> Comparison:  # noqa: C901 - one verdict, read from top to bottom
+def _compared(result: EvalResult, one: Comparison) -> Comparison:
     """Fill in a comparison."""
     baseline, variant = result.of(one.baseline), result.of(one.variant)
     before, after = _by_case(baseline), _by_case(variant)

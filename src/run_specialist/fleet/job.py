@@ -82,9 +82,7 @@ class JobRequeued:
 Verdict = JobFinished | JobRequeued
 
 
-def judge(  # noqa: PLR0911 - a verdict for each kind
-    outcome: Outcome, attempts: int, *, cancelled: bool = False
-) -> Verdict:
+def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdict:
     """Return the verdict on the job of a run.
 
     attempts: earlier server errors of this item.
@@ -106,7 +104,7 @@ def judge(  # noqa: PLR0911 - a verdict for each kind
     return JobFinished()
 
 
-def unbegun(error: RunSpecialistError) -> Verdict:  # noqa: PLR0911 - a verdict for each kind
+def unbegun(error: RunSpecialistError) -> Verdict:
     """Return the verdict on the job of an item whose run could not begin."""
     match error:
         case AtWork():

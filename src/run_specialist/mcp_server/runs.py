@@ -60,7 +60,7 @@ class ProgressReporter:
         self._call = ""
         self._children: dict[str, ProgressReporter] = {}
 
-    def take(self, event: Event) -> ProgressUpdate | None:  # noqa: C901 - one case for each kind of event
+    def take(self, event: Event) -> ProgressUpdate | None:
         """Return the notification for an event; None if the event is not reported."""
         used, message = 0.0, None
         match event:

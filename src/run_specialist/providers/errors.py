@@ -147,9 +147,7 @@ def tidy(text: str) -> str:
     return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]} …"
 
 
-def _describe(  # noqa: PLR0911 - one for each kind of error
-    error: Exception, endpoint: Endpoint, base_url: object, masked: Callable[[str], str]
-) -> Fault:
+def _describe(error: Exception, endpoint: Endpoint, base_url: object, masked: Callable[[str], str]) -> Fault:
     """Return the description of an error.
 
     base_url: without parts that may contain secrets.

@@ -387,7 +387,7 @@ _CALL = re.compile(r"[\w.]+[(\[]")
 _CONTINUED = re.compile(r"""(?:(?<=\\)\r?\n[ \t]{0,40}[^\s"'`]+)+""")
 
 
-def _is_secret_word(place: ValueSpan, value: str, end: int) -> bool:  # noqa: PLR0911 - one for each notation
+def _is_secret_word(place: ValueSpan, value: str, end: int) -> bool:
     """Return whether an unquoted value is a secret, not a variable, a type or prose."""
     if value.isdigit():
         return place.kind is Secrecy.PASSWORD and len(value) >= _NUMBER

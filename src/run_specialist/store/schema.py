@@ -236,7 +236,7 @@ class Statements:
     apply: all parts are constants.
     """
 
-    def __init__(self, mark: str, prefix: str = "", lock: str = "") -> None:  # noqa: PLR0915 - a list
+    def __init__(self, mark: str, prefix: str = "", lock: str = "") -> None:
         """Build the statements.
 
         mark: placeholder of a value.

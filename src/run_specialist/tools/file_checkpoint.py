@@ -107,7 +107,7 @@ class Tree:
         return any(above in self.protected for above in _with_folders_above(path))
 
 
-def read_tree(  # noqa: C901, PLR0912 - one pass over all entries
+def read_tree(
     root: Path,
     writable: Sequence[str],
     closed: Sequence[Path] = (),

@@ -231,7 +231,7 @@ _HASH_BASED = 1
 """Flag in the header of a compiled module whose source Python compares by its hash or not at all."""
 
 
-def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None:  # noqa: C901 - one kind of file after another
+def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None:
     """Return `path:digest` for each project file that a server's command would execute.
 
     Candidates are the words of the command and the values of `env`, relative to the working folder and to every
