@@ -69,7 +69,7 @@ class EvalWork:
     variants: options.VariantOptions
     comparison: options.ComparisonOptions
     results: options.ResultOptions
-    money: options.EvalMoneyOptions
+    money: options.MoneyOptions
     at_work: options.WorkOptions
     each_run: options.EachRunOptions
     _baseline: Baseline | None = None
