@@ -1,33 +1,11 @@
-"""How `map` writes times, speeds, amounts and the names of items."""
+"""How `map` writes speeds, amounts and the names of items."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from run_specialist.cli.map_progress import counted, duration, fitting, label, rate, spread
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0.0 s"),
-        (0.44, "0.4 s"),
-        (9.94, "9.9 s"),
-        (9.96, "10 s"),
-        (31.2, "31 s"),
-        (119, "119 s"),
-        (121, "2 min"),
-        (3_569, "59 min"),
-        (3_599, "1 h"),
-        (7_500, "2 h 5 min"),
-        (86_399, "24 h"),
-        (100_000, "1 d 4 h"),
-    ],
-)
-def test_a_time_has_one_or_two_units(seconds, text):
-    """Seconds have a decimal below ten; longer times have at most two units."""
-    assert duration(seconds) == text
+from run_specialist.cli.map_progress import counted, fitting, label, rate, spread
 
 
 @pytest.mark.parametrize(
