@@ -1,11 +1,8 @@
 """How `map` writes speeds, amounts and the names of items."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
 
-from run_specialist.cli.map_progress import counted, fitting, label, rate, spread
+from run_specialist.cli.map_progress import counted, label, rate, spread
 
 
 @pytest.mark.parametrize(
@@ -44,12 +41,3 @@ def test_amounts_agree_with_their_nouns():
 def test_an_item_is_named_by_the_field_that_tells_it_from_others(given_, text):
     """A path, a name or an id is better than a text; the question is the last resort; nothing controls the terminal."""
     assert label(given_, "What?") == text
-
-
-@given(st.lists(st.text(max_size=20), min_size=1, max_size=6), st.integers(1, 100))
-def test_parts_fit_the_width(parts, width):
-    """All parts but the first are left out if the line would be too long."""
-    line = fitting(parts, width)
-    first = next(filter(None, parts), "")
-    assert cell_len(line) <= max(width, cell_len(first))
-    assert line.startswith(first)
