@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -137,15 +137,10 @@ def read_project_file(path: Path, project: Path, *, meant: bool) -> ConfigFile:
     if not meant and (owner := ownership_problem(project, path)):
         return ConfigFile(path, "project", "ignored", reason=owner)
     read = _parsed(path, "project", data, TABLE)
-    return read if meant else _with_owner_of_folder(read, project)
-
-
-def _with_owner_of_folder(read: ConfigFile, project: Path) -> ConfigFile:
     folder = read.values.get("dir")
-    owner = None if folder is None else ownership_problem(project, folder.value)
-    if folder is None or owner is None:
-        return read
-    return replace(read, problems=(*read.problems, f"{near(read.path)}:{folder.line}: dir: {owner}"))
+    if not meant and folder and (owner := ownership_problem(project, folder.value)):
+        return replace(read, problems=(*read.problems, f"{near(path)}:{folder.line}: dir: {owner}"))
+    return read
 
 
 def read_user_file(path: Path) -> ConfigFile:
@@ -181,7 +176,9 @@ def _checked(path: Path, scope: Scope, table: TomlTable) -> ConfigFile:
         key, line = KEYS.get(canonical(name)), table.line(name)
         try:
             if key is None:
-                raise ValueError(_unknown(name, scope))  # noqa: TRY301 - one place for the line
+                is_table = scope == "user" and name == TABLE[0]
+                remedy = f"put the keys at the top of this file, without [{'.'.join(TABLE)}]"
+                raise ValueError(remedy if is_table else unknown(name))  # noqa: TRY301 - one place for the line
             if key.name in values:
                 raise ValueError(f"given twice, with `-` and with `_`; first on line {values[key.name].line}")  # noqa: TRY301
             values[key.name] = Default(value_of(key, given, path, scope), scope, path, line)
@@ -191,12 +188,6 @@ def _checked(path: Path, scope: Scope, table: TomlTable) -> ConfigFile:
                 problems.append(f"{near(path)}: further keys were not checked")
                 break
     return ConfigFile(path, scope, "read", values, tuple(problems))
-
-
-def _unknown(name: str, scope: Scope) -> str:
-    if scope == "user" and name == TABLE[0]:
-        return f"put the keys at the top of this file, without [{'.'.join(TABLE)}]"
-    return unknown(name)
 
 
 def _bad(path: Path, scope: Scope, line: int, reason: str) -> ConfigFile:
@@ -218,8 +209,14 @@ class Config:
         values: dict[str, Default] = {}
         for file in reversed(self.files):
             for key, value in file.values.items():
-                own = values.get(key)
-                values[key] = value if own is None or own.scope == value.scope else _of_project(key, value, own)
+                own, values[key] = values.get(key), value
+                if own is None or own.scope == value.scope:
+                    continue
+                plain = _plain(key, value)
+                if rule(key, "project") == "lower" and stricter(plain, _plain(key, own)) != plain:
+                    values[key] = own
+                else:
+                    values[key] = replace(value, users=own)
         return values
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - as the key
@@ -250,13 +247,6 @@ class Config:
             for key, given in file.values.items()
             if values[key] is not given and values[key].scope == "user"
         )
-
-
-def _of_project(key: str, value: Default, own: Default) -> Default:
-    """Return the value of a key that both files have."""
-    if rule(key, "project") == "lower" and stricter(_plain(key, value), _plain(key, own)) != _plain(key, value):
-        return own
-    return replace(value, users=own)
 
 
 def _plain(key: str, given: Default) -> Any:  # noqa: ANN401 - a number, None for no limit, or a switch
@@ -424,29 +414,37 @@ def value_of(key: Key, given: object, file: Path, scope: Scope) -> object:
         raise ValueError(f"must be one line of at most {_LONGEST_VALUE} characters without control characters")
     if isinstance(given, int) and abs(given) >= _LARGEST:
         raise ValueError("the number is too large; `none` removes a limit")
-    return _CHECKS[key.kind](key, given, file, scope)
+    match key.kind:
+        case "setting":
+            # Imported here, because it loads pydantic.
+            from run_specialist.specialist.settings import checked  # noqa: PLC0415
 
-
-def _setting(key: Key, given: object, _file: Path, _scope: Scope) -> object:
-    # Imported here, because it loads pydantic.
-    from run_specialist.specialist.settings import checked  # noqa: PLC0415
-
-    try:
-        checked({key.name: given})
-    except UsageError as error:
-        raise ValueError(shown(str(error).removeprefix(f"{key.name}: "), _LONGEST_VALUE)) from None
+            try:
+                checked({key.name: given})
+            except UsageError as error:
+                raise ValueError(shown(str(error).removeprefix(f"{key.name}: "), _LONGEST_VALUE)) from None
+        case "model":
+            if (given := _text(given, "the name of a model")) == "inherit":
+                raise ValueError("there is nothing to inherit from; name a model")
+        case "folder":
+            return _folder(_text(given, "the path of a folder"), file, scope)
+        case "store":
+            return _store(_text(given, "a file, a URL, or none"))
+        case "on_lost":
+            choice = given.replace("-", "_") if isinstance(given, str) else None
+            if choice not in get_args(OnLost):
+                raise ValueError(f"must be go-on or abort, got {_got(given)}")
+            return choice
+        case "switch":
+            if not isinstance(given, bool):
+                raise ValueError(f"must be true or false, got {_got(given)}")  # noqa: TRY004 - as the other checks
+        case "count":
+            if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+                raise ValueError(f"must be an integer of at least 1, got {_got(given)}")
     return given
 
 
-def _model(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
-    model = _text(given, "the name of a model")
-    if model == "inherit":
-        raise ValueError("there is nothing to inherit from; name a model")
-    return model
-
-
-def _folder(_key: Key, given: object, file: Path, scope: Scope) -> object:
-    named = _text(given, "the path of a folder")
+def _folder(named: str, file: Path, scope: Scope) -> Path:
     if scope == "project" and named.startswith("~"):
         raise ValueError("must be a folder inside the project")
     folder = Path(os.path.abspath(file.parent / os.path.expanduser(named)))  # noqa: PTH100, PTH111 - never raise
@@ -457,8 +455,7 @@ def _folder(_key: Key, given: object, file: Path, scope: Scope) -> object:
     return folder
 
 
-def _store(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
-    store = _text(given, "a file, a URL, or none")
+def _store(store: str) -> str:
     if passwords(store) or "password=" in store.lower():
         raise ValueError("secrets do not belong in a config file; set SPECIALIST_STORE, or use ~/.pgpass")
     if store.lower() == "none":
@@ -470,24 +467,6 @@ def _store(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
     return os.path.expanduser(store) if store.startswith("~") else store  # noqa: PTH111 - as above
 
 
-def _on_lost(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
-    if isinstance(given, str) and (choice := given.replace("-", "_")) in get_args(OnLost):
-        return choice
-    raise ValueError(f"must be go-on or abort, got {_got(given)}")
-
-
-def _switch(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
-    if not isinstance(given, bool):
-        raise ValueError(f"must be true or false, got {_got(given)}")  # noqa: TRY004 - as the other checks
-    return given
-
-
-def _count(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise ValueError(f"must be an integer of at least 1, got {_got(given)}")
-    return given
-
-
 def _text(given: object, what: str) -> str:
     if not isinstance(given, str) or not given.strip():
         raise ValueError(f"must be {what}, got {_got(given)}")
@@ -496,17 +475,6 @@ def _text(given: object, what: str) -> str:
 
 def _got(given: object) -> str:
     return shown(repr(given))
-
-
-_CHECKS: dict[ValueKind, Callable[[Key, object, Path, Scope], object]] = {
-    "setting": _setting,
-    "model": _model,
-    "folder": _folder,
-    "store": _store,
-    "on_lost": _on_lost,
-    "switch": _switch,
-    "count": _count,
-}
 
 
 ValueSource = Literal["environment", "project", "user", "default"]
@@ -560,7 +528,15 @@ def holdings(config: Config) -> Iterator[ConfigValue]:
         if key.variable and (named := os.environ.get(key.variable)):
             yield ConfigValue(name, _holding_plain(key, named), "environment", key.variable)
         elif found is None:
-            yield ConfigValue(name, _default(key), "default")
+            if key.kind == "setting":
+                value = Specialist.model_fields[name].default
+            elif key.kind == "model":
+                value = choose_model(None, None)
+            elif key.kind == "store":
+                value = _holding_plain(key, place(None).url)
+            else:
+                value = {"folder": None, "switch": False, "on_lost": "go-on", "count": None}[key.kind]
+            yield ConfigValue(name, value, "default")
         else:
             yield ConfigValue(name, _holding_plain(key, found.value), found.scope, None, found.path, found.line)
 
@@ -572,13 +548,3 @@ def _holding_plain(key: Key, value: object) -> object:
     if key.kind == "on_lost":
         return str(value).replace("_", "-")
     return str(value) if isinstance(value, Path) else value
-
-
-def _default(key: Key) -> object:
-    if key.kind == "setting":
-        return Specialist.model_fields[key.name].default
-    if key.kind == "model":
-        return choose_model(None, None)
-    if key.kind == "store":
-        return _holding_plain(key, place(None).url)
-    return {"folder": None, "switch": False, "on_lost": "go-on", "count": None}[key.kind]

@@ -593,21 +593,21 @@ async def effective_of(
     environment, reasons, notes = await _environment(runner, file, resolved, model)
     found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
     place = f"{file.place('model')}: model" if settled.model == name else ""
-    refusals = [*_refusals(name, place), *(line for one in others for line in _refusals(one, _place_of(file, one)))]
+    named = () if file.specialist is None else file.specialist.fallback_models
+    in_file = f"{file.place(KEY)}: {KEY}"
+    refusals = _refusals(name, place)
+    for one in others:
+        refusals += _refusals(one, in_file if one in named else "")
     reasons = [*refusals, *reasons, *found.cannot_run]
-    following = tuple(EffectiveModel.of(one, _source_of(resolved, one), described(one)) for one in others)
+    following = tuple(
+        EffectiveModel.of(
+            one,
+            str(resolved.origin(KEY)) if one in settled.fallback_models else "SPECIALIST_MODEL or a config file",
+            described(one),
+        )
+        for one in others
+    )
     return replace(found, following=following, cannot_run=tuple(reasons), at_run_time=tuple(notes))
-
-
-def _place_of(file: SpecialistFile, model: str) -> str:
-    """Return the place where a file names a fallback model, as for `check_spelling`; empty if it names none."""
-    named = file.specialist is not None and model in file.specialist.fallback_models
-    return f"{file.place(KEY)}: {KEY}" if named else ""
-
-
-def _source_of(resolved: ResolvedSettings, model: str) -> str:
-    by_settings = model in resolved.settings.fallback_models
-    return str(resolved.origin(KEY)) if by_settings else "SPECIALIST_MODEL or a config file"
 
 
 def _refusals(model: str, place: str) -> list[str]:
@@ -654,7 +654,9 @@ async def _environment(
             reasons.append(_NOT_ALLOWED)
     except UsageError as error:
         reasons.append(str(error))
-    functions = tuple(_declared(reference) for reference in settled.python_tools)
+    # Each function is called by its name, unless it defines another one itself.
+    names = [reference.rpartition(":")[2].rpartition(".")[2] for reference in settled.python_tools]
+    functions = tuple(Tool(name, "", lambda: "") for name in names)
     allowed = resolve_tools(None, settled.disallowed_tools, [tool.name for tool in functions]).names
     functions = tuple(tool for tool in functions if tool.name in allowed)
     if functions:
@@ -665,8 +667,3 @@ async def _environment(
         notes.append("the context of the local model, which may lower tool_result_limit and set summarize_at")
     extra_tools: ExtraTools = replace(environment.extra_tools, functions=functions)
     return replace(environment, extra_tools=extra_tools), reasons, notes
-
-
-def _declared(reference: str) -> Tool:
-    """Return a stand-in for a project function, with its name unless the function defines another one itself."""
-    return Tool(reference.rpartition(":")[2].rpartition(".")[2], "", lambda: "")
