@@ -250,19 +250,16 @@ class ItemLines:
             self._say(f"{self._noun} {ended_line(done)}{last}")
         if self._progress.clock() - self._last >= SECONDS:
             self._last = self._progress.clock()
-            self._say(self._state())
-
-    def _state(self) -> str:
-        counts, progress = self._batch.counts, self._progress
-        done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
-        parts = [f"{done} {self._noun}s", *by_state(counts)]
-        if cost := progress.cost_usd:
-            parts.append(dollars(cost))
-        if speed := progress.per_second:
-            parts.append(rate(speed, self._noun))
-            if counts.total is not None:
-                parts.append(f"{duration_words((counts.total - counts.done) / speed)} left")
-        return " · ".join(parts)
+            progress = self._progress
+            ended = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
+            parts = [f"{ended} {self._noun}s", *by_state(counts)]
+            if cost := progress.cost_usd:
+                parts.append(dollars(cost))
+            if speed := progress.per_second:
+                parts.append(rate(speed, self._noun))
+                if counts.total is not None:
+                    parts.append(f"{duration_words((counts.total - counts.done) / speed)} left")
+            self._say(" · ".join(parts))
 
 
 def by_state(counts: "Counts") -> Iterator[str]:
