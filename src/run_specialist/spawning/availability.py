@@ -119,8 +119,15 @@ def obstacles(
     seconds: maximum time.
     """
     end = time.monotonic() + seconds
-    found = {file.path: _obstacle(file, root, of_model, end) for file in files}
-    return {path: why for path, why in found.items() if why}
+    found: dict[Path, str] = {}
+    for file in files:
+        if (settings := file.specialist) is None:
+            continue  # its errors are reported already
+        lacking = missing_server(settings, servers_of(settings, root)) if settings.required_mcp_servers else ""
+        lacking = lacking or (missing_skill(file, settings, root) if settings.skills else "")
+        if why := lacking or _path_obstacle(settings, root, end) or of_model(settings):
+            found[file.path] = why
+    return found
 
 
 def sentences(files: Iterable[SpecialistFile], reasons: Mapping[Path, str]) -> list[str]:
@@ -140,23 +147,23 @@ def alternatives(file: SpecialistFile, question: str, working: Sequence[Speciali
 
     working: the specialists that can work here.
     """
+    own, asked = _words(file.description), _words(question)
+
+    def similarity(other: SpecialistFile) -> float:
+        # The likeness of the names and of the descriptions, and how much of the question the other one mentions.
+        pairs = [(one, two) for one in _WORD.findall(file.name[:100]) for two in _WORD.findall(other.name[:100])]
+        closest = max((difflib.SequenceMatcher(None, one, two).ratio() for one, two in pairs), default=0)
+        others = _words(f"{other.name} {other.description}")
+        shared = len(own & others) / max(len(own | others), 1)
+        return (closest if closest >= _ALIKE else 0) + shared + len(asked & others) / max(len(asked), 1)
+
     others = [one for one in working if one.name != file.name]
-    asked = _words(question)
-    ranked = sorted(others, key=lambda one: -_similarity(file, one, asked))[:MOST_NAMED]
+    ranked = sorted(others, key=similarity, reverse=True)[:MOST_NAMED]
     if not ranked:
         return ""
     first, *more = (one.name for one in ranked)
     also = f", as {'does' if len(more) == 1 else 'do'} {' and '.join(more)}" if more else ""
     return f"{first} works here{also}"
-
-
-def _obstacle(file: SpecialistFile, root: Path, of_model: ModelObstacle, end: float) -> str:
-    settings = file.specialist
-    if settings is None:
-        return ""  # its errors are reported already
-    lacking = missing_server(settings, servers_of(settings, root)) if settings.required_mcp_servers else ""
-    lacking = lacking or (missing_skill(file, settings, root) if settings.skills else "")
-    return lacking or _path_obstacle(settings, root, end) or of_model(settings)
 
 
 def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:
@@ -171,16 +178,6 @@ def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:
     except (RunSpecialistError, OSError) as error:
         return str(error)
     return ""
-
-
-def _similarity(file: SpecialistFile, other: SpecialistFile, asked: frozenset[str]) -> float:
-    """Return how similar two specialists are by name and description, and how much of a question the other mentions."""
-    pairs = [(one, two) for one in _WORD.findall(file.name[:100]) for two in _WORD.findall(other.name[:100])]
-    closest = max((difflib.SequenceMatcher(None, one, two).ratio() for one, two in pairs), default=0)
-    names = closest if closest >= _ALIKE else 0
-    own, others = _words(file.description), _words(f"{other.name} {other.description}")
-    shared = len(own & others) / max(len(own | others), 1)
-    return names + shared + len(asked & others) / max(len(asked), 1)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -255,18 +252,15 @@ def powers(file: SpecialistFile, settings: Specialist, root: Path, trust: Trust)
     found: list[str] = []
     # A file of a project needs a permission for each power.
     for_project = ValueOrigins(dict.fromkeys(Specialist.model_fields, "project"))
-    asked, needed = (_all_claims(file, settings, root, one) for one in (for_project, origins_of(file)))
+    asked, needed = list[Claim](), list[Claim]()
+    for origins, claims in ((for_project, asked), (origins_of(file), needed)):
+        claims += [claim for _, _, claim in _claims(file, settings, root, origins)]
+        with suppress(UsageError):  # without its module it cannot run
+            claims.append(wanted_by(file, settings, root, origins).claim)
     for power, claim in zip(asked, needed, strict=True):
         if trust.allows(claim):
             found += [demand.action for demand in power.demands]
     return found
-
-
-def _all_claims(file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> list[Claim]:
-    claims = [claim for _, _, claim in _claims(file, settings, root, origins)]
-    with suppress(UsageError):  # without its module it cannot run
-        claims.append(wanted_by(file, settings, root, origins).claim)
-    return claims
 
 
 def _claims(

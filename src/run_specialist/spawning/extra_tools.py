@@ -5,7 +5,6 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from run_specialist.errors import UsageError
@@ -191,12 +190,15 @@ def _demands(  # noqa: PLR0913, PLR0917 - the parts of a run
     by_program = file.given_origin == "caller"
     for one in found:
         where = f" ({one.module.path})" if one.module.path else ""
+        # It changes with the module and with every module of the project that it imports.
+        imported = (f"{module.name}:{module.digest}" for module in one.imported.modules)
+        fingerprint = " ".join([one.reference, *(module.digest for module in one.chain), *imported])
         demands += demanded(
             origins,
             ["python_tools", "disallowed_tools"],
             f"{file.place('python_tools')}: python_tools",
             f"import {one.module.name}{where}",
-            _module_fingerprint(one),
+            fingerprint if one.imported.is_whole else None,
             of_project=not by_program and any(module.is_below(project) for module in one.chain),
         )
     for server in servers.values():
@@ -225,27 +227,21 @@ def secret_paths(settings: Specialist, root: Path) -> tuple[str, ...]:
     return tuple(path for path in settings.paths or () if Sandbox(root, [path]).names_secrets)
 
 
-def _module_fingerprint(found: python_tools.FoundFunction) -> str | None:
-    """Return a text that changes with a module and with every module of the project that it imports."""
-    if not found.imported.is_whole:
-        return None
-    imported = (f"{module.name}:{module.digest}" for module in found.imported.modules)
-    return " ".join([found.reference, *(module.digest for module in found.chain), *imported])
-
-
 def shell_offer(copy: WorkingCopy) -> Offer:
     """Return the tool as one run is offered it; a dry run must change nothing."""
-    return replace(SHELL_OFFER, make=_without_changes if copy.patch is not None else partial(_make, copy=copy))
+
+    def make(settings: Specialist, root: Path) -> Tool:
+        if copy.patch is not None:
+            return _shell(settings.model_copy(update={"writable": ()}), root)
+        return _shell(settings, root, copy)
+
+    return replace(SHELL_OFFER, make=make)
 
 
-def _make(settings: Specialist, root: Path, copy: WorkingCopy | None = None) -> Tool:
+def _shell(settings: Specialist, root: Path, copy: WorkingCopy | None = None) -> Tool:
     from run_specialist.tools.shell.tool import shell_tool  # noqa: PLC0415 - few files ask for it
 
     return shell_tool(settings, root, copy)
-
-
-def _without_changes(settings: Specialist, root: Path) -> Tool:
-    return _make(settings.model_copy(update={"writable": ()}), root)
 
 
 def _action(settings: Specialist) -> str:
@@ -283,7 +279,7 @@ def _lacking(settings: Specialist, root: Path) -> str:
     return ""
 
 
-SHELL_OFFER = Offer(SHELL, ("tools", "disallowed_tools", "paths", "writable"), _action, _make, _lacking)
+SHELL_OFFER = Offer(SHELL, ("tools", "disallowed_tools", "paths", "writable"), _action, _shell, _lacking)
 """The offer of the tool."""
 
 

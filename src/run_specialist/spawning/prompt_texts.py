@@ -168,7 +168,12 @@ def memory_place(scope: MemoryScope, name: str, dialect: str, project: Path) -> 
     own = folder_name(name)
     of_program = _CLAUDE if dialect == "claude" else _OWN
     if scope == "user":
-        return MemoryPlace(_user_folder(dialect), own, is_in_project=False)
+        if dialect == "claude":
+            return MemoryPlace(home_path(_CLAUDE["user"]), own, is_in_project=False)
+        import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for notes of the user
+
+        folder = platformdirs.user_data_path("run-specialist", appauthor=False) / "memory"
+        return MemoryPlace(folder, own, is_in_project=False)
     above = of_program[scope]
     return MemoryPlace(project, f"{above}/{own}", is_in_project=True, ignored=above if scope == "local" else "")
 
@@ -183,14 +188,6 @@ def folder_name(name: str) -> str:
         return plain
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{_UNUSUAL.sub('-', name).strip('-_')[:_KEPT]}-{digest}".lstrip("-")
-
-
-def _user_folder(dialect: str) -> Path:
-    if dialect == "claude":
-        return home_path(_CLAUDE["user"])
-    import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for notes of the user
-
-    return platformdirs.user_data_path("run-specialist", appauthor=False) / "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,21 +228,28 @@ def agent_memory(
         return AgentMemory()
     project = project_root(root)
     place = memory_place(settings.memory, settings.name, file.dialect, project)
-    if reason := _unusable(place):
-        return _without(file, reason)
+    if not place.base.is_absolute():
+        return _without(file, "there is no home folder for the notes of the user")
+    if place.is_in_project:
+        path = place.base / place.folder
+        folders = [one for one in reversed(path.parents) if one.is_relative_to(place.base)]
+        if owner := ownership_problem(place.base, *folders[1:], path, path / MAIN):
+            return _without(file, f"its notes are not used: {owner}")
     claim = _claim(file, settings, place, project, wanted.origins or origins_of(file))
     withheld = trust.why_not(claim)
-    is_allowed = not withheld
     if withheld and not place.is_in_project:
         return _without(file, withheld)
     hide = redactor((*credentials(os.environ), *wanted.secrets))
     folder = NotesFolder(place.base, place.folder, place.ignored)
     notes = PromptNotes() if wanted.resumed else read_notes(folder)
     limit = settings.tool_result_limit
-    tool = memory_tool(folder, hide, limit, is_dry=wanted.is_dry) if is_allowed and _keeps_tool(settings) else None
+    tool = memory_tool(folder, hide, limit, is_dry=wanted.is_dry) if not withheld and _keeps_tool(settings) else None
     warnings = [f"{file.place('memory')}: memory: {notes.problem}"] if notes.problem else []
     warnings += [_not_offered(file, withheld)] if withheld else trust.check(claim)
-    return AgentMemory(_text(place, hide(notes.text), tool), tool, withheld, tuple(warnings))
+    text = None
+    if (known := hide(notes.text)) or tool:
+        text = AddedText(f"notes {place.shown}/{MAIN}", prompts.notes(known, MAIN, tool.name if tool else ""))
+    return AgentMemory(text, tool, withheld, tuple(warnings))
 
 
 def memory_claim(file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> Claim | None:
@@ -259,21 +263,6 @@ def memory_claim(file: SpecialistFile, settings: Specialist, root: Path, origins
 
 def _keeps_tool(settings: Specialist) -> bool:
     return bool(resolve_tools(None, settings.disallowed_tools, [NAME]).names)
-
-
-def _text(place: MemoryPlace, notes: str, tool: Tool | None) -> AddedText | None:
-    if not notes and tool is None:
-        return None
-    return AddedText(f"notes {place.shown}/{MAIN}", prompts.notes(notes, MAIN, tool.name if tool else ""))
-
-
-def _unusable(place: MemoryPlace) -> str:
-    """Return why notes can be neither read nor written; empty if they can."""
-    if not place.base.is_absolute():
-        return "there is no home folder for the notes of the user"
-    folders = [place.base.joinpath(*place.folder.split("/")[:count]) for count in range(1, place.folder.count("/") + 2)]
-    owner = ownership_problem(place.base, *folders, folders[-1] / MAIN) if place.is_in_project else None
-    return f"its notes are not used: {owner}" if owner else ""
 
 
 def _without(file: SpecialistFile, reason: str) -> AgentMemory:

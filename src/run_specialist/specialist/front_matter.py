@@ -68,17 +68,20 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         return None
     indent = len(opening[1])
     if indent:
-        dedented = _dedent(text, opening[1])
-        if dedented is None:
+        lines = text.split("\n")
+        if any(line.strip() and not line.startswith(opening[1]) for line in lines):
             return None
         problems.warn(START, f"every line is indented by {indent}; the indentation is ignored")
-        text = dedented
+        text = "\n".join(line.removeprefix(opening[1]) for line in lines)
         at, hashes = _skip_lead(text)
         opening = _OPENING.match(text, at)
         if opening is None:
             return None
-    if hashes and not _key_follows(text, opening.end()):
-        return None  # a heading and a rule below it, not a comment and a fence
+    if hashes:
+        first, hashes = _skip_lead(text, opening.end())
+        key = is_key_line(text[first:].lstrip().partition("\n")[0])
+        if key is None or (hashes and not is_known(key)):
+            return None  # a heading and a rule below it, not a comment and a fence
     fence = place_of(text, opening.start())
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
@@ -106,20 +109,6 @@ def _skip_lead(text: str, at: int = 0) -> tuple[int, bool]:
         at = match.end()
         hashes = hashes or match[0].lstrip().startswith("#")
     return at, hashes
-
-
-def _dedent(text: str, indent: str) -> str | None:
-    """Return the text without `indent` at the start of each line; None if a line lacks it."""
-    lines = text.split("\n")
-    if any(line.strip() and not line.startswith(indent) for line in lines):
-        return None
-    return "\n".join(line.removeprefix(indent) for line in lines)
-
-
-def _key_follows(text: str, at: int) -> bool:
-    start, hashes = _skip_lead(text, at)
-    key = is_key_line(text[start:].lstrip().partition("\n")[0])
-    return key is not None and (not hashes or is_known(key))
 
 
 def _check_fence(fence: str, place: Position, which: str, problems: Problems) -> None:
@@ -288,13 +277,9 @@ def read(data: bytes | str, problems: Problems) -> FrontMatter:
         fallback_used = "using the file name as name and the first line of text as description"
         problems.warn(START, f"no front matter{why}; {fallback_used}")
         return FrontMatter({}, text.strip("\n"), present=False)
-    return FrontMatter(handler.fields, _without_leading_blank_lines(body), present=True)
-
-
-def _without_leading_blank_lines(body: str) -> str:
-    text = body.lstrip()
-    first = body.rfind("\n", 0, len(body) - len(text)) + 1
-    return body[first:].rstrip()
+    # Without the blank lines at the top, but with the indentation of the first line.
+    first = body.rfind("\n", 0, len(body) - len(body.lstrip())) + 1
+    return FrontMatter(handler.fields, body[first:].rstrip(), present=True)
 
 
 PROMPT = "developer_instructions"
@@ -457,7 +442,10 @@ def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
             starts.append((index, key))
             in_prose, open_examples = canonical(key) in _PROSE_KEYS, 0
         elif starts and blank_before and not in_prose and text[0] not in " \t-#]})\"'":
-            lines = lines[: _back_over_headings(lines, index)]
+            end = index
+            while end and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
+                end -= 1
+            lines = lines[:end]
             break
         elif in_prose and last_key < index < last_text and not open_examples and _TITLE.match(text):
             lines = lines[:index]
@@ -482,7 +470,9 @@ def read_span(span: FieldSpan, problems: Problems) -> tuple[Node, Chunk]:
     if isinstance(root, MappingNode) and len(root.pairs) == 1:
         key, node = root.pairs[0]
         if isinstance(key, ScalarNode) and key.text == span.key:
-            return _with_line_breaks(node), chunk
+            if isinstance(node, ScalarNode) and node.plain and "\\n" in node.text:
+                node = ScalarNode(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
+            return node, chunk
     match = KEY.search(span.text)
     start = match.end() if match else 0
     if start < len(span.text) and not span.text[start].isspace():
@@ -500,19 +490,6 @@ def _last_key(lines: list[str], margin: str) -> int:
         elif not in_code and (key := is_key_line(text.removeprefix(margin))) and starts_field_in_prose(key):
             last = index
     return last
-
-
-def _back_over_headings(lines: list[str], index: int) -> int:
-    while index and (not lines[index - 1].strip() or lines[index - 1].startswith("#")):
-        index -= 1
-    return index
-
-
-def _with_line_breaks(node: Node) -> Node:
-    r"""Replace a literal `\n` in a plain scalar by a newline."""
-    if isinstance(node, ScalarNode) and node.plain and "\\n" in node.text:
-        return ScalarNode(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
-    return node
 
 
 def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:

@@ -195,6 +195,9 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
     specialist = validate(given | {"name": name, "description": description}, front, problems)
     check_output_schema(given, front, problems, project)
     check_placeholders(data, given, front, problems)
+    limit, levels = given.get("tool_calls_limit"), {(one.key, one.level) for one in problems.found}
+    if ("tool_calls_limit", "error") in levels or not isinstance(limit, int | str):
+        limit = None
     is_derived = "agents" in front.fields and front.fields["agents"] is front.fields.get("tools")
     file = SpecialistFile(
         path=problems.path,
@@ -202,7 +205,7 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
         description=description,
         tools=given.get("tools"),
         model=given.get("model"),
-        tool_calls_limit=_limit_as_given(given.get("tool_calls_limit"), problems),
+        tool_calls_limit="none" if isinstance(limit, str) else limit,
         specialist=specialist,
         may_circle="*" in given.get("agents", ()) or is_derived,
         lines={key: field.key_place.line for key, field in front.fields.items()},
@@ -238,12 +241,6 @@ def _description(given: dict[str, Any], front: FrontMatter, problems: Problems) 
         problems.warn(START, text, "description")
     first = next((line.strip() for line in front.body.split("\n") if _WORDS.match(line)), "")
     return first[:_STAND_IN_LENGTH] or stem(problems.path)
-
-
-def _limit_as_given(value: object, problems: Problems) -> int | Literal["none"] | None:
-    if any(p.key == "tool_calls_limit" and p.level == "error" for p in problems.found):
-        return None
-    return value if isinstance(value, int) else "none" if isinstance(value, str) else None
 
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")

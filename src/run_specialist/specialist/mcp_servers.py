@@ -17,7 +17,7 @@ from run_specialist.safety.redact import redact
 from run_specialist.safety.safe_files import open_file
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.front_matter import Field, FrontMatter
-from run_specialist.specialist.positions import MappingNode, Node, ScalarNode, SequenceNode
+from run_specialist.specialist.positions import MappingNode, ScalarNode, SequenceNode
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.project import git_folder, ownership_problem
 
@@ -55,8 +55,12 @@ def check_servers(given: dict[str, Any], front: FrontMatter, problems: Problems)
 def _fits(name: str, entry: object, field: Field, problems: Problems, *, index: int | None = None) -> bool:
     server = None if entry is None else server_of(name, entry)
     why = listed_in_project(name, problems.path.parent) if entry is None else server.unusable if server else ""
-    node = _node(field.node, name, index)
-    place = field.chunk.place(node.start) if node else field.place
+    node, place = field.node, field.place
+    if isinstance(node, SequenceNode) and index is not None and index < len(node.items):
+        place = field.chunk.place(node.items[index].start)
+    elif isinstance(node, MappingNode):
+        named = (key for key, _ in node.pairs if isinstance(key, ScalarNode) and key.text == name)
+        place = next((field.chunk.place(key.start) for key in named), place)
     for key in entry if isinstance(entry, dict) else ():
         near = difflib.get_close_matches(str(key), KEYS, 1)
         if str(key) not in KEYS and near:
@@ -64,15 +68,6 @@ def _fits(name: str, entry: object, field: Field, problems: Problems, *, index: 
     if why:
         problems.warn(place, f"{shown(name)}: {shown(why, None)}; ignored", _KEY)
     return not why
-
-
-def _node(node: Node, name: str, index: int | None) -> Node | None:
-    """Return the node of an entry, or None if it cannot be found."""
-    if isinstance(node, SequenceNode) and index is not None and index < len(node.items):
-        return node.items[index]
-    if isinstance(node, MappingNode):
-        return next((key for key, _ in node.pairs if isinstance(key, ScalarNode) and key.text == name), None)
-    return None
 
 
 START_TIMEOUT = 30.0
@@ -364,18 +359,20 @@ def _read(name: str, entry: Mapping[Any, Any]) -> ServerConfig:
         raise ValueError("has both a command and a url; remove one of them")
     if isinstance(kind, str) and (kind.lower() in _STDIO if url else command and kind.lower() in _HTTP):
         raise ValueError(f"the type {shown(kind)} does not fit a {'url' if url else 'command'}")
-    timeout = _seconds(entry.get("timeout"))
+    timeout = START_TIMEOUT if entry.get("timeout") is None else entry["timeout"]
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST_START:
+        raise ValueError(f"timeout must be above 0 and at most {LONGEST_START:g} seconds, got {shown(str(timeout))}")
     if url:
         if not isinstance(url, str) or ("${" not in url and not re.match(r"https?://[^/]", url)):
             raise ValueError(f"url must begin with http:// or https://, got {shown(str(url))}")
-        return ServerConfig(name, url=url, headers=_pairs(entry, "headers"), timeout=timeout)
+        return ServerConfig(name, url=url, headers=_pairs(entry, "headers"), timeout=float(timeout))
     if not command:
         raise ValueError("has no command and no url")
     cwd = entry.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
         raise ValueError("cwd must be a folder")
     return ServerConfig(
-        name, _command(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout
+        name, _command(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=float(timeout)
     )
 
 
@@ -404,11 +401,3 @@ def _pairs(entry: Mapping[Any, Any], key: str) -> tuple[tuple[str, str], ...]:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _seconds(value: object) -> float:
-    if value is None:
-        return START_TIMEOUT
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_START:
-        raise ValueError(f"timeout must be above 0 and at most {LONGEST_START:g} seconds, got {shown(str(value))}")
-    return float(value)

@@ -115,7 +115,12 @@ def project_places(project: Path, dir: Path | None = None, *, meant: bool = Fals
     if dir is not None and not dir.is_dir():
         raise UsageError(f"{shown(str(dir), None)} is not a folder")
     near = [] if dir is None else [SearchFolder.at(dir, project)]
-    return _unique([*near, *_inside(project, project, meant=meant), *_not_taken(project, meant=meant)])
+    places = [*near, *_inside(project, project, meant=meant)]
+    # The search folders refused because their project belongs to another user.
+    top = git_folder(project)
+    if top is not None and top != project and not meant:
+        places += [place for place in _inside(top, top, meant=False) if place.refused]
+    return _unique(places)
 
 
 def places(project: Path, dir: Path | None = None, *, meant: bool = False) -> tuple[SearchFolder, ...]:  # noqa: A002, the flag's name
@@ -144,13 +149,6 @@ def _inside(top: Path, project: Path, *, meant: bool) -> Iterator[SearchFolder]:
         name = shown(str(top), None)
         advice = f"its files are not loaded; if you trust it, use `root={name}`, or set {VARIABLE}={name}"
         yield SearchFolder(path, project, "" if owner is None else f"{owner}; {advice}")
-
-
-def _not_taken(project: Path, *, meant: bool) -> Iterator[SearchFolder]:
-    """Yield the search folders refused because their project belongs to another user."""
-    top = git_folder(project)
-    if top is not None and top != project and not meant:
-        yield from (place for place in _inside(top, top, meant=False) if place.refused)
 
 
 def user_folder() -> Path:

@@ -125,7 +125,11 @@ class Registry:
                 continue
             file = self._load(path, project)
             winner = winners.setdefault(file.name, file)
-            files.append(file if winner is file else _shadowed(file, winner))
+            if winner is not file:
+                text = f"hidden by a nearer file with the same name, {shown(str(winner.path), None)}"
+                problem = Problem(file.path, file.lines.get("name", 1), 1, "name", text, "warning")
+                file = file.with_problems((*file.problems, problem))
+            files.append(file)
         return files
 
     def _load(self, path: Path, project: Path | None) -> SpecialistFile:
@@ -152,12 +156,6 @@ class Registry:
         where = ", ".join(shown(str(path), None) for path in searched) or "no existing folder"
         refused = "".join(f"; {line}" for line in self.refused)
         return f"no specialist named {shown(name)}{suggestion}{known} (searched: {where}{refused})"
-
-
-def _shadowed(file: SpecialistFile, winner: SpecialistFile) -> SpecialistFile:
-    text = f"hidden by a nearer file with the same name, {shown(str(winner.path), None)}"
-    problem = Problem(file.path, file.lines.get("name", 1), 1, "name", text, "warning")
-    return file.with_problems((*file.problems, problem))
 
 
 def _files_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:

@@ -63,7 +63,10 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
         path = place.folder / bare / SKILL
         if os.path.lexists(path):
             return _read(bare, path, place)
-    raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {_listed(places)}")
+    # The existing folders, or some possible ones if none exists.
+    there = [place.folder for place in places if place.folder.is_dir()] or [places[0].folder, places[-1].folder]
+    listed = " or ".join(dict.fromkeys(shown(str(one), None) for one in there))
+    raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {listed}")
 
 
 def _places(file: SpecialistFile, project: Path) -> Iterator[_SkillsFolder]:
@@ -97,12 +100,6 @@ def _read(name: str, path: Path, place: _SkillsFolder) -> Skill:
     if not text:
         raise UsageError(f"the skill {name} is empty: {where}")
     return Skill(name, text, path.parent, has_others, place.project is None)
-
-
-def _listed(places: list[_SkillsFolder]) -> str:
-    """Return the existing folders for skills, or some possible ones if none exists."""
-    there = [place.folder for place in places if place.folder.is_dir()] or [places[0].folder, places[-1].folder]
-    return " or ".join(dict.fromkeys(shown(str(one), None) for one in there))
 
 
 LARGEST_INSTRUCTIONS = 32 * 1024
