@@ -219,56 +219,11 @@ _PLACEHOLDER = re.compile(
     | changethis | placeholder | dummy | redacted )? \s*""",
     re.DOTALL,
 )
-_WORDS = frozenset(
-    [
-        "none",
-        "null",
-        "nil",
-        "undefined",
-        "true",
-        "false",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "required",
-        "optional",
-        "inherit",
-        "include",
-        "omit",
-        "same-origin",
-        "default",
-        "auto",
-        "unset",
-        "empty",
-        "todo",
-        "tbd",
-        "n/a",
-        "na",
-        "write",
-        "read",
-        "readonly",
-        "hidden",
-        "string",
-        "str",
-        "text",
-        "bytes",
-        "bytearray",
-        "int",
-        "integer",
-        "bool",
-        "boolean",
-        "float",
-        "number",
-        "any",
-        "object",
-        "void",
-        "unknown",
-        "never",
-        "char",
-        "varchar",
-        "secretstr",
-    ]
+_WORDS = re.compile(
+    r"""(?x) none | null | nil | undefined | true | false | yes | no | on | off | required | optional | inherit |
+      include | omit | same-origin | default | auto | unset | empty | todo | tbd | n/a | na | write | read |
+      readonly | hidden | string | str | text | bytes | bytearray | int | integer | bool | boolean | float | number
+      | any | object | void | unknown | never | char | varchar | secretstr"""
 )
 _TYPE = re.compile(
     r"(?:[A-Z][A-Za-z]*)?(?:Password|Passphrase|Secret|Token|Key|Credential)[A-Za-z]*\??"
@@ -293,7 +248,7 @@ def is_placeholder(value: str) -> bool:
 
 def is_type(value: str) -> bool:
     """Return whether a value is a type or a keyword such as `required`, not a secret."""
-    return value.rstrip("?!").casefold() in _WORDS or _TYPE.fullmatch(value) is not None
+    return _WORDS.fullmatch(value.rstrip("?!").casefold()) is not None or _TYPE.fullmatch(value) is not None
 
 
 def is_expression(value: str) -> bool:

@@ -5,7 +5,7 @@ longer and is not available for all models and clouds.
 Source: platform.claude.com, "Server tools", "Web search tool" and "Web fetch tool".
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,7 +50,11 @@ def server_tool(definition: Mapping[str, Any], instead: Tool | None = None) -> T
     definition: as the API expects it.
     instead: as for `fetch_tool`.
     """
-    return Tool(str(definition["name"]), "", _not_here, on_server=definition, instead=instead)
+
+    def not_here(**_arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
+        raise ToolError("the API was to run it, and did not")
+
+    return Tool(str(definition["name"]), "", not_here, on_server=definition, instead=instead)
 
 
 def uses_at_once(tools: Sequence[Tool]) -> int:
@@ -62,44 +66,28 @@ def _allowed(domains: Sequence[str]) -> dict[str, Any]:
     return {"allowed_domains": list(domains)} if domains else {}
 
 
-def _not_here(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
-    del arguments
-    raise ToolError("the API was to run it, and did not")
-
-
-EXTRA = "web"
-"""The extra of this package that the tool needs."""
-
-
-def is_installed() -> bool:
-    """Return whether the packages of the extra are installed; imports none of them."""
-    return find_spec("trafilatura") is not None
-
-
-def _make(settings: Specialist, _root: Path) -> Tool:
+def _fetch(settings: Specialist, _root: Path) -> Tool:
     from run_specialist.tools.web import Downloads, fetch_tool  # noqa: PLC0415 - few files ask for it
 
     return fetch_tool(Downloads(settings.allowed_domains), settings.tool_result_limit)
 
 
-def _action(settings: Specialist) -> str:
+def _sites(settings: Specialist) -> str:
+    return ", ".join(settings.allowed_domains) or "any web site"
+
+
+FETCH_OFFER = Offer(
+    FETCH,
+    ("allowed_domains",),
     # A specialist can send data away as part of a URL.
-    return f"fetch pages of {', '.join(settings.allowed_domains) or 'any web site'}"
-
-
-def _lacking(_settings: Specialist, _root: Path) -> str:
-    return "" if is_installed() else f"it needs the extra `{EXTRA}`; {adding(EXTRA)}"
-
-
-FETCH_OFFER = Offer(FETCH, ("allowed_domains",), _action, _make, _lacking)
-"""The offer of the tool."""
+    lambda settings: f"fetch pages of {_sites(settings)}",
+    _fetch,
+    lambda _settings, _root: "" if find_spec("trafilatura") else f"it needs the extra `web`; {adding('web')}",
+)
+"""The offer of the tool of this program."""
 
 
 NO_CONSENT = "the API would run and bill it; allow that with `server_tools: true`"
-_NO_SERVER = "only the Messages API runs it, and this endpoint does not"
-_AS_JSON = "the API runs it only with `tool_calls: native`"
-_TOO_DEAR = "the searches of one request could exceed an eighth of cost_limit"
-_TOO_FEW = "tool_calls_limit leaves no call for it"
 CHARACTERS_PER_TOKEN = 4
 """Estimated length of a token, for the size of a page [characters]."""
 
@@ -109,9 +97,25 @@ def with_server_tools(offers: Iterable[Offer], settings: Specialist, *, on_serve
 
     on_server: whether the endpoint may run tools itself.
     """
-    by_api = on_server and settings.server_tools and shares(settings).get(FETCH_OFFER.name, 0) > 0
-    found = (FETCH_BY_API if by_api and offer is FETCH_OFFER else offer for offer in offers)
-    return (*found, replace(SEARCH_OFFER, lacking=_lacking_on(on_server=on_server)))
+    share = shares(settings)
+    reasons = (
+        (not settings.server_tools, NO_CONSENT),
+        (settings.tool_calls == "json", "the API runs it only with `tool_calls: native`"),
+        (not on_server, "only the Messages API runs it, and this endpoint does not"),
+        (_searches(settings) == 0, "the searches of one request could exceed an eighth of cost_limit"),
+        (not share.get(SEARCH), "tool_calls_limit leaves no call for it"),
+    )
+    lacking = next((reason for is_so, reason in reasons if is_so), "")
+    search = replace(SEARCH_OFFER, lacking=lambda _settings, _root: lacking)
+    if not (on_server and settings.server_tools and share.get(FETCH)):
+        return (*offers, search)
+
+    def by_api(settings: Specialist, root: Path) -> Tool:
+        local = None if FETCH_OFFER.lacking(settings, root) else FETCH_OFFER.make(settings, root)
+        return _tool(FETCH, settings, local)
+
+    fetch = replace(FETCH_OFFER, keys=_KEYS, make=by_api, lacking=lambda _settings, _root: "")
+    return (*(fetch if offer is FETCH_OFFER else offer for offer in offers), search)
 
 
 def server_tools(settings: Specialist) -> tuple[Tool, ...]:
@@ -128,32 +132,13 @@ def _tool(name: str, settings: Specialist, local: Tool | None) -> Tool:
     return fetch_tool(uses, domains, max(settings.tool_result_limit // CHARACTERS_PER_TOKEN, 1), local)
 
 
-def _fetch_by_api(settings: Specialist, root: Path) -> Tool:
-    local = None if FETCH_OFFER.lacking(settings, root) else FETCH_OFFER.make(settings, root)
-    return _tool(FETCH_OFFER.name, settings, local)
-
-
-def _lacking_on(*, on_server: bool) -> Callable[[Specialist, Path], str]:
-    def lacking(settings: Specialist, _root: Path) -> str:
-        reasons: Sequence[tuple[bool, str]] = (
-            (not settings.server_tools, NO_CONSENT),
-            (settings.tool_calls == "json", _AS_JSON),
-            (not on_server, _NO_SERVER),
-            (is_too_dear(settings), _TOO_DEAR),
-            (not shares(settings).get(SEARCH), _TOO_FEW),
-        )
-        return next((reason for is_so, reason in reasons if is_so), "")
-
-    return lacking
-
-
-def _search_action(settings: Specialist) -> str:
-    return f"search {', '.join(settings.allowed_domains) or 'any web site'} through the API, which bills each search"
-
-
 _KEYS = ("allowed_domains", "server_tools")
-SEARCH_OFFER = Offer(SEARCH, _KEYS, _search_action, lambda settings, _root: _tool(SEARCH, settings, None))
-FETCH_BY_API = replace(FETCH_OFFER, keys=_KEYS, make=_fetch_by_api, lacking=lambda _settings, _root: "")
+SEARCH_OFFER = Offer(
+    SEARCH,
+    _KEYS,
+    lambda settings: f"search {_sites(settings)} through the API, which bills each search",
+    lambda settings, _root: _tool(SEARCH, settings, None),
+)
 
 
 # Limit how often one request may use the tools that the API runs itself.
@@ -180,7 +165,7 @@ def shares(settings: Specialist) -> Mapping[str, int]:
         for name in (SEARCH, FETCH)
         if names_tool(settings.tools, name) and not removes_tool(settings.disallowed_tools, name)
     ]
-    offered = [name for name in named if name != SEARCH or not is_too_dear(settings)]
+    offered = [name for name in named if name != SEARCH or _searches(settings) != 0]
     total, limit = MOST_AT_ONCE, settings.tool_calls_limit
     if limit is not None:
         offered = offered[:limit]
@@ -193,11 +178,6 @@ def shares(settings: Specialist) -> Mapping[str, int]:
     if (searches := _searches(settings)) is not None and SEARCH in found:
         found[SEARCH] = min(found[SEARCH], searches)
     return found
-
-
-def is_too_dear(settings: Specialist) -> bool:
-    """Return whether one search would exceed its share of the cost limit."""
-    return _searches(settings) == 0
 
 
 def reserved(budget: Budget, tools: Toolset) -> Budget:

@@ -229,6 +229,7 @@ def test_p7_a_pattern_that_takes_for_ever_ends_with_its_check(says_many, eval_, 
     assert len(says_many.requests) == 1
 
 
+@pytest.mark.exhaustive
 def test_p7_ctrl_c_ends_the_command_while_a_pattern_is_searched_for(says_many, program, cases, monkeypatch):
     """One Ctrl-C ends the command with exit code 130, and the search with it."""
     cases(ENDLESS)

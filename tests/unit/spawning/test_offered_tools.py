@@ -63,7 +63,7 @@ def test_who_does_not_name_it_does_not_get_it(given, lines):
 
 def test_without_its_packages_it_is_not_offered(given, monkeypatch):
     """The reason names the extra and how to add it."""
-    monkeypatch.setattr(subject, "is_installed", lambda: False)
+    monkeypatch.setattr(subject, "find_spec", lambda _name: None)
     found = given("tools: fetch", trust=True)
     assert found.tools == ()
     assert found.withheld["fetch"].startswith("it needs the extra `web`; ")

@@ -17,7 +17,7 @@ BOTH = "tools: search, WebSearch, WebFetch"
 def given(tmp_path, monkeypatch):
     """Return a function that writes a specialist and returns what it is offered."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(server_tools, "is_installed", lambda: True)
+    monkeypatch.setattr(server_tools, "find_spec", lambda _name: True)
     with project(tmp_path / "project") as made:
 
         def write(*lines, trust=True, on_server=True, by_program=False, resumed=None):
@@ -48,7 +48,7 @@ def test_a_file_that_allows_it_gets_both(given):
 
 def test_the_api_needs_no_extra_to_read_pages(given, monkeypatch):
     """Without the packages of the extra there is nothing behind the tool of the API."""
-    monkeypatch.setattr(server_tools, "is_installed", lambda: False)
+    monkeypatch.setattr(server_tools, "find_spec", lambda _name: None)
     assert [tool.instead for tool in given(BOTH, "server_tools: true").tools] == [None, None]
 
 
