@@ -26,7 +26,7 @@ from run_specialist.cli.tables import counted, local, print_table, short_path
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.store.stored import PastRun
-    from run_specialist.views.tune import Bill, FileVersion, LimitHits, NeedBar, Suggestion, Tuning
+    from run_specialist.views.tune import Bill, FileVersion, NeedBar, Suggestion, Tuning
 
 
 _VERDICTS = {
@@ -122,7 +122,12 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if tuning.hits:
         print_line("")
         head = ("LIMIT REACHED", "RUNS", "PARTIAL", "FAILED", "HOW IT LANDED")
-        print_table(head, [_hit(hit) for hit in tuning.hits])
+        rows = []
+        for hit in tuning.hits:
+            kind = "model's context" if hit.reason == "context" else hit.reason.replace("_", " ")
+            landings = ", ".join(f"{how} {number}" for how, number in hit.how.items())
+            rows.append((kind, str(hit.runs), str(hit.partial), str(hit.failed), landings))
+        print_table(head, rows)
     if tuning.tokens.total:
         print_line("")
         _print_bills(tuning)
@@ -177,12 +182,6 @@ def _print_bars(tuning: "Tuning") -> None:
     if suggested is not None and suggested != tuning.limit:
         labels[suggested] = "suggested"
     print_histogram(tuning.bars, labels)
-
-
-def _hit(hit: "LimitHits") -> tuple[str, ...]:
-    kind = "model's context" if hit.reason == "context" else hit.reason.replace("_", " ")
-    landings = ", ".join(f"{how} {number}" for how, number in hit.how.items())
-    return (kind, str(hit.runs), str(hit.partial), str(hit.failed), landings)
 
 
 def _print_bills(tuning: "Tuning") -> None:

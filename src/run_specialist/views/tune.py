@@ -165,9 +165,13 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
 def limit_for(enough: int) -> int:
     """Return the limit for a run that needs `enough` calls, with 20 % slack, rounded up.
 
+    Above 20 it is a multiple of 5, above 100 of 10, above 500 of 50.
+
     The limit is at least one more than needed, because a run lands on its last call, even if it would answer next.
     """
-    return _rounded(enough + 1 + enough // SLACK)
+    calls = enough + 1 + enough // SLACK
+    step = next((step for most, step in ((20, 1), (100, 5), (500, 10)) if calls <= most), 50)
+    return -(-calls // step) * step
 
 
 def _is_thin(needs: Sequence[Need], enough: int) -> bool:
@@ -183,7 +187,8 @@ def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
     ended = sum(need.known and need.calls <= enough for need in needs)
     cut = sum(not need.known for need in needs)
     others = f", and the {'one that was' if cut == 1 else f'{cut} that were'} cut may need more" if cut else ""
-    why = f"{ended} of {_runs(len(needs))} ended by themselves with {_calls_text(enough)} or fewer{others}"
+    calls = f"{enough} tool call{'' if enough == 1 else 's'}"
+    why = f"{ended} of {_runs(len(needs))} ended by themselves with {calls} or fewer{others}"
     if now is None:
         return Suggestion("set", limit, why)
     if now <= enough:
@@ -215,16 +220,6 @@ def _cause(cut_by: str | None) -> str:
         return "because the model's context window was full; lower summarize_at to summarize earlier"
     kind = Kind(cut_by)
     return f"by the limit of {kind.label}; raise {kind.key} first"
-
-
-def _rounded(calls: int) -> int:
-    """Round up to a multiple of 5 above 20, of 10 above 100, of 50 above 500."""
-    step = next((step for most, step in ((20, 1), (100, 5), (500, 10)) if calls <= most), 50)
-    return -(-calls // step) * step
-
-
-def _calls_text(number: int) -> str:
-    return f"{number} tool call{'' if number == 1 else 's'}"
 
 
 def _runs(number: int) -> str:
@@ -413,11 +408,15 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     found = comparable(sorted(runs, key=lambda run: (run.started_at, run.run_id)), file, all_versions=all_versions)
     runs = found.runs if last is None else found.runs[-last:]
     outcomes = [run.outcome for run in runs]
-    limit = _current_limit(current, outcomes)
+    if current is not None:
+        limit = None if current == "none" else current
+    else:
+        limit = outcomes[-1]["tool_calls"]["limit"] if outcomes else None
     judged = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
     needs = [need for _, need in judged]
     landings = [one["landing"] for one in outcomes if one["landing"] is not None]
     with_requests = [landing for landing in landings if landing["requests"]]
+    counts = [one["tool_calls"] for one in outcomes]
     tokens = Bill.of([_tokens(one) for one in outcomes])
     cost = Bill.of([one["cost_usd"] for one in outcomes])
     return Tuning(
@@ -433,7 +432,12 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
         enough=enough_for(needs, SHARE),
         bars=bars(needs),
         hits=_hits(outcomes),
-        calls=_calls(runs),
+        calls=Calls(
+            run=sum(count["used"] for count in counts),
+            repeated=sum(run.repeated for run in runs),
+            failed=sum(count["failed"] for count in counts),
+            skipped=sum(count["skipped"] for count in counts),
+        ),
         tokens=tokens,
         cost_usd=cost,
         landings=len(landings),
@@ -445,32 +449,16 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     )
 
 
-def _current_limit(current: int | Literal["none"] | None, outcomes: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the tool-call limit of the file, else that of the newest run; None = no limit, or not known."""
-    if current is None:
-        return outcomes[-1]["tool_calls"]["limit"] if outcomes else None
-    return None if current == "none" else current
-
-
 def _hits(outcomes: Sequence[Mapping[str, Any]]) -> tuple[LimitHits, ...]:
     cut = [(cause, one) for one in outcomes if (cause := reason(one)) is not None]
-    return tuple(_hit(cause, [one for by, one in cut if by == cause]) for cause in _counted(by for by, _ in cut))
-
-
-def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> LimitHits:
-    statuses = Counter(one["status"] for one in outcomes)
-    how = _counted(one["landing"]["how"] for one in outcomes)
-    return LimitHits(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
-
-
-def _calls(runs: Sequence[PastRun]) -> Calls:
-    counts = [run.outcome["tool_calls"] for run in runs]
-    return Calls(
-        run=sum(one["used"] for one in counts),
-        repeated=sum(run.repeated for run in runs),
-        failed=sum(one["failed"] for one in counts),
-        skipped=sum(one["skipped"] for one in counts),
-    )
+    hits = []
+    for cause in _counted(by for by, _ in cut):
+        of_cause = [one for by, one in cut if by == cause]
+        statuses = Counter(one["status"] for one in of_cause)
+        how = _counted(one["landing"]["how"] for one in of_cause)
+        failed = statuses["failed"] + statuses["aborted"]
+        hits.append(LimitHits(cause, len(of_cause), how, statuses["partial"], failed))
+    return tuple(hits)
 
 
 def _share_repeated(runs: Sequence[PastRun]) -> float:
