@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,12 @@ def _installation(found: "Distribution", extra: str) -> _Installation:
 
 
 def _editable_project(found: "Distribution") -> Path | None:
-    origin = _parsed(found.read_text("direct_url.json") or "")
+    try:
+        origin = json.loads(found.read_text("direct_url.json") or "{}")
+    except ValueError:
+        return None
+    if not isinstance(origin, dict):
+        return None
     url = str(origin.get("url", ""))
     if not (origin.get("dir_info") or {}).get("editable") or not url.startswith("file:"):
         return None
@@ -87,7 +91,13 @@ def _in_clone(installed: _Installation, extra: str) -> str | None:
 
 def _as_tool(installed: _Installation, extra: str) -> str | None:
     """Return the command that installs the tool again with one more extra, as its receipt describes it."""
-    receipt = _toml(installed.environment / "uv-receipt.toml").get("tool", {})
+    import tomllib  # noqa: PLC0415 - as above
+
+    try:
+        text = (installed.environment / "uv-receipt.toml").read_text(encoding="utf-8")
+        receipt = tomllib.loads(text).get("tool", {})
+    except (OSError, ValueError):
+        return None
     requirements = receipt.get("requirements") or [{}]
     # Options name indexes, which the command would have to repeat.
     if requirements[0].get("name") != PACKAGE or receipt.get("options"):
@@ -150,18 +160,3 @@ def _run(*words: str) -> str:
 
 def _quoted(*words: str) -> str:
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    with suppress(ValueError):
-        value = json.loads(text)
-        return value if isinstance(value, dict) else {}
-    return {}
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 - as above
-
-    with suppress(OSError, ValueError):
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    return {}
