@@ -156,6 +156,7 @@ def test_an_unstorable_token_is_valid_for_one_start(tmp_path):
         assert one.message.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
 
 
+@pytest.mark.exhaustive
 def test_concurrent_starts_share_one_token(tmp_path):
     """Concurrent starts share the token of the first one."""
     given = f"access_token(Path({str(tmp_path / 'new')!r}))"

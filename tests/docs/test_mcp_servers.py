@@ -18,6 +18,7 @@ TEXT = page("own-tools").split("\n## MCP servers\n")[1].split("\n## ")[0]
 
 
 @pytest.mark.anyio
+@pytest.mark.exhaustive
 async def test_the_example_server_runs_unchanged(tmp_path, monkeypatch):
     """The example's program and file run unchanged in a project of their own."""
     monkeypatch.setenv("PYTHON", sys.executable)

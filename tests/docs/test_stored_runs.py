@@ -162,6 +162,7 @@ async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
     assert [key for key in printed if f"`{key}`" not in JSON.split("## specialists transcript")[1]] == []
 
 
+@pytest.mark.exhaustive
 def test_the_json_keys_of_report_and_tune_are_documented(project):
     """Both tables have exactly the keys that `--json` prints."""
     call(f"{story(STORED)[0]} -q")

@@ -261,6 +261,7 @@ async def test_x_13_a_repeated_call_has_its_own_countdown():
     assert (first.splitlines()[-1], second.splitlines()[-1]) == ("1 tool call remaining", "0 tool calls remaining")
 
 
+@pytest.mark.exhaustive
 async def test_a_finished_call_keeps_no_budget():
     """The budgets after earlier calls are not kept, nor a dictionary for each of what a child would have spent.
 

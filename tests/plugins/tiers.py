@@ -2,13 +2,12 @@
 
 A test marked `exhaustive` repeats a smaller test at full size, or needs a browser or a database server. With the
 marker's `one_in=5`, the first, sixth, ... of the test's parameters are part of the ordinary run. In the ordinary run
-properties use a tenth of their examples, the same in each run.
+a test has at most three of its cases, and properties use a tenth of their examples, the same in each run.
 """
 
 import math
 import os
 import random
-from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +18,8 @@ WORKERS_PER_CORE, MANY_WORKERS_PER_CORE = 1.5, 2.0
 disks, the large ones for more."""
 SHARE = 10
 """Divisor of the number of examples in the ordinary run."""
+CASES = 3
+"""Cases of a parametrized test in the ordinary run."""
 USUAL = 40
 """Examples of a property that names no number; they are others in each exhaustive run."""
 LUCK = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
@@ -64,25 +65,22 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect exhaustive tests, unless the flag is given or `-m` selects them."""
+    """Deselect exhaustive tests and most cases of parametrized ones, unless the flag is given or `-m` selects them."""
     if config.getoption(FLAG) or "exhaustive" in config.getoption("markexpr"):
         return
-    counts: Counter[str] = Counter()
-    left_out = [item for item in items if not _is_ordinary(item, counts)]
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        marker = item.get_closest_marker("exhaustive")
+        if marker is None or "one_in" in marker.kwargs:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    chosen: set[pytest.Item] = set()
+    for of_test in cases.values():
+        marker = of_test[0].get_closest_marker("exhaustive")
+        some = of_test if marker is None else of_test[:: marker.kwargs["one_in"]]
+        # Spread over all, because neighbors are similar.
+        count = min(len(some), CASES)
+        chosen.update(some[len(some) * number // count] for number in range(count))
+    left_out = [item for item in items if item not in chosen]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        gone = set(left_out)
-        items[:] = [item for item in items if item not in gone]
-
-
-def _is_ordinary(item: pytest.Item, counts: Counter[str]) -> bool:
-    """Return whether a test is part of every run.
-
-    counts: Number of tests seen so far, by function.
-    """
-    marker = item.get_closest_marker("exhaustive")
-    if marker is None:
-        return True
-    name = item.nodeid.partition("[")[0]
-    counts[name] += 1
-    return "one_in" in marker.kwargs and counts[name] % marker.kwargs["one_in"] == 1 % marker.kwargs["one_in"]
+        items[:] = [item for item in items if item in chosen]

@@ -112,6 +112,7 @@ def environment_at_start(pid):
 
 
 @pytest.mark.anyio
+@pytest.mark.exhaustive
 async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
     """An MCP server that an event loop starts is forked, is found by its command line, and ends with its input."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}

@@ -15,7 +15,7 @@ from mcp.client.stdio import StdioServerParameters
 from run_specialist.store.reader import Store
 from tests.wire.serving import MAIN, PATIENCE, ProgressLog, command, owl_project
 from tests.wire.simulator import Gate, MessagesSimulator
-from tests.wire.simulator.replies import calls, says
+from tests.wire.simulator.replies import answers, calls, says
 from tests.wire.stdio_client import HELLO, READY, answer_to, asks, ended, send
 
 PRINTS = """
@@ -156,6 +156,24 @@ def test_a_signal_answers_the_active_call_and_ends_the_server(number, code, api,
     assert server.process.wait(PATIENCE) == code
     assert ended(server) == (code, [])
     assert stored().status == "aborted"
+
+
+def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
+    """The client's cancellation notification aborts that run only; the server continues."""
+    gate = Gate()
+    api([calls("search", {"query": "owls"}), says("too late", gate=gate), answers("Mice.")])
+    server = program()
+    send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"))
+    gate.wait_for_request(PATIENCE)
+    send(server, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2, "reason": "x"}})
+    # The server answers another call; it ends only after the cancelled run is stored.
+    send(server, asks(3, "finder", query="What do owls eat?"))
+    assert answer_to(server, 3)["result"]["structuredContent"]["answer"] == "Mice."
+    server.process.stdin.close()
+    server.process.stdin = None
+    assert ended(server) == (0, [])
+    with Store(os.environ["SPECIALIST_STORE"]) as opened:
+        assert sorted(run.status for run in opened.runs()) == ["aborted", "answered"]
 
 
 @pytest.mark.exhaustive

@@ -231,6 +231,7 @@ async def test_m_8_a_run_without_another_model_is_held_as_before(chains, message
     assert asked(api) == [OPUS, HAIKU]
 
 
+@pytest.mark.exhaustive
 def test_m_6_after_a_kill_the_run_goes_on_with_the_second_model(chains, messages_api, store_url):
     """Killed with SIGKILL while the second model works on a reply: resumed with it, from the transcript that it got."""
     gate = Gate()

@@ -445,14 +445,21 @@ class Batch:
 
     async def _drive(self) -> None:
         """Start items until none is left, or the batch ends early; then wait for the items in progress."""
+
+        # A task that is cancelled before its first step runs none of its code.
+        def has_worked(task: asyncio.Task[None]) -> None:
+            del self._under_way[task]
+            if task.cancelled():
+                self._items.drop()
+            self._changes.happened()
+
         try:
             await self._open()
             while not self._only_reads and (item := await self._next()) is not None:
                 working = ActiveItem(item, is_probe=self._breaker.begin())
                 task = asyncio.create_task(self._work(working))
                 self._under_way[task] = working
-                # A task that is cancelled before its first step runs none of its code.
-                task.add_done_callback(self._has_worked)
+                task.add_done_callback(has_worked)
         except Exception as error:  # noqa: BLE001 - raised once the items under way have ended
             self._error = error
         while self._under_way:
@@ -528,12 +535,6 @@ class Batch:
             self._pass_on(done)
         elif self._begun is not None:
             self._begun.add(run_id)
-
-    def _has_worked(self, task: asyncio.Task[None]) -> None:
-        del self._under_way[task]
-        if task.cancelled():
-            self._items.drop()
-        self._changes.happened()
 
     async def _worked(self, working: ActiveItem, run_id: str, *, is_new: bool) -> Done | None:
         """Return the end of an item; None if it was taken back, or was not run."""

@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -124,7 +124,16 @@ def source_of(items: str, form: str | None = None) -> Source:
 def _read(path: Path | None, form: str | None, bad: OnBad) -> Iterator[InputRecord]:
     title = _STDIN_TITLE if path is None else str(path)
     try:
-        with nullcontext(_stdin()) if path is None else path.open("rb") as file:
+        if path is not None:
+            input_file: AbstractContextManager[BinaryIO] = path.open("rb")
+        elif sys.stdin is None or sys.stdin.closed:
+            raise UsageError("standard input is closed; name a file of items instead of `-`")
+        elif hasattr(sys.stdin, "buffer"):
+            input_file = nullcontext(sys.stdin.buffer)
+        else:
+            # A program may have replaced it by a text stream.
+            input_file = nullcontext(io.BytesIO(sys.stdin.read().encode("utf-8", "surrogatepass")))
+        with input_file as file:
             yield from _parsed(decoded_lines(file, title), title, form, bad)
     except (OSError, ValueError) as error:
         raise _unreadable(title, error) from None
@@ -146,14 +155,6 @@ def _parsed(lines: Lines, title: str, form: str | None, bad: OnBad) -> Iterator[
     if form == "lines":
         return (InputRecord(text, f"{title}:{number}") for number, line in lines if (text := line.strip()))
     return csv_items(lines, title, bad, "\t" if form == "tsv" else None)
-
-
-def _stdin() -> BinaryIO:
-    if sys.stdin is None or sys.stdin.closed:
-        raise UsageError("standard input is closed; name a file of items instead of `-`")
-    buffer = getattr(sys.stdin, "buffer", None)
-    # A program may have replaced it by a text stream.
-    return io.BytesIO(sys.stdin.read().encode("utf-8", "surrogatepass")) if buffer is None else buffer
 
 
 def _unreadable(title: str, error: OSError | ValueError) -> UsageError:
@@ -195,8 +196,12 @@ def csv_items(lines: Lines, name: str, bad: OnBad, delimiter: str | None = None)
     for where, cells in rows:
         if len(cells) == len(header):
             yield InputRecord(dict(zip(header, cells, strict=True)), where)
-        else:
-            bad(UsageError(f"{where} {_ragged(len(cells), header, delimiter)}"))
+            continue
+        sign = "a tab" if delimiter == "\t" else f"`{delimiter}`"
+        advice = f"quote a value that contains {sign}" if len(cells) > len(header) else "add the missing ones"
+        values = f"{len(cells)} value{'' if len(cells) == 1 else 's'}"
+        columns = f"{len(header)} ({shown(', '.join(header))})"
+        bad(UsageError(f"{where} has {values}, but the header has {columns}; {advice}"))
 
 
 def _sample(lines: Lines, size: int) -> Iterator[tuple[int, str]]:
@@ -259,13 +264,6 @@ def _syntax(where: str, error: csv.Error) -> str:
     if "new-line" in text:
         return f"{where}: a carriage return has no line feed after it; save the file with LF or CRLF line ends"
     return f'{where}: {text}; write a quote inside a quoted value as `""`'
-
-
-def _ragged(count: int, header: list[str], delimiter: str) -> str:
-    values = "1 value" if count == 1 else f"{count} values"
-    text = f"has {values}, but the header has {len(header)} ({shown(', '.join(header))})"
-    sign = "a tab" if delimiter == "\t" else f"`{delimiter}`"
-    return f"{text}; quote a value that contains {sign}" if count > len(header) else f"{text}; add the missing ones"
 
 
 def json_line_items(lines: Lines, name: str, bad: OnBad) -> Iterator[InputRecord]:
@@ -340,7 +338,13 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
     """
     sandbox = Sandbox(root, paths)
     try:
-        found = [*_matching(pattern, sandbox)]
+        sandbox.require_root()
+        inner = pattern.removeprefix(f"{sandbox.root.as_posix()}/").removeprefix("./")
+        if not inner.strip("/ "):
+            raise UsageError("the glob for the files is empty; use one such as 'docs/**/*.md'")
+        spec = pattern_spec(inner)
+        # The walk begins in the folder that the pattern names before its first wildcard.
+        found = [file for file in files(sandbox, _start(inner, sandbox)) if spec.match_file(file)]
     except ToolError as error:
         raise UsageError(str(error)) from None
     if not found:
@@ -363,16 +367,6 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
                 yield InputRecord({"path": where, "name": path.name, "stem": path.stem}, where, digest.hexdigest())
 
     return Source(f"{sandbox.root}: {pattern}", pattern, read, is_repeatable=True)
-
-
-def _matching(pattern: str, sandbox: Sandbox) -> Iterator[str]:
-    """Yield the files that match; the walk begins in the folder that the pattern names before its first wildcard."""
-    sandbox.require_root()
-    pattern = pattern.removeprefix(f"{sandbox.root.as_posix()}/").removeprefix("./")
-    if not pattern.strip("/ "):
-        raise UsageError("the glob for the files is empty; use one such as 'docs/**/*.md'")
-    spec = pattern_spec(pattern)
-    return (file for file in files(sandbox, _start(pattern, sandbox)) if spec.match_file(file))
 
 
 def _start(pattern: str, sandbox: Sandbox) -> str:

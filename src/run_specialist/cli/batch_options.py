@@ -82,38 +82,27 @@ CONFIRM_ABOVE = 1.0
 """Forecast above which the command asks for confirmation [USD]."""
 
 
-def at_once_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return the option `--at-once`."""
-    return typer.Option(metavar="N", min=1, help=help_)
-
-
-def cost_limit_option(of: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return the option `--cost-limit`.
-
-    of: what the limit applies to, for the help text.
-    """
-    return typer.Option(metavar="USD|none", parser=amount, help=f"Maximum cost of {of}.  [default: none]")
-
-
-def confirm_above_option(what: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return the option `--confirm-above`.
-
-    what: what would be confirmed, for the help text.
-    """
-    return typer.Option(
-        metavar="USD",
-        parser=amount,
-        help=f"Ask before {what} that may cost more; without a terminal, refuse it.  "
-        f"[default: {CONFIRM_ABOVE:.2f} on a terminal]",
-    )
-
-
 @dataclass(frozen=True)
 class MoneyOptions:
     """Cost."""
 
-    cost_limit: float | None
-    confirm_above: float | None
+    cost_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="USD|none",
+            parser=amount,
+            help="Maximum cost of all runs together, including earlier runs and judges.  [default: none]",
+        ),
+    ] = None
+    confirm_above: Annotated[
+        float | None,
+        typer.Option(
+            metavar="USD",
+            parser=amount,
+            help="Ask before runs that may cost more together; without a terminal, refuse them.  "
+            f"[default: {CONFIRM_ABOVE:.2f} on a terminal]",
+        ),
+    ] = None
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
     @property
@@ -249,7 +238,11 @@ class BatchOptions:
 
     at_once: Annotated[
         int,
-        at_once_option("Maximum number of items under way; given with --queue, that of the whole fleet."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Maximum number of items under way; given with --queue, that of the whole fleet.",
+        ),
     ] = AT_ONCE
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
@@ -308,14 +301,6 @@ class BatchOptions:
             "pause_limit": self.pause_limit,
         }
         return {name: value for name, value in given.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class BatchMoneyOptions(MoneyOptions):
-    """Cost."""
-
-    cost_limit: Annotated[float | None, cost_limit_option("all items together")] = None
-    confirm_above: Annotated[float | None, confirm_above_option("a batch")] = None
 
 
 @dataclass(frozen=True)
@@ -407,18 +392,10 @@ class ResultOptions:
 
 
 @dataclass(frozen=True)
-class EvalMoneyOptions(MoneyOptions):
-    """Cost."""
-
-    cost_limit: Annotated[float | None, cost_limit_option("the eval, including judges and reused runs")] = None
-    confirm_above: Annotated[float | None, confirm_above_option("an eval")] = None
-
-
-@dataclass(frozen=True)
 class WorkOptions:
     """Work."""
 
-    at_once: Annotated[int, at_once_option("Maximum number of runs under way.")] = AT_ONCE
+    at_once: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of runs under way.")] = AT_ONCE
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be run and the forecast; send nothing.")
     ] = False

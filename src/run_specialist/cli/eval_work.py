@@ -19,9 +19,9 @@ from run_specialist.budget import dollars
 from run_specialist.cli import batch_options as options
 from run_specialist.cli import console
 from run_specialist.cli.console import say
-from run_specialist.cli.map_progress import MapWorker, counted, duration, reason_of, spread
+from run_specialist.cli.map_progress import MapWorker, counted, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
-from run_specialist.cli.tables import print_table
+from run_specialist.cli.tables import duration_words, print_table
 from run_specialist.errors import RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.evals import running
 from run_specialist.evals.baseline import Baseline, find_baseline
@@ -69,7 +69,7 @@ class EvalWork:
     variants: options.VariantOptions
     comparison: options.ComparisonOptions
     results: options.ResultOptions
-    money: options.EvalMoneyOptions
+    money: options.MoneyOptions
     at_work: options.WorkOptions
     each_run: options.EachRunOptions
     _baseline: Baseline | None = None
@@ -189,7 +189,7 @@ class EvalWork:
         else:
             if forecast.cost is not None and forecast.cost[1]:
                 yield f"about {spread(*forecast.cost)}"
-            yield f"{duration(forecast.seconds)} at {self.at_work.at_once} at once"
+            yield f"{duration_words(forecast.seconds)} at {self.at_work.at_once} at once"
         if running.has_judges(plan):
             judges = forecast.judge_cost
             yield "judges cost extra" if judges is None else f"judges about {spread(*judges)}"
@@ -348,7 +348,7 @@ def _totals(name: str, runs: tuple[CaseRun, ...]) -> Iterator[str]:
         elif any(amounts):
             yield f"{whose}{dollars(sum(cost or 0.0 for cost in amounts))}"
     yield counted(sum(run.tool_calls for run in runs), "tool call")
-    yield duration(sum(run.seconds for run in runs))
+    yield duration_words(sum(run.seconds for run in runs))
 
 
 def print_wrapped(line: str, color: str | None = None) -> None:
@@ -379,7 +379,7 @@ def _amount(name: str, value: float) -> str:
     if name == "cost_usd":
         return dollars(value)
     if name == "seconds":
-        return duration(value)
+        return duration_words(value)
     # Large numbers are shown without decimals.
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")  # noqa: PLR2004 - as above
 

@@ -388,7 +388,13 @@ class CallLines:
 
 def call_text(call: Called) -> str:
     """Return a call as text: the tool's name and its arguments."""
-    text = current(call.arguments) if call.name == TODO else _arguments_text(call.arguments)
+    if call.name == TODO:
+        text = current(call.arguments)
+    else:
+        arguments = call.arguments if isinstance(call.arguments, dict) else {}
+        # Constrained decoding makes a model write null for each argument that it does not need.
+        given = [(key, value) for key, value in arguments.items() if value is not None]
+        text = " ".join(str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(given))
     return f"{printable(call.name):7} {one_line(text)}"
 
 
@@ -421,15 +427,6 @@ def _remaining(budget: BudgetSpent) -> Text:
     kind = Kind(budget.kind)
     rest = units.number(kind, budget.remaining) if kind is Kind.TOOL_CALLS else units.amount(kind, budget.remaining)
     return Text(f"  {rest} remaining", COLORS[phase])
-
-
-def _arguments_text(arguments: object) -> str:
-    if not isinstance(arguments, dict):
-        return ""
-    # Constrained decoding makes a model write null for each argument that it does not need.
-    given = [(key, value) for key, value in arguments.items() if value is not None]
-    parts = [str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(given)]
-    return one_line(" ".join(parts))
 
 
 def with_short_path(text: str, path: str, most: int) -> str:
@@ -503,16 +500,13 @@ def resume_command(outcome: Outcome, store: str | None) -> str:
     kind = Kind(outcome.landing.reason) if outcome.landing else None
     spent = outcome.limits[kind] if kind else None
     if kind and spent and spent.limit is not None:
-        command += [FLAGS[kind], f"{_doubled(spent.limit, spent.used or 0) or FALLBACK_LIMITS[kind]:.15g}"]
+        doubled = 2 * spent.limit
+        if (used := spent.used or 0) > spent.limit:
+            # The landing has exceeded the limit: twice the usage, rounded up to two digits.
+            unit = 10.0 ** (math.floor(math.log10(used * 2)) - 1)
+            doubled = math.ceil(used * 2 / unit) * unit
+        command += [FLAGS[kind], f"{doubled or FALLBACK_LIMITS[kind]:.15g}"]
     return shlex.join([*command, *(["--store", store] if store else [])])
-
-
-def _doubled(limit: float, used: float) -> float:
-    """Return twice the limit, or twice the usage, rounded up to two digits, if the landing exceeded the limit."""
-    if used <= limit:
-        return limit * 2
-    unit = 10.0 ** (math.floor(math.log10(used * 2)) - 1)
-    return math.ceil(used * 2 / unit) * unit
 
 
 def undo_command(outcome: Outcome, store: str | None) -> str:
@@ -624,31 +618,24 @@ def gauge(budget: BudgetSpent, calls: int, turn: int, total: RunningTotal, secon
     budget: state of the limit closest to exhaustion; its `limit` is None if there is none.
     calls: number of tool calls, shown if there is no limit.
     """
-    usages, rests = _usages(budget, calls), [*_rests(turn, total, seconds)]
+    if budget.limit is None:
+        usages = f"{units.amount(Kind.TOOL_CALLS, calls)}, no limit", units.amount(Kind.TOOL_CALLS, calls)
+    else:
+        kind = Kind(budget.kind)
+        used = units.number(kind, budget.used)
+        usages = f" {used} of {units.of(kind, budget.limit)}", f" {used}/{units.number(kind, budget.limit)}"
+    rests = [*_rests(turn, total, seconds)]
     bar = NARROWEST_BAR if budget.limit is not None else 0
     forms = [(usages[0], rests[0], bar), (usages[0], rests[1], bar), (usages[1], rests[2], 0), (usages[1], rests[3], 0)]
     fitting = (form for form in forms if sum(map(len, form[:2])) + form[2] <= width)
     usage, rest, _ = next(fitting, forms[-1])
     size = min(max(width - len(usage) - len(rest), 0), WIDEST_BAR) if bar else 0
     color = COLORS[Phase(budget.phase)] if bar else "dim"
-    text = _bar(budget, size, color).append(usage, color).append(rest, "dim")
+    filled = size if not budget.limit else round(size * min(budget.used / budget.limit, 1))
+    text = Text("━" * filled, color, no_wrap=True, overflow="ellipsis").append("━" * (size - filled), "bright_black")
+    text.append(usage, color).append(rest, "dim")
     text.truncate(width, overflow="ellipsis")
     return text
-
-
-def _bar(budget: BudgetSpent, size: int, color: str) -> Text:
-    filled = size if not budget.limit else round(size * min(budget.used / budget.limit, 1))
-    bar = Text("━" * filled, color, no_wrap=True, overflow="ellipsis")
-    return bar.append("━" * (size - filled), "bright_black")
-
-
-def _usages(budget: BudgetSpent, calls: int) -> tuple[str, str]:
-    """Return the usage of the budget as text, in full and in short."""
-    if budget.limit is None:
-        return f"{units.amount(Kind.TOOL_CALLS, calls)}, no limit", units.amount(Kind.TOOL_CALLS, calls)
-    kind = Kind(budget.kind)
-    used = units.number(kind, budget.used)
-    return f" {used} of {units.of(kind, budget.limit)}", f" {used}/{units.number(kind, budget.limit)}"
 
 
 def _rests(turn: int, total: RunningTotal, seconds: float) -> Iterator[str]:

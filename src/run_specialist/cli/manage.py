@@ -445,11 +445,14 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
     """
     from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import packaged  # noqa: PLC0415 - fast `--help`
 
     if not file.digest:
         raise UsageError(str(file.problems[0]))
     command = chosen_editor(file.path)
-    why = _reason_to_copy(file)
+    why = "" if os.access(file.path, os.W_OK) else "cannot be written"
+    if file.project is None and file.path.resolve().is_relative_to(packaged().resolve()):
+        why = "is included in this package"
     path = _copied(file, project, why, copy=copy) if why else file.path
     before = _content(path)
     try:
@@ -466,15 +469,6 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
             dim=True,
         )
     return path
-
-
-def _reason_to_copy(file: "SpecialistFile") -> str:
-    """Return why a file must not be changed, or an empty text."""
-    from run_specialist.specialist.project import packaged  # noqa: PLC0415 - fast `--help`
-
-    if file.project is None and file.path.resolve().is_relative_to(packaged().resolve()):
-        return "is included in this package"
-    return "" if os.access(file.path, os.W_OK) else "cannot be written"
 
 
 def _copied(file: "SpecialistFile", project: Path, why: str, *, copy: bool | None) -> Path:

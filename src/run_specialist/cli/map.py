@@ -6,10 +6,10 @@ import typer
 
 from run_specialist.cli.batch_options import (
     AnswerOptions,
-    BatchMoneyOptions,
     BatchOptions,
     EachRunOptions,
     ItemOptions,
+    MoneyOptions,
     ProjectOptions,
 )
 from run_specialist.cli.console import guarded
@@ -35,7 +35,7 @@ def map_(
     *,
     each_item: ItemOptions,
     answers: AnswerOptions,
-    money: BatchMoneyOptions,
+    money: MoneyOptions,
     batch: BatchOptions,
     each_run: EachRunOptions,
     project: ProjectOptions,

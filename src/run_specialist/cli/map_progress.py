@@ -21,6 +21,7 @@ from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.budget import Kind, amount, dollars
 from run_specialist.cli.console import is_terminal, print_json, printable, say
 from run_specialist.cli.live import STATUSES, RunningTotal, call_text, live_lines, one_line
+from run_specialist.cli.tables import duration_words
 from run_specialist.errors import UsageError, with_flags
 from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying
 from run_specialist.record.outcome import Exit
@@ -169,28 +170,9 @@ def _doing(event: Event) -> str | None:
             return None
 
 
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _TELLING = ("path", "name", "title", "id", "key", "question")
 """Fields that usually name an item, the best first."""
 _LONGEST_LABEL = 200
-
-
-def duration(seconds: float) -> str:
-    """Return a time in one or two units, e.g. `0.4 s`, `31 s`, `8 min`, `2 h 5 min`, `3 d 4 h`."""
-    if seconds < 10:  # noqa: PLR2004 - one digit
-        return f"{seconds:.1f} s" if seconds < 9.95 else "10 s"  # noqa: PLR2004 - rounds to 10.0
-    if seconds < 2 * _MINUTE:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / _MINUTE)
-    if minutes < 60:  # noqa: PLR2004 - an hour
-        return f"{minutes} min"
-    if seconds < _DAY:
-        return _two(divmod(minutes, 60), "h", "min")
-    return _two(divmod(round(seconds / _HOUR), 24), "d", "h")
-
-
-def _two(parts: tuple[int, int], first: str, second: str) -> str:
-    return f"{parts[0]} {first}" + (f" {parts[1]} {second}" if parts[1] else "")
 
 
 def counted(number: int, noun: str = "item") -> str:
@@ -200,7 +182,7 @@ def counted(number: int, noun: str = "item") -> str:
 
 def rate(per_second: float, noun: str = "item") -> str:
     """Return a speed in the unit that gives a readable number, e.g. `4.1 items a minute`."""
-    for seconds, unit in ((1, "second"), (_MINUTE, "minute"), (_HOUR, "hour")):
+    for seconds, unit in ((1, "second"), (60, "minute"), (3_600, "hour")):
         number = per_second * seconds
         if number >= 2 or unit == "hour":  # noqa: PLR2004 - `1 items` would be wrong, and a rate of one is slow
             article = "an" if unit == "hour" else "a"
@@ -268,38 +250,32 @@ class ItemLines:
             self._say(f"{self._noun} {ended_line(done)}{last}")
         if self._progress.clock() - self._last >= SECONDS:
             self._last = self._progress.clock()
-            self._say(self._state())
-
-    def _state(self) -> str:
-        counts, progress = self._batch.counts, self._progress
-        done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
-        parts = [f"{done} {self._noun}s", *by_state(counts)]
-        if cost := progress.cost_usd:
-            parts.append(dollars(cost))
-        if speed := progress.per_second:
-            parts.append(rate(speed, self._noun))
-            if counts.total is not None:
-                parts.append(f"{duration((counts.total - counts.done) / speed)} left")
-        return " · ".join(parts)
+            progress = self._progress
+            ended = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
+            parts = [f"{ended} {self._noun}s", *by_state(counts)]
+            if cost := progress.cost_usd:
+                parts.append(dollars(cost))
+            if speed := progress.per_second:
+                parts.append(rate(speed, self._noun))
+                if counts.total is not None:
+                    parts.append(f"{duration_words((counts.total - counts.done) / speed)} left")
+            self._say(" · ".join(parts))
 
 
 def by_state(counts: "Counts") -> Iterator[str]:
     """Yield the number of items in each non-empty state, e.g. `30 answered`, `2 failed (rate limited 2)`."""
+    failed = sum(counts.failed.values())
     for number, state in (
         (counts.answered, "answered"),
         (counts.landed, "landed"),
         (counts.partial, "partial"),
+        (failed, f"failed ({', '.join(reasons(counts))})"),
+        (counts.aborted, "interrupted"),
+        (counts.at_work_elsewhere, "at work elsewhere"),
+        (counts.not_run, "not run"),
     ):
         if number:
             yield f"{number:,} {state}"
-    if failed := sum(counts.failed.values()):
-        yield f"{failed:,} failed ({', '.join(reasons(counts))})"
-    if counts.aborted:
-        yield f"{counts.aborted:,} interrupted"
-    if counts.at_work_elsewhere:
-        yield f"{counts.at_work_elsewhere:,} at work elsewhere"
-    if counts.not_run:
-        yield f"{counts.not_run:,} not run"
 
 
 def reasons(counts: "Counts") -> Iterator[str]:
@@ -331,7 +307,7 @@ def ended_line(done: "Done") -> str:
         parts.append(amount(Kind.TOOL_CALLS, outcome.tool_calls.used))
         if outcome.cost_usd:
             parts.append(dollars(outcome.cost_usd))
-        parts.append(duration(outcome.duration_s))
+        parts.append(duration_words(outcome.duration_s))
     if done.error:
         parts[1] = f"{done.state}: {' '.join(with_flags(done.error).split())}"
     return " · ".join(parts)
@@ -416,7 +392,7 @@ class MapView:
         pause = self._batch.paused
         if pause is not None:
             left = max(math.ceil(pause.until - time.time()), 0)
-            when = f"next try in {duration(left)}" if left else "trying again"
+            when = f"next try in {duration_words(left)}" if left else "trying again"
             yield _row(f"paused, {when}: {one_line(pause.reason)}", "yellow", width)
         if self.notice:
             yield _row(self.notice, "yellow", width)
@@ -428,17 +404,16 @@ class MapView:
         cost, limit = progress.cost_usd, self._batch.cost_limit
         if cost is not None and (cost or limit is not None):
             expected = None if rest is None else progress.cost_at_end(rest)
-            yield " ".join(
-                [
-                    dollars(cost),
-                    *([f"of at most {dollars(limit)}"] if limit is not None else []),
-                    *([f"of about {dollars(max(expected, cost))}"] if expected is not None and limit is None else []),
-                ]
-            )
+            if limit is not None:
+                yield f"{dollars(cost)} of at most {dollars(limit)}"
+            elif expected is not None:
+                yield f"{dollars(cost)} of about {dollars(max(expected, cost))}"
+            else:
+                yield dollars(cost)
         speed = None if self._batch.paused or self._batch.ended_because else progress.per_second
         if speed and rest:
-            yield f"{duration(rest / speed)} left"
-        yield duration(progress.seconds)
+            yield f"{duration_words(rest / speed)} left"
+        yield duration_words(progress.seconds)
         if speed:
             yield rate(speed, self._noun)
 
@@ -493,8 +468,21 @@ class MapWorker:
 
         Raises OSError or UsageError if rows or events cannot be written; the runs are stopped and stored first.
         """
-        self.batch.listen(self._hear_batch)
-        self.batch.listen_runs(self._hear_run)
+
+        def hear_run(number: int, event: Event) -> None:
+            self.progress.hear(number, event)
+            if self._events:
+                self._print({"item": number, **event.as_json()})
+
+        def hear_batch(event: "BatchEvent") -> None:
+            self.progress.hear_batch(event, self.batch.under_way)
+            if event.event == "batch_paused" and not self._view:
+                self._notify(f"paused: {self.batch.problem}")
+            if self._events:
+                self._print(event.as_json())
+
+        self.batch.listen(hear_batch)
+        self.batch.listen_runs(hear_run)
 
         async def once() -> None:
             async with runner:
@@ -518,18 +506,6 @@ class MapWorker:
             asyncio.run(with_bounded_cleanup(once()))
         if self._error:
             raise self._error
-
-    def _hear_run(self, number: int, event: Event) -> None:
-        self.progress.hear(number, event)
-        if self._events:
-            self._print({"item": number, **event.as_json()})
-
-    def _hear_batch(self, event: "BatchEvent") -> None:
-        self.progress.hear_batch(event, self.batch.under_way)
-        if event.event == "batch_paused" and not self._view:
-            self._notify(f"paused: {self.batch.problem}")
-        if self._events:
-            self._print(event.as_json())
 
     def _notify(self, line: str) -> None:
         if self._view:

@@ -54,11 +54,11 @@ from run_specialist.cli.map_progress import (
     MapWorker,
     by_state,
     counted,
-    duration,
     label,
     reason_of,
     spread,
 )
+from run_specialist.cli.tables import duration_words
 from run_specialist.errors import StoreMissing, UsageError
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.project import project_path
@@ -334,7 +334,7 @@ class MapCall:
         )
         parts = [
             None if calls is None else counted(round(calls), "tool call"),
-            None if seconds is None else duration(seconds),
+            None if seconds is None else duration_words(seconds),
             dollars(cost) if cost else None,
         ]
         return ", ".join(filter(None, parts))
@@ -356,7 +356,7 @@ class MapCall:
         cost, seconds = expected.cost_usd, expected.seconds
         each = f" and {dollars(cost.high)}" if cost is not None and cost.high else ""
         if seconds is not None:
-            yield f"9 of 10 past runs took at most {duration(seconds.high)}{each}"
+            yield f"9 of 10 past runs took at most {duration_words(seconds.high)}{each}"
         if self._rest is None:
             return
         totals = []
@@ -366,7 +366,7 @@ class MapCall:
             limit = "" if most is None else f", at most {dollars(most)}"
             totals.append(f"about {spread(low, high)}{limit}")
         if (total := expected.total_seconds(self._options.at_once)) is not None:
-            totals.append(f"{duration(total)} at {self._options.at_once} at once")
+            totals.append(f"{duration_words(total)} at {self._options.at_once} at once")
         yield ", ".join(totals)
 
     async def _queued(self, url: str) -> tuple[str, str] | None:
@@ -462,7 +462,13 @@ class MapCall:
         if self._reducing is not None:
             folder = AnswerFolder(folder_for(batch.id, is_stored=self._is_stored))
         has_rows_here = answers.out == STDOUT and is_terminal()
-        with self._rows() as rows:
+        rows_to: AbstractContextManager[AnswerFile | AnswerStream | None] = nullcontext()
+        if self._file is not None:
+            items = Path(self._source.name)
+            rows_to = AnswerFile(self._file, ordered=answers.ordered, items=items if items.is_file() else None)
+        elif self._writes_rows:
+            rows_to = AnswerStream(sys.stdout, ordered=answers.ordered)
+        with rows_to as rows:
             if isinstance(rows, AnswerFile):
                 batch.reuse(rows.earlier)
             worker = MapWorker(
@@ -489,14 +495,6 @@ class MapCall:
             code = code or int(Exit.USAGE)
         self._summarize(worker.progress, code, reduced)
         return code
-
-    def _rows(self) -> "AbstractContextManager[AnswerFile | AnswerStream | None]":
-        """Return the output for the rows; None if answers are only stored."""
-        ordered = self._answers.ordered
-        if self._file is not None:
-            items = Path(self._source.name)
-            return AnswerFile(self._file, ordered=ordered, items=items if items.is_file() else None)
-        return AnswerStream(sys.stdout, ordered=ordered) if self._writes_rows else nullcontext()
 
     def _reduce(self, folder: AnswerFolder, path: str) -> "Outcome":
         """Ask a specialist about all answers; a repeated call is not paid for twice.
@@ -641,9 +639,9 @@ def _figures(progress: MapProgress, cost_limit: float | None) -> Iterator[str]:
         part = f", {dollars(now)} of it now" if now and progress.earlier else ""
         limit = "" if cost_limit is None else f" of at most {dollars(cost_limit)}"
         yield f"{dollars(progress.spent)}{limit}{part}"
-    yield duration(progress.seconds)
+    yield duration_words(progress.seconds)
     if progress.seconds_paused >= 1:
-        yield f"paused for {duration(progress.seconds_paused)} of it"
+        yield f"paused for {duration_words(progress.seconds_paused)} of it"
     if progress.earlier:
         yield f"{counted(progress.earlier, 'outcome')} of earlier calls, not paid again"
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from run_specialist.loop.run import Run
     from run_specialist.providers.base import Watch
     from run_specialist.record.events import Listener
+    from run_specialist.record.journal import FileChanging
     from run_specialist.store.reader import StoredChange
     from run_specialist.tools.edit import UndoneFile
 
@@ -182,9 +183,16 @@ def undo(
         if elsewhere := [one.root for one in changes if project and not Path(one.root).is_relative_to(project)]:
             fail(f"{run_id} has changed files in {elsewhere[0]}, outside this project; add --all-projects to undo that")
     with guarded():
-        done = [
-            (where, one) for where, of_root in _by_root(changes).items() for one in _undone(where, of_root, dry_run)
-        ]
+        from run_specialist.tools.edit import undo as undo_changes  # noqa: PLC0415 - fast `--help`
+
+        by_root: dict[Path, list[FileChanging]] = {}
+        for change in changes:
+            by_root.setdefault(Path(change.root), []).append(change.change)
+        done = []
+        for where, of_root in by_root.items():
+            if not where.is_dir():
+                fail(f"{where}, where the run worked, is not a folder any more")
+            done += [(where, one) for one in undo_changes(where, of_root, dry_run=dry_run)]
         left = [one for _, one in done if one.result in {"left", "partly"}]
         if killed and not dry_run and not left:
             from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
@@ -192,7 +200,16 @@ def undo(
             for killed_run in killed:
                 forget(killed_run)
         if json_:
-            files = [{"root": str(where), **_as_json(one)} for where, one in done]
+            files = [
+                {
+                    "root": str(where),
+                    "path": one.path,
+                    "result": one.result,
+                    "reason": one.reason,
+                    "diff": one.diff.text,
+                }
+                for where, one in done
+            ]
             print_json({"run_id": run_id, "dry_run": dry_run, "files": files})
         else:
             _print(run_id, done, dry_run=dry_run)
@@ -210,25 +227,6 @@ def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] |
     if found.files:
         say(f"{run_id} was killed during a command; later changes in its writable folders cannot be told from its own")
     return [StoredChange(run_id, found.root, one.record) for one in found.files]
-
-
-def _by_root(changes: "list[StoredChange]") -> "dict[Path, list[StoredChange]]":
-    found: dict[Path, list[StoredChange]] = {}
-    for change in changes:
-        found.setdefault(Path(change.root), []).append(change)
-    return found
-
-
-def _undone(root: Path, changes: "list[StoredChange]", dry_run: bool) -> "list[UndoneFile]":
-    from run_specialist.tools.edit import undo  # noqa: PLC0415 - fast `--help`
-
-    if not root.is_dir():
-        fail(f"{root}, where the run worked, is not a folder any more")
-    return undo(root, [one.change for one in changes], dry_run=dry_run)
-
-
-def _as_json(one: "UndoneFile") -> dict[str, object]:
-    return {"path": one.path, "result": one.result, "reason": one.reason, "diff": one.diff.text}
 
 
 def _print(run_id: str, done: "list[tuple[Path, UndoneFile]]", *, dry_run: bool) -> None:

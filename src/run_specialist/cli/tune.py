@@ -26,7 +26,7 @@ from run_specialist.cli.tables import counted, local, print_table, short_path
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.store.stored import PastRun
-    from run_specialist.views.tune import Bill, FileVersion, LimitHits, NeedBar, Suggestion, Tuning
+    from run_specialist.views.tune import Bill, NeedBar, Suggestion, Tuning
 
 
 _VERDICTS = {
@@ -67,12 +67,19 @@ def tune(
     if root is not None and not root.is_dir():
         fail(f"--root {root} is not a folder")
     with guarded():
+        from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - fast `--help`
         from run_specialist.views.tune import tune as tuned  # noqa: PLC0415 - fast `--help`
 
         file = _file(name, root, dir_)
         specialist = file.name if file else name
         found = ended_runs(specialist, store, project_filter(root, all_projects=all_projects))
-        tuning = tuned(specialist, found, _limit(file), file=_version(file), all_versions=all_versions, last=last)
+        limit: int | Literal["none"] | None = None
+        digest = None
+        if file is not None and file.specialist is not None:
+            limit = resolve(file, {}).settings.tool_calls_limit
+            limit = "none" if limit is None else limit
+            digest = file.digest
+        tuning = tuned(specialist, found, limit, digest=digest, all_versions=all_versions, last=last)
         if json_:
             print_json(tuning.as_json())
         else:
@@ -90,27 +97,6 @@ def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | 
         return None
 
 
-def _limit(file: "SpecialistFile | None") -> int | Literal["none"] | None:
-    """Return the limit that the file sets, `none` for no limit; None if there is no valid file."""
-    from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - fast `--help`
-
-    if file is None or file.specialist is None:
-        return None
-    limit = resolve(file, {}).settings.tool_calls_limit
-    return "none" if limit is None else limit
-
-
-def _version(file: "SpecialistFile | None") -> "FileVersion | None":
-    from run_specialist.budget import Kind  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - fast `--help`
-    from run_specialist.views.tune import FileVersion  # noqa: PLC0415 - fast `--help`
-
-    if file is None or file.specialist is None:
-        return None
-    settings = resolve(file, {}).settings
-    return FileVersion(file.digest, {kind.value: getattr(settings, kind.key) for kind in Kind})
-
-
 def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     _print_suggestion(tuning.suggestion, tuning.limit, file)
     when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
@@ -122,7 +108,15 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if tuning.hits:
         print_line("")
         head = ("LIMIT REACHED", "RUNS", "PARTIAL", "FAILED", "HOW IT LANDED")
-        print_table(head, [_hit(hit) for hit in tuning.hits])
+        rows = [
+            (
+                "model's context" if hit.reason == "context" else hit.reason.replace("_", " "),
+                *(str(number) for number in (hit.runs, hit.partial, hit.failed)),
+                ", ".join(f"{how} {number}" for how, number in hit.how.items()),
+            )
+            for hit in tuning.hits
+        ]
+        print_table(head, rows)
     if tuning.tokens.total:
         print_line("")
         _print_bills(tuning)
@@ -177,12 +171,6 @@ def _print_bars(tuning: "Tuning") -> None:
     if suggested is not None and suggested != tuning.limit:
         labels[suggested] = "suggested"
     print_histogram(tuning.bars, labels)
-
-
-def _hit(hit: "LimitHits") -> tuple[str, ...]:
-    kind = "model's context" if hit.reason == "context" else hit.reason.replace("_", " ")
-    landings = ", ".join(f"{how} {number}" for how, number in hit.how.items())
-    return (kind, str(hit.runs), str(hit.partial), str(hit.failed), landings)
 
 
 def _print_bills(tuning: "Tuning") -> None:

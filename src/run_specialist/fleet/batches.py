@@ -105,7 +105,16 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     settings = {**defaults, **given}
     # A worker would refuse the batch, because others may write to the queue.
     resolve(file, {}, data=Data(settings, lambda _: "--queue"))
-    before = await asyncio.to_thread(_frozen_before, url, name)
+
+    def frozen_before() -> Mapping[str, Any]:
+        """Return the frozen values of an earlier call; empty if there was none, or if they cannot be read."""
+        with suppress(StoreUnusable, RunNotFound), StoredBatches(url) as stored:
+            found = stored.find(name)
+            if found.batch_id == name and "root" in found.frozen:
+                return found.frozen
+        return {}
+
+    before = await asyncio.to_thread(frozen_before)
     rule, settled, default = ModelRule.of(require_model), resolve(file, settings).settings, runner.default_model
     kept = before.get("model") if model is None else None
     fixed = _fixed_model(file, settled, model or kept, default, rule)
@@ -149,15 +158,6 @@ def _fixed_model(
             "model: use `model`"
         )
     return ", ".join(named_models(None, None, default))
-
-
-def _frozen_before(url: str, batch_id: str) -> Mapping[str, Any]:
-    """Return the frozen values of an earlier call; empty if there was none, or if they cannot be read."""
-    with suppress(StoreUnusable, RunNotFound), StoredBatches(url) as stored:
-        found = stored.find(batch_id)
-        if found.batch_id == batch_id and "root" in found.frozen:
-            return found.frozen
-    return {}
 
 
 @dataclass(frozen=True, slots=True)

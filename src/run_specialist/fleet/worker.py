@@ -398,24 +398,20 @@ class Heartbeat:
     def _beat(self) -> None:
         while not self._stopped.wait(INTERVAL):
             if time.monotonic() - self._responded < LOOP_PATIENCE and (held := [*self._held()]):
-                # A database that is away is the concern of the event loop; here the next heartbeat connects again.
-                with suppress(Exception):
-                    self._tell(held)
+                try:
+                    if self._connection is None:
+                        self._connection = psycopg.connect(**parameters(self._url), autocommit=True)
+                    RawCursor(self._connection).execute(BEAT, (held, self._worker))
+                except Exception:  # noqa: BLE001 - a database that is away is the concern of the event loop
+                    # The next heartbeat connects again.
+                    self._drop()
         self._drop()
-
-    def _tell(self, held: list[int]) -> None:
-        try:
-            if self._connection is None:
-                self._connection = psycopg.connect(**parameters(self._url), autocommit=True)
-            RawCursor(self._connection).execute(BEAT, (held, self._worker))
-        except BaseException:
-            self._drop()
-            raise
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            with suppress(Exception):
+                connection.close()
 
 
 COUNT = 10.0
@@ -526,7 +522,12 @@ class FleetMetrics:
         def of_batches(value: Callable[[BatchStatus], float | None]) -> Callable[[], Iterable[Figure]]:
             return lambda: ((found, _of(one)) for one in self._batches if (found := value(one)) is not None)
 
-        observe("items", "{item}", "Items of a batch by state", self._items)
+        def items() -> Iterator[Figure]:
+            for one in self._batches:
+                for state, count in one.items.items():
+                    yield count, {**_of(one), f"{PREFIX}.state": state}
+
+        observe("items", "{item}", "Items of a batch by state", items)
         observe("items.at_work", "{item}", "Items that this worker works on", lambda: [(at_work(), {})])
         observe(
             "requests.refused", "{request}", "Requests of this worker that an API refused", lambda: [(refused(), {})]
@@ -562,11 +563,6 @@ class FleetMetrics:
             if now - since < FINAL and name not in at_work
         }
         self._batches = (*batches, *(one for _, one in self._final.values()))
-
-    def _items(self) -> Iterator[Figure]:
-        for one in self._batches:
-            for state, count in one.items.items():
-                yield count, {**_of(one), f"{PREFIX}.state": state}
 
 
 def _of(one: BatchStatus) -> dict[str, Any]:

@@ -114,19 +114,15 @@ def _parts(messages: Sequence[Message]) -> Iterator[TurnPart]:
             if kind == "text":
                 yield TextPart(message.role, str(block.get("text", "")))
             elif kind == "tool_use":
-                waiting = results[block.get("id")]
-                yield _pair(block, waiting.popleft() if waiting else {})
+                waiting, given = results[block.get("id")], block.get("input")
+                result: Block = waiting.popleft() if waiting else {}
+                arguments = given if isinstance(given, Mapping) else None
+                call = ToolCall(str(block.get("id", "")), str(block.get("name", "")), arguments)
+                yield CompletedCall(call, text_of(result.get("content")), bool(result.get("is_error")))
             elif kind == USE or is_result(block):
                 yield from uses.pop(str(block.get("id" if kind == USE else "tool_use_id")), ())
             elif kind not in {"tool_result", *_THINKING}:
                 yield TextPart(message.role, _json(block))
-
-
-def _pair(call: Block, result: Block) -> CompletedCall:
-    given = call.get("input")
-    arguments = given if isinstance(given, Mapping) else None
-    tool_call = ToolCall(str(call.get("id", "")), str(call.get("name", "")), arguments)
-    return CompletedCall(tool_call, text_of(result.get("content")), bool(result.get("is_error")))
 
 
 def is_bound(messages: Sequence[Message]) -> bool:

@@ -174,12 +174,10 @@ def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], c
         for quote in checked
         if quote.verified is False
     ]
-    is_blind = response is not None and not checked and calls == 0 and _could_read(job)
-    return [*not_found, *([NOTHING_READ] if is_blind else [])]
-
-
-def _could_read(job: Job) -> bool:
-    return job.budget[Kind.TOOL_CALLS].limit != 0 and bool(set(job.opening.tools.names) - {RESPOND, ARCHIVE})
+    could_read = job.budget[Kind.TOOL_CALLS].limit != 0 and set(job.opening.tools.names) - {RESPOND, ARCHIVE}
+    if response is not None and not checked and calls == 0 and could_read:
+        not_found.append(NOTHING_READ)
+    return not_found
 
 
 def _claims(job: Job, response: Response) -> Iterator[tuple[str, str]]:

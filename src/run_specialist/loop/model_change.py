@@ -72,24 +72,23 @@ class ModelChange:
             transcript.add(prompts.other_model(before))
         elif transcript.ends_with_model:
             transcript.add(prompts.GO_ON)
-        cold = self._cold_tokens() if turn > 1 else None
+        cold = None
+        if turn > 1:
+            # The estimated input of the next request, which the new model has not cached.
+            opening = self._run.job.opening
+            front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
+            cold = transcript.tokens + (0 if transcript.history_tokens else tokens(front))
         price = rounded(self._run.account.change_model(reason, cold))
         self._landing.change_model()
         # In this order: after a crash between the two, the model before can read the new transcript, too.
         self._run.observers.record(self._checkpoint.new_record())
         self._run.observers.record(self._run.job.opened())
         price = None if cold is None else price
+        about = "unknown" if price is None else f"about {budget.dollars(price)}"
+        reading = "" if cold is None else COLD.format(budget.amount(Kind.TOKENS, cold), about)
+        left_out = LEFT_OUT.format(lost, before) if lost else ""
         self._run.observers.notify(ModelChanged(turn, before, model, reason, error.kind, lost, cold, price))
-        self._run.observers.notify(Warned(_line(before, model, reason, _reading(cold, price), lost)))
-
-    def _cold_tokens(self) -> int:
-        """Return the estimated input of the next request, which the new model has not cached [tokens]."""
-        transcript, opening = self._exchange.transcript, self._run.job.opening
-        if transcript.history_tokens:
-            return transcript.tokens
-        return transcript.tokens + tokens(
-            len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
-        )
+        self._run.observers.notify(Warned(CHANGED.format(model, reading, before, reason) + left_out))
 
     def _with_all_reasons(self, error: ProviderError) -> ProviderError:
         """Return the failure that ends the run; if several models failed, it names each reason, in one line."""
@@ -98,16 +97,3 @@ class ModelChange:
         own = f"{self._run.job.provider.model}: {error}"
         reasons = dict.fromkeys([*self._failures, own])
         return error.as_final(NONE_ANSWERS.format("; ".join(reasons)))
-
-
-def _reading(cold: int | None, price: float | None) -> str:
-    """Return a text with the price of the uncached input for the new model; empty if nothing was sent before."""
-    if cold is None:
-        return ""
-    return COLD.format(
-        budget.amount(Kind.TOKENS, cold), "unknown" if price is None else f"about {budget.dollars(price)}"
-    )
-
-
-def _line(before: str, model: str, reason: str, reading: str, lost: str) -> str:
-    return CHANGED.format(model, reading, before, reason) + (LEFT_OUT.format(lost, before) if lost else "")

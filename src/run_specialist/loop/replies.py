@@ -105,7 +105,15 @@ class Replies:
             if verdict is None:
                 return None
             objection = verdict if isinstance(verdict, Objection) else None
-            self._exchange.enter(reply, [self._result_beside_respond(call, objection) for call in reply.calls])
+            beside = objection.beside if objection else prompts.NOT_RUN_BESIDE_RESPOND
+            to_call = objection.to_call if objection else prompts.DELIVERED
+            results = [
+                ToolResult(call.id, to_call, is_error=objection is not None)
+                if call.name == RESPOND
+                else self._dispatcher.refuse(call, beside.format(tool=call.name))
+                for call in reply.calls
+            ]
+            self._exchange.enter(reply, results)
             return None if isinstance(verdict, Objection) else verdict
         return None
 
@@ -130,15 +138,6 @@ class Replies:
         """Return whether a reply arrived in a landing before the run was resumed; its calls must not be run."""
         state = self._run.job.resume_state
         return reply is state.pending and state.pending_in_landing and not self._landing.is_active
-
-    def _result_beside_respond(self, call: ToolCall, objection: Objection | None) -> ToolResult:
-        """Return the result of another call in a turn that calls `respond`."""
-        if call.name != RESPOND:
-            beside = objection.beside if objection else prompts.NOT_RUN_BESIDE_RESPOND
-            return self._dispatcher.refuse(call, beside.format(tool=call.name))
-        if objection:
-            return ToolResult(call.id, objection.to_call, is_error=True)
-        return ToolResult(call.id, prompts.DELIVERED)
 
     def _paused(self, reply: Reply) -> Ending | None:
         # With a tool that the API has run, the limits of the run bound the pauses.
@@ -211,7 +210,12 @@ class QuoteRule:
         checked = self._checked(response)
         if evidence.is_founded(response, checked, self._dispatcher.executed):
             return None
-        if ReturnReason.WITHOUT_QUOTE in self._exchange.returned.reasons or not self._may_reply_again():
+        settings, position = self._run.job.settings, self._landing.position
+        if position is None:
+            may_reply_again = self._run.account.budget.phase is not Phase.SPENT or settings.landing != "stop"
+        else:
+            may_reply_again = position.answered().rung is not Rung.SALVAGE
+        if ReturnReason.WITHOUT_QUOTE in self._exchange.returned.reasons or not may_reply_again:
             return Ending.without_quote(response, checked)
         self._exchange.returned.add(ReturnReason.WITHOUT_QUOTE, response)
         # The request was answered; the rung stays.
@@ -220,9 +224,3 @@ class QuoteRule:
 
     def _checked(self, response: Response) -> tuple[Evidence, ...]:
         return evidence.quotes(self._run.job, response, self._dispatcher.read_by_model, self._run.account.children)
-
-    def _may_reply_again(self) -> bool:
-        position = self._landing.position
-        if position is not None:
-            return position.answered().rung is not Rung.SALVAGE
-        return self._run.account.budget.phase is not Phase.SPENT or self._run.job.settings.landing != "stop"

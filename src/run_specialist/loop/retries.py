@@ -130,7 +130,9 @@ class Retries:
                 left = failed_at + patience - now
                 repeated += error.may_have_run
                 if left <= 0 or repeated > MOST_REPEATED:
-                    raise _gave_up(error, attempt, now - failed_at) from error
+                    times = "once" if attempt == 1 else f"{attempt} times"
+                    retried = f"{error} (retried {times} in {now - failed_at:.0f} s)"
+                    raise (error.as_final(retried) if attempt else error.as_final()) from error
                 wait = _wait(error, attempt, left, time_limit - now, is_shortened=patience < self._patience)
                 attempt += 1
                 self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
@@ -182,20 +184,11 @@ def _wait(error: Unavailable, attempt: int, left: float, time_left: float, *, is
     if requested > limit or math.isinf(requested):
         of_patience = f"patience allows{' while another model is left' if is_shortened else ''}"
         what = "the time limit allows" if time_left < left else of_patience
-        raise _too_long(error, requested, what, limit) from error
+        if math.isinf(requested):
+            again = "try again later, because the API requests an endless wait"
+        else:
+            allowed = f"longer than {what} ({math.floor(max(limit, 0))} seconds)"
+            again = f"try again in {requested:.0f} seconds, as the API requests, {allowed}"
+        raise error.as_final(f"{error.reason}; {again}") from error
     # A server that requests next to no wait, again and again, would be flooded.
     return max(min(own, limit), requested) if requested < 1 else requested
-
-
-def _too_long(error: Unavailable, requested: float, what: str, left: float) -> ProviderError:
-    if math.isinf(requested):
-        return error.as_final(f"{error.reason}; try again later, because the API requests an endless wait")
-    allowed = f"longer than {what} ({math.floor(max(left, 0))} seconds)"
-    return error.as_final(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
-
-
-def _gave_up(error: Unavailable, retries: int, seconds: float) -> ProviderError:
-    if not retries:
-        return error.as_final()
-    times = "once" if retries == 1 else f"{retries} times"
-    return error.as_final(f"{error} (retried {times} in {seconds:.0f} s)")

@@ -134,7 +134,10 @@ class _NoteTaker:
 
     async def on(self, planned: CompactionPlan) -> str:
         """Return the summary: the earlier notes and those on each chunk, then a line for each chunk without notes."""
-        earlier, gaps = _split_gaps(planned.earlier)
+        # An earlier summary: its notes, and its lines on results that could not be summarized.
+        lines = planned.earlier.split("\n")
+        gaps = [line for line in lines if line.startswith(NOT_SUMMARIZED)]
+        earlier = "\n".join(line for line in lines if line not in gaps).strip()
         words = self._words_per_set(len(planned.chunks) + bool(earlier))
         texts = (SEPARATOR.join(unit.text for unit in chunk) for chunk in planned.chunks)
         answers = await self._ask_all([to_summarize(self.question, text, words) for text in texts])
@@ -214,10 +217,3 @@ class _NoteTaker:
 
 def _size(notes: Sequence[str]) -> int:
     return tokens(len(SEPARATOR.join(notes)))
-
-
-def _split_gaps(summary: str) -> tuple[str, list[str]]:
-    """Split an earlier summary into its notes and its lines on results that could not be summarized."""
-    lines = summary.split("\n")
-    gaps = [line for line in lines if line.startswith(NOT_SUMMARIZED)]
-    return "\n".join(line for line in lines if line not in gaps).strip(), gaps

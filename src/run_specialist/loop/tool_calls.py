@@ -4,11 +4,11 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget import Budget, Kind, Limit, Phase
+from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.errors import ToolError
 from run_specialist.loop import observing
 from run_specialist.loop.account import ChildBudget, ChildBudgets
@@ -16,7 +16,7 @@ from run_specialist.loop.job import Augmenter, CallRecord, Executed, RunContext,
 from run_specialist.loop.observing import Observers
 from run_specialist.record.events import BudgetSpent, Called, CallPhase, Event, Warned
 from run_specialist.record.journal import Record, Returned
-from run_specialist.record.messages import Reply, ServerCall, ToolCall, ToolResult, server_calls
+from run_specialist.record.messages import Reply, ToolCall, ToolResult, server_calls
 from run_specialist.tools.base import ChildContext, Context, Output
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -27,8 +27,8 @@ class Dispatcher:
     def __init__(self, run: RunContext) -> None:
         self._run, job = run, run.job
         self._tools = job.opening.tools
-        self._caller = ToolCaller(run)
-        self._server_uses = ServerUses(run)
+        self._child_budgets = ChildBudgets(run.account, 0)
+        self._log = CallLog(run.observers, job.hide)
         self._gate = asyncio.Semaphore(job.settings.parallel_tools_limit)
         earlier = job.resume_state.earlier
         self._records = dict(earlier.executed)
@@ -38,7 +38,8 @@ class Dispatcher:
         for record in earlier.executed.values():
             tool = self._tools.get(record.call.name)
             # A call that never returned has no result to repeat: an identical one is run.
-            if tool and tool.repeatable and not _is_unfinished(record):
+            unfinished = {why.format(tool=record.call.name) for why in (prompts.STOPPED, prompts.PROCESS_ENDED)}
+            if tool and tool.repeatable and not (record.is_error and record.text in unfinished):
                 self._first.setdefault(record.call.key, record)
         self.started = earlier.started
         """Number of calls started so far."""
@@ -66,13 +67,36 @@ class Dispatcher:
         self._cut_off = range(0)
 
     def book_server_calls(self, reply: Reply) -> None:
-        """Count and record the calls that the API ran itself during a reply."""
-        records, refused = self._server_uses.book(reply, self.started)
-        self._records |= records
-        self.started += len(records)
-        self.skipped += refused
+        """Count and record the calls that the API ran itself during a reply; each counts like a local call.
+
+        A call without a result is charged, too: the API runs it with the next request, whose reply begins with the
+        result.
+        """
+        account, observers, started = self._run.account, self._run.observers, self.started
+        uses = server_calls(reply.content)
+        for use in uses:
+            if use.is_refused:
+                self.refuse(use.call, prompts.skipped(use.call.name))
+        for use in uses:
+            if use.is_refused:
+                continue
+            call = use.call
+            if use.was_made_here:
+                account.spend(1, Kind.TOOL_CALLS)
+                observers.notify(Called("started", call.id, call.name, call.arguments))
+            if use.result is None:
+                continue
+            self.started += 1
+            text = self._run.job.hide(use.text)
+            record = self._records[self.started] = CallRecord(call, text, is_error=bool(use.error))
+            if self._run.job.archive is not None:
+                self._run.job.archive.add(call.id, text)
+            account.spend(len(text), Kind.CHARACTERS)
+            self._report(record, self.started, 0.0)
+            observers.notify(BudgetSpent.of(account.budget.tightest))
         # The calls that were interrupted have the numbers after these.
-        self._cut_off = range(self._cut_off.start + len(records), self._cut_off.stop + len(records))
+        returned = self.started - started
+        self._cut_off = range(self._cut_off.start + returned, self._cut_off.stop + returned)
 
     async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall]) -> list[ToolResult]:
         """Run some calls of a turn and skip the rest; return all results in call order.
@@ -85,7 +109,8 @@ class Dispatcher:
         self._run.account.spend(len(calls), Kind.TOOL_CALLS)
         first_number, self.started = self.started + 1, self.started + len(calls)
         self._running = range(first_number, self.started + 1)
-        self._caller.expect(calls)
+        # The children of a turn share the remaining budget.
+        self._child_budgets = ChildBudgets(self._run.account, sum(self._tools.runs_child(call.name) for call in calls))
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first_number)]
         # Before the first result is read, the time of all calls is spent.
@@ -96,7 +121,7 @@ class Dispatcher:
             # An `Executed` would keep its budget alive: more than half of the objects that a call leaves behind.
             self._records[number] = self._records[number].cut(len(executed.text))
             budget = executed.budget
-            results.append(augmented(executed, self._run.job.augmenters, self._warn))
+            results.append(augmented(executed, self._run.job.augmenters, self._run.observers))
         results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
         countdown = self._run.job.settings.countdown
         if countdown.style == "json" and countdown.from_ is not None and budget.phase is Phase.SPENT:
@@ -108,22 +133,22 @@ class Dispatcher:
     def close(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer the calls of an interrupted turn: with their result if they returned, otherwise with the reason."""
         numbers, self._running = iter(self._running), range(0)
-        # 0 = a call that was not started.
-        return [self._closed(call, 0 if call.name == RESPOND else next(numbers, 0)) for call in calls]
+        results = []
+        for call in calls:
+            if call.name == RESPOND:
+                results.append(ToolResult(call.id, prompts.NOT_TAKEN, is_error=True))
+            elif (number := next(numbers, None)) is None:
+                results.append(self.refuse(call, prompts.NOT_BEGUN.format(tool=call.name)))
+            else:
+                record = self._records.get(number) or self._record_unfinished(call, number, prompts.STOPPED)
+                results.append(ToolResult(call.id, "\n".join(record.lines), record.is_error))
+        return results
 
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
         """Answer a call without running it."""
         self.skipped += 1
         self._run.observers.notify(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
-
-    def _closed(self, call: ToolCall, number: int) -> ToolResult:
-        if call.name == RESPOND:
-            return ToolResult(call.id, prompts.NOT_TAKEN, is_error=True)
-        if number == 0:
-            return self.refuse(call, prompts.NOT_BEGUN.format(tool=call.name))
-        record = self._records.get(number) or self._record_unfinished(call, number, prompts.STOPPED)
-        return ToolResult(call.id, "\n".join(record.lines), record.is_error)
 
     def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int) -> asyncio.Task[CallRecord]:
         if number in self._cut_off:
@@ -157,79 +182,18 @@ class Dispatcher:
         async with self._gate:
             begun = time.monotonic()
             with observing.execute_tool(call) as span:
-                result = await self._caller.answer(call)
-                text, note = hide(result.output.text), hide(result.output.note)
-                record = self._archived(CallRecord(call, text, result.is_error, note=note, drawn=result.drawn))
-                span.returned(record.text, result.raised, is_error=result.is_error)
+                output, raised, drawn = await self._answer(call)
+                is_error = raised is not None or output.is_error
+                record = CallRecord(call, hide(output.text), is_error, note=hide(output.note), drawn=drawn)
+                record = self._archived(record)
+                span.returned(record.text, raised, is_error=is_error)
             return self._record(record, number, time.monotonic() - begun)
 
-    def _archived(self, record: CallRecord) -> CallRecord:
-        """Archive the complete output and cut it to the result limit."""
-        archive, limit = self._run.job.archive, self._run.job.result_chars(len(self._running))
-        cut = record.cut(limit)
-        if archive is None:
-            return cut
-        begin = archive.add(record.call.id, record.text)
-        # A tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
-        if not cut.truncated or (cut.note and limit == self._run.job.settings.tool_result_limit):
-            return cut
-        return replace(cut, note=prompts.read_on(record.call.id, begin + limit, begin + len(record.text)))
+    async def _answer(self, call: ToolCall) -> tuple[Output, BaseException | None, Mapping[Kind, float]]:
+        """Call the tool; return its output, the exception that the output describes, and what a child run spent.
 
-    def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
-        """Store and report a call as soon as it returns; the order may differ from call order."""
-        self._records[number] = record
-        call, size, turn = record.call, len(record.text), self._run.account.turns
-        returned = Returned(
-            number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds
-        )
-        self._run.observers.record(returned)
-        phase: CallPhase = "failed" if record.is_error else "finished"
-        error = record.text if record.is_error else ""
-        self._run.observers.notify(Called(phase, call.id, call.name, call.arguments, size, round(seconds, 4), error))
-        self._budget = spend_call(self._budget, record)
-        self._run.observers.notify(BudgetSpent.of(self._budget.tightest))
-        return record
-
-    def _warn(self, text: str) -> None:
-        self._run.observers.notify(Warned(text))
-
-
-def _is_unfinished(record: CallRecord) -> bool:
-    reasons = (prompts.STOPPED, prompts.PROCESS_ENDED)
-    return record.is_error and record.text in {reason.format(tool=record.call.name) for reason in reasons}
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """The result of a call."""
-
-    output: Output
-    """Output for the model; describes the exception if one was raised."""
-    raised: BaseException | None
-    drawn: Mapping[Kind, float]
-    """The amounts that a child run spent of the budget, in addition to the call itself."""
-
-    @property
-    def is_error(self) -> bool:
-        """True if the output describes a failure."""
-        return self.raised is not None or self.output.is_error
-
-
-class ToolCaller:
-    """Calls the tools of one run."""
-
-    def __init__(self, run: RunContext) -> None:
-        self._run = run
-        self._tools = run.job.opening.tools
-        self._child_budgets = ChildBudgets(run.account, 0)
-        self._log = CallLog(run.observers, run.job.hide)
-
-    def expect(self, calls: Sequence[ToolCall]) -> None:
-        """Prepare for the calls of a turn; their children share the remaining budget."""
-        self._child_budgets = ChildBudgets(self._run.account, sum(self._tools.runs_child(call.name) for call in calls))
-
-    async def answer(self, call: ToolCall) -> CallResult:
-        """Call the tool; raise only cancellations, KeyboardInterrupt and GeneratorExit."""
+        Raises only cancellations, KeyboardInterrupt and GeneratorExit.
+        """
         shared = self._run.job.settings.share_budget
         child_budget = ChildBudget(self._run.account, self._run.observers, self._child_budgets, shared=shared)
         raised: BaseException | None = None
@@ -248,7 +212,7 @@ class ToolCaller:
         if self._tools.runs_child(call.name):
             # The child may have failed before it reserved its share.
             child_budget.leave()
-        return CallResult(output, raised, child_budget.drawn)
+        return output, raised, child_budget.drawn
 
     async def _output(self, call: ToolCall, child_budget: ChildBudget) -> Output:
         tool = self._tools.get(call.name)
@@ -270,6 +234,36 @@ class ToolCaller:
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{reason}")
         return output
+
+    def _archived(self, record: CallRecord) -> CallRecord:
+        """Archive the complete output and cut it to the result limit."""
+        archive, limit = self._run.job.archive, self._run.job.result_chars(len(self._running))
+        cut = record.cut(limit)
+        if archive is None:
+            return cut
+        begin = archive.add(record.call.id, record.text)
+        # A tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
+        if not cut.truncated or (cut.note and limit == self._run.job.settings.tool_result_limit):
+            return cut
+        return replace(cut, note=prompts.read_on(record.call.id, begin + limit, begin + len(record.text)))
+
+    def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
+        """Store and report a call as soon as it returns; the order may differ from call order."""
+        self._records[number] = record
+        self._report(record, number, seconds)
+        self._budget = spend_call(self._budget, record)
+        self._run.observers.notify(BudgetSpent.of(self._budget.tightest))
+        return record
+
+    def _report(self, record: CallRecord, number: int, seconds: float) -> None:
+        call, size, turn = record.call, len(record.text), self._run.account.turns
+        returned = Returned(
+            number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds
+        )
+        self._run.observers.record(returned)
+        phase: CallPhase = "failed" if record.is_error else "finished"
+        error = record.text if record.is_error else ""
+        self._run.observers.notify(Called(phase, call.id, call.name, call.arguments, size, round(seconds, 4), error))
 
 
 class CallLog:
@@ -299,10 +293,10 @@ class CallLog:
         return await journal.has_stored()
 
 
-def augmented(executed: Executed, augmenters: Iterable[Augmenter], warn: Callable[[str], None]) -> ToolResult:
+def augmented(executed: Executed, augmenters: Iterable[Augmenter], observers: Observers) -> ToolResult:
     """Return the result of a call with the additions of the augmenters.
 
-    warn: called with one line for each augmenter that raises; its addition is omitted.
+    observers: get a warning for each augmenter that raises; its addition is omitted.
     """
     lines = executed.lines
     fields: dict[str, Any] = {}
@@ -314,7 +308,7 @@ def augmented(executed: Executed, augmenters: Iterable[Augmenter], warn: Callabl
             elif added:
                 lines.append(str(added))
         except Exception as error:  # noqa: BLE001 - a foreign augmenter must not harm the result
-            warn(f"an augmenter failed on {executed.call.name}: {error_line(error)}")
+            observers.notify(Warned(f"an augmenter failed on {executed.call.name}: {error_line(error)}"))
     content = "\n".join(lines)
     return ToolResult(executed.call.id, with_fields(content, fields) if fields else content, executed.is_error)
 
@@ -335,53 +329,6 @@ def error_line(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - `__str__` of a foreign exception is foreign code
         return type(error).__name__
-
-
-class ServerUses:
-    """Books the calls of tools that run on the server; each counts like a local call."""
-
-    def __init__(self, run: RunContext) -> None:
-        self._run = run
-
-    def book(self, reply: Reply, started: int) -> tuple[Mapping[int, CallRecord], int]:
-        """Charge and record the calls in a reply; return those with a result, by number, and how many were refused.
-
-        A call without a result is charged, too: the API runs it with the next request, whose reply begins with the
-        result.
-        started: number of calls before the reply.
-        """
-        records: dict[int, CallRecord] = {}
-        uses = server_calls(reply.content)
-        refused = [use for use in uses if use.is_refused]
-        for use in refused:
-            self._notify(use, "skipped", prompts.skipped(use.call.name))
-        for use in uses:
-            if use in refused:
-                continue
-            if use.was_made_here:
-                self._run.account.spend(1, Kind.TOOL_CALLS)
-                self._notify(use, "started")
-            if use.result is not None:
-                number = started + len(records) + 1
-                records[number] = self._record(use, number)
-                self._run.observers.notify(BudgetSpent.of(self._run.account.budget.tightest))
-        return records, len(refused)
-
-    def _record(self, use: ServerCall, number: int) -> CallRecord:
-        text = self._run.job.hide(use.text)
-        record = CallRecord(use.call, text, is_error=bool(use.error))
-        if self._run.job.archive is not None:
-            self._run.job.archive.add(use.call.id, text)
-        self._run.account.spend(len(text), Kind.CHARACTERS)
-        turn = self._run.account.turns
-        returned = Returned(number, turn, use.call, text, len(text), record.is_error, "", repeated=False, seconds=0.0)
-        self._run.observers.record(returned)
-        self._notify(use, "failed" if record.is_error else "finished", text if record.is_error else "", len(text))
-        return record
-
-    def _notify(self, use: ServerCall, phase: CallPhase, text: str = "", size: int = 0) -> None:
-        call = use.call
-        self._run.observers.notify(Called(phase, call.id, call.name, call.arguments, size, text=text))
 
 
 WARN_AT_CHARACTERS = 0.9
@@ -412,16 +359,14 @@ def warning(at: float) -> Augmenter:
         is_last = executed.number == executed.of_turn
         if warned or not is_last or executed.budget.phase is Phase.SPENT:
             return None
-        warned = _is_near(executed.budget, at, executed.of_turn)
+        budget = executed.budget
+        if isinstance(at, int):
+            remaining = budget[Kind.TOOL_CALLS].remaining
+            # The next turn may make as many calls as this one, and the warning must come before the last call.
+            few_are_left = remaining is not None and remaining <= max(at, executed.of_turn)
+            warned = few_are_left or budget[Kind.CHARACTERS].reached(WARN_AT_CHARACTERS)
+        else:
+            warned = any(limit.reached(at) for limit in budget.limits)
         return prompts.WARNING if warned else None
 
     return warn
-
-
-def _is_near(budget: Budget, at: float, calls_per_turn: int) -> bool:
-    if not isinstance(at, int):
-        return any(limit.reached(at) for limit in budget.limits)
-    calls: Limit = budget[Kind.TOOL_CALLS]
-    # The next turn may make as many calls as this one, and the warning must come before the last call.
-    few_are_left = calls.remaining is not None and calls.remaining <= max(at, calls_per_turn)
-    return few_are_left or budget[Kind.CHARACTERS].reached(WARN_AT_CHARACTERS)

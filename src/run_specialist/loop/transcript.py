@@ -221,13 +221,13 @@ def _with_id(block: Block, name: NameOf) -> Block:
 def _portable_message(message: Message, *, also_written: bool) -> Message:
     if message.role == "user":
         return message
-    written = tuple(_without_thought(block) for block in message.blocks) if also_written else message.blocks
+    written = message.blocks
+    if also_written:
+        written = tuple(
+            {**block, "text": spoken(block["text"])} if block["type"] == "text" else block for block in written
+        )
     blocks = portable_blocks(sendable(written)) or ({"type": "text", "text": prompts.LEFT_OUT},)
     return message if blocks == message.blocks else replace(message, blocks=blocks)
-
-
-def _without_thought(block: Block) -> Block:
-    return {**block, "text": spoken(block["text"])} if block["type"] == "text" else block
 
 
 LANDING_TOKENS = 4_096

@@ -26,20 +26,14 @@ def text_of(content: object) -> str:
         return ""
     text, was_cited = "", False
     for block in content:
-        part = _text_of_block(block)
+        values = block if isinstance(block, Mapping) else getattr(block, "__dict__", {})
+        part = block if isinstance(block, str) else values.get("text") if values.get("type") == "text" else None
+        part = part if isinstance(part, str) else ""
         is_cited = isinstance(block, Mapping) and bool(block.get("citations"))
         # Citations split a text into blocks in the middle of its lines.
         text += ("\n" if text and part and not (was_cited or is_cited) else "") + part
         was_cited = is_cited
     return text
-
-
-def _text_of_block(block: object) -> str:
-    if isinstance(block, str):
-        return block
-    values = block if isinstance(block, Mapping) else vars(block) if hasattr(block, "__dict__") else {}
-    text = values.get("text") if values.get("type") == "text" else None
-    return text if isinstance(text, str) else ""
 
 
 _THOUGHT = re.compile(

@@ -21,7 +21,7 @@ from run_specialist.record.messages import Message, Reply, sendable
 from run_specialist.record.outcome import Child, Status
 from run_specialist.safety.redact import credentials, redactor
 from run_specialist.specialist.fields import Specialist
-from run_specialist.store.stored import StoredMessage, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredMessage, StoredRun
 
 FORMAT: Literal[1] = 1
 """Version of the format of a cassette file; files of other versions are refused."""
@@ -140,13 +140,15 @@ class RecordedOutcome:
         return cls(**fields, error=error, error_kind=outcome.get("error_kind"))
 
 
-def _kind_of(line: object) -> str | None:
-    is_message = "role" in line if isinstance(line, Mapping) else isinstance(line, Message)
-    return "message" if is_message else "request" if isinstance(line, (Mapping, RecordedRequest)) else None
-
-
 _AnyLine = Annotated[
-    Annotated[Message, Tag("message")] | Annotated[RecordedRequest, Tag("request")], Discriminator(_kind_of)
+    Annotated[Message, Tag("message")] | Annotated[RecordedRequest, Tag("request")],
+    Discriminator(
+        lambda line: (
+            "request"
+            if isinstance(line, RecordedRequest) or (isinstance(line, Mapping) and "role" not in line)
+            else "message"
+        )
+    ),
 ]
 
 
@@ -404,77 +406,58 @@ def _rungs(run: StoredRun) -> list[tuple[Rung, ...]]:
     return found
 
 
-@dataclass
-class _Attempt:
-    """A request."""
-
-    choice: Choice
-    turn: StoredTurn | None = None
-    """Its reply; None if it brought none."""
-    next: NextModel | None = None
-    """The model with which the run continued afterwards."""
-    is_adapted: bool = False
-    """Whether the transcript was adapted for that model."""
-
-
 def _lines(run: StoredRun, rungs: Sequence[Sequence[Rung]]) -> Iterator[Line]:
     """Yield the lines of a run.
 
     rungs: the landing rungs of each later model.
     """
     turns, following = {turn.number: turn for turn in run.turns}, iter(rungs)
-    parts: list[list[_Attempt]] = [[]]
-    for event in run.events:
-        body = event.body
+    # The requests by part of the transcript; each part but the last ends with a change of the model.
+    parts: list[list[RecordedRequest]] = [[]]
+    for body in (event.body for event in run.events):
         match body["event"]:
             case "request":
-                if parts[-1] and parts[-1][-1].is_adapted:
-                    parts.append([])
-                parts[-1].append(_Attempt(Choice(body["choice"])))
+                parts[-1].append(RecordedRequest(Choice(body["choice"]), "refused"))
             case "reply":
-                parts[-1][-1].turn = turns[body["turn"]]
+                turn, choice = turns[body["turn"]], parts[-1][-1].choice
+                parts[-1][-1] = RecordedRequest(choice, "answered", turn.landing_instruction, turn.reply, turn.cost_usd)
             case "model_changed":
-                last = parts[-1][-1]
-                last.next = NextModel(body["model"], body["reason"], body["kind"], next(following))
-                last.is_adapted = body["turn"] > 1
+                later = NextModel(body["model"], body["reason"], body["kind"], next(following))
+                parts[-1][-1] = RecordedRequest(parts[-1][-1].choice, "changed", next=later)
+                # Nothing is adapted for another model before the first reply.
+                parts += [[]] if body["turn"] > 1 else []
             case _:
                 pass
-    for part, attempts in enumerate(parts):
-        is_last = part == len(parts) - 1
-        yield from _lines_of_part([one for one in run.messages if one.part == part], attempts, is_last=is_last)
+    if parts[-1] and parts[-1][-1].how == "refused":
+        parts[-1][-1] = replace(parts[-1][-1], how="failed")
+    for part, requests in enumerate(parts):
+        stored = [one for one in run.messages if one.part == part]
+        # A run may end between a change of the model and the next request.
+        yield from _lines_of_part(stored, requests, is_last=part == len(parts) - 1) if requests else ()
 
 
-def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt], *, is_last: bool) -> Iterator[Line]:
+def _lines_of_part(
+    stored: Sequence[StoredMessage], requests: Sequence[RecordedRequest], *, is_last: bool
+) -> Iterator[Line]:
     """Yield the lines of one part of the transcript, including the requests that sent it."""
     sent = [one.message for one in stored if one.copied]
     yield from sent
     messages = [one.message for one in stored if not one.copied]
-    # The turns whose reply is part of the transcript, searched from the end: a reply that was requested again has at
-    # most the content of the next one.
+    # Find the replies that are part of the transcript from the end: a reply that was requested again has at most the
+    # content of the next one.
     replies, entered = [one.blocks for one in messages if one.role == "assistant"], set[int]()
-    for attempt in reversed(attempts):
-        if attempt.turn and replies and replies[-1] == sendable(attempt.turn.blocks):
+    for number, request in reversed([*enumerate(requests, 1)]):
+        if request.reply and replies and replies[-1] == sendable(request.reply.content):
             replies.pop()
-            entered.add(attempt.turn.number)
-    for number, attempt in enumerate(attempts, 1):
-        turn = attempt.turn
+            entered.add(number)
+    for number, request in enumerate(requests, 1):
         while messages and messages[0].role == "user":
             sent.append(messages.pop(0))
             yield sent[-1]
-        if attempt.next is not None:
-            yield RecordedRequest(attempt.choice, "changed", next=attempt.next)
-            yield from () if attempt.is_adapted else sent
-        elif turn is None:
-            yield RecordedRequest(attempt.choice, "failed" if is_last and number == len(attempts) else "refused")
-        else:
-            yield RecordedRequest(
-                attempt.choice,
-                "answered",
-                turn.landing_instruction,
-                turn.reply,
-                turn.cost_usd,
-                turn.number in entered,
-            )
-            if turn.number in entered:
-                messages.pop(0)
+        yield replace(request, is_entered=number in entered)
+        if number in entered:
+            messages.pop(0)
+        # A model that is changed at the end of another part gets an adapted transcript, otherwise the same messages.
+        if request.next is not None and (is_last or number < len(requests)):
+            yield from sent
     yield from messages

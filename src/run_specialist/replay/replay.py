@@ -24,7 +24,7 @@ from run_specialist.providers.choose import ModelChain, described
 from run_specialist.providers.knowledge import Knowledge
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.messages import Reply, ToolCall, Usage
-from run_specialist.record.outcome import Child, Outcome
+from run_specialist.record.outcome import Outcome
 from run_specialist.replay.cassette import (
     Cassette,
     RecordedCall,
@@ -191,20 +191,19 @@ class _RecordedRun:
             found = next((one for one in calls if one.id == call.id), calls[0])
             calls.remove(found)
             if isinstance(context_of_the_call, ChildContext):
-                context_of_the_call.lender.settle(self._child(found))
+                child = None
+                for one in self._children:
+                    # The result begins with the child's name, status and number of calls.
+                    if found.output.startswith(f"[{one.specialist}: {one.status} after {one.tool_calls} "):
+                        child = one
+                        self._children.remove(one)
+                        break
+                context_of_the_call.lender.settle(child)
             note = "" if _READ_ON.fullmatch(found.note) else found.note
             return Output(found.output, note, found.is_error)
 
         # Nothing is executed, so no timeout applies.
         return replace(tool, function=recorded, schema=tool.input_schema, timeout=float("inf"))
-
-    def _child(self, call: RecordedCall) -> Child | None:
-        """Return the child run of a call, whose result begins with the child's name, status and number of calls."""
-        for child in self._children:
-            if call.output.startswith(f"[{child.specialist}: {child.status} after {child.tool_calls} "):
-                self._children.remove(child)
-                return child
-        return None
 
 
 class _RecordedProvider:

@@ -182,20 +182,15 @@ def assigned(text: str, lower: str) -> Iterator[TextSpan]:
 
     lower: the text in lower case, with the same offsets.
     """
-    yield from (found.span(1) for found in _flags_and_netrc(text) if not is_placeholder(found[1]))
+    flags = (found for found in _FLAG.finditer(text if "--" in text else "") if not found[1].isalpha())
+    netrc = _NETRC.finditer(text if "login" in text or "netrc" in text else "")
+    yield from (found.span(1) for found in (*flags, *netrc) if not is_placeholder(found[1]))
     for anchor in _ANCHORS:
         done = 0
         for word in anchor.finditer(lower):
             if word.start() >= done and (place := place_of(text, word.start(), word.end())) and (span := _value(place)):
                 yield span
                 done = span[1]
-
-
-def _flags_and_netrc(text: str) -> Iterator[re.Match[str]]:
-    if "--" in text:
-        yield from (found for found in _FLAG.finditer(text) if not found[1].isalpha())
-    if "login" in text or "netrc" in text:
-        yield from _NETRC.finditer(text)
 
 
 def _value(place: ValueSpan) -> TextSpan | None:
@@ -219,56 +214,11 @@ _PLACEHOLDER = re.compile(
     | changethis | placeholder | dummy | redacted )? \s*""",
     re.DOTALL,
 )
-_WORDS = frozenset(
-    [
-        "none",
-        "null",
-        "nil",
-        "undefined",
-        "true",
-        "false",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "required",
-        "optional",
-        "inherit",
-        "include",
-        "omit",
-        "same-origin",
-        "default",
-        "auto",
-        "unset",
-        "empty",
-        "todo",
-        "tbd",
-        "n/a",
-        "na",
-        "write",
-        "read",
-        "readonly",
-        "hidden",
-        "string",
-        "str",
-        "text",
-        "bytes",
-        "bytearray",
-        "int",
-        "integer",
-        "bool",
-        "boolean",
-        "float",
-        "number",
-        "any",
-        "object",
-        "void",
-        "unknown",
-        "never",
-        "char",
-        "varchar",
-        "secretstr",
-    ]
+_WORDS = re.compile(
+    r"""(?x) none | null | nil | undefined | true | false | yes | no | on | off | required | optional | inherit |
+      include | omit | same-origin | default | auto | unset | empty | todo | tbd | n/a | na | write | read |
+      readonly | hidden | string | str | text | bytes | bytearray | int | integer | bool | boolean | float | number
+      | any | object | void | unknown | never | char | varchar | secretstr"""
 )
 _TYPE = re.compile(
     r"(?:[A-Z][A-Za-z]*)?(?:Password|Passphrase|Secret|Token|Key|Credential)[A-Za-z]*\??"
@@ -293,7 +243,7 @@ def is_placeholder(value: str) -> bool:
 
 def is_type(value: str) -> bool:
     """Return whether a value is a type or a keyword such as `required`, not a secret."""
-    return value.rstrip("?!").casefold() in _WORDS or _TYPE.fullmatch(value) is not None
+    return _WORDS.fullmatch(value.rstrip("?!").casefold()) is not None or _TYPE.fullmatch(value) is not None
 
 
 def is_expression(value: str) -> bool:
@@ -336,7 +286,11 @@ def quoted(place: ValueSpan, quote: re.Match[str]) -> TextSpan | None:
     formatted = "%s" in value or (
         "{" in value and ("f" in quote["kind"].lower() or "${" in value or "#{" in value or quote["quote"] == "`")
     )
-    if formatted or is_placeholder(value) or is_type(value) or _repeats(place.name, value):
+    if formatted or is_placeholder(value) or is_type(value):
+        return None
+    # A value that repeats its name, as in constants and word lists.
+    name, parts = place.name.lower(), place.name.lower().rpartition(".")[2].split("_")
+    if _JOINTS.sub("", value.lower()) in {_JOINTS.sub("", name), "".join(parts), parts[-1]}:
         return None
     return (start, end) if _is_secret_literal(place, value) else None
 
@@ -363,13 +317,6 @@ def _is_secret_literal(place: ValueSpan, value: str) -> bool:
     if blank or len(value) < _LEAST or value in _SAMPLES or ends_like_a_name(value) or is_path(value):
         return False
     return place.kind is Secrecy.SECRET or place.is_environment or is_token_like(value)
-
-
-def _repeats(name: str, value: str) -> bool:
-    """Return whether a value repeats its name, as in constants and word lists."""
-    plain = _JOINTS.sub("", value.lower())
-    parts = name.lower().rpartition(".")[2].split("_")
-    return plain in {_JOINTS.sub("", name.lower()), "".join(parts), parts[-1]}
 
 
 _ALNUM = re.compile(r"\w")

@@ -8,7 +8,6 @@ import binascii
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 NUMBERED = r"(?:[ \t]*\d{1,7}\t|[^\s:]{1,200}?[:-]\d{1,7}[:-][ ])?"
 """Matches the prefix of a line in a tool result: nothing, its number, or path and number."""
@@ -356,28 +355,17 @@ def _prefix_ends() -> Iterator[re.Pattern[str]]:
 _PREFIX_ENDS = tuple(_prefix_ends())
 
 
-@dataclass(frozen=True, slots=True)
-class _InnerLetters:
-    """A token that is found by letters inside it."""
+def _inner_letters() -> Iterator[tuple[re.Pattern[str], list[tuple[int, re.Pattern[str]]]]]:
+    """Yield one search pattern per first letter, with the tokens that may match.
 
-    before: int
-    """Maximum number of characters before these letters."""
-    pattern: re.Pattern[str]
-
-    def span(self, text: str, at: int) -> TextSpan | None:
-        """Return the span of the token whose letters are at this position; None if there is no token."""
-        starts = range(max(0, at - self.before), at + 1)
-        return next((found.span() for start in starts if (found := self.pattern.match(text, start))), None)
-
-
-def _inner_letters() -> Iterator[tuple[re.Pattern[str], tuple[_InnerLetters, ...]]]:
-    """Yield one search pattern per first letter, with the tokens that may match."""
+    Each with the maximum number of characters before these letters.
+    """
     for first in sorted({letters[0] for _, letters, _, _ in ANYWHERE}):
         alike = [row for row in ANYWHERE if row[1][0] == first]
         letters = "|".join(letters[1:] for _, letters, _, _ in alike)
         yield (
             re.compile(rf"{re.escape(first)}(?:{letters})"),
-            tuple(_InnerLetters(before, re.compile(pattern)) for *_, before, pattern in alike),
+            [(before, re.compile(pattern)) for *_, before, pattern in alike],
         )
 
 
@@ -386,7 +374,15 @@ _INNER_LETTERS = tuple(_inner_letters())
 
 def tokens(text: str) -> list[TextSpan]:
     """Return the spans of tokens of known services in a text, in ascending order."""
-    return sorted([*_by_inner_letters(text), *_by_prefix(text)])
+    spans = [*_by_inner_letters(text)]
+    for pattern in _PREFIX_ENDS:
+        done = 0
+        for found in pattern.finditer(text):
+            end = found.end()
+            if end > done and (begin := _prefix_before(text, end)) and (rest := _RESTS[begin].match(text, end)):
+                done = rest.end()
+                spans.append((end - len(begin), done))
+    return sorted(spans)
 
 
 def _by_inner_letters(text: str) -> Iterator[TextSpan]:
@@ -395,20 +391,11 @@ def _by_inner_letters(text: str) -> Iterator[TextSpan]:
         for found in letters.finditer(text):
             # Skip matches inside a token; otherwise a long token would be scanned once per match.
             if found.start() >= done:
-                for candidate in candidates:
-                    if span := candidate.span(text, found.start()):
-                        done = max(done, span[1])
-                        yield span
-
-
-def _by_prefix(text: str) -> Iterator[TextSpan]:
-    for pattern in _PREFIX_ENDS:
-        done = 0
-        for found in pattern.finditer(text):
-            end = found.end()
-            if end > done and (begin := _prefix_before(text, end)) and (rest := _RESTS[begin].match(text, end)):
-                done = rest.end()
-                yield end - len(begin), done
+                for before, pattern in candidates:
+                    starts = range(max(0, found.start() - before), found.start() + 1)
+                    if token := next(filter(None, (pattern.match(text, start) for start in starts)), None):
+                        done = max(done, token.end())
+                        yield token.span()
 
 
 def _prefix_before(text: str, end: int) -> str:

@@ -448,7 +448,12 @@ def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tu
             file.write(data)
             file.flush()
             if owner is not None and hasattr(os, "fchown"):
-                _give(file.fileno(), owner)
+                info = os.fstat(file.fileno())
+                if (info.st_uid, info.st_gid) != owner:
+                    try:
+                        os.fchown(file.fileno(), *owner)
+                    except OSError:
+                        raise NotReplaceable("it belongs to another user or group") from None
             if mode is not None and hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
@@ -456,15 +461,6 @@ def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tu
         with suppress(OSError):
             _unlink(here, name)
         raise
-
-
-def _give(descriptor: int, owner: tuple[int, int]) -> None:
-    info = os.fstat(descriptor)
-    if (info.st_uid, info.st_gid) != owner:
-        try:
-            os.fchown(descriptor, *owner)
-        except OSError:
-            raise NotReplaceable("it belongs to another user or group") from None
 
 
 def _link(here: Folder, temporary: str, name: str) -> None:

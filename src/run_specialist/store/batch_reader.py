@@ -241,7 +241,11 @@ def tallies(connection: Connection, batch_ids: Sequence[str], is_dead: Callable[
     found = {}
     for batch_id, rows in groups.items():
         dead = {row.owner for row in rows if row.owner and is_dead(row.owner)}
-        taken_back = _count_taken_back(connection, batch_id) if any(row.may_wait for row in rows) else 0
+        taken_back = 0
+        if any(row.may_wait for row in rows):
+            chosen = (items.c.batch_id == batch_id, items.c.number.is_not(None), MAY_WAIT)
+            bodies = connection.execute(select(runs.c.outcome).select_from(WITH_RUNS).where(*chosen)).scalars()
+            taken_back = sum(is_endpoint_failure(outcome(body)) for body in bodies)
         found[batch_id] = _tally(rows, dead, taken_back)
     return found
 
@@ -279,13 +283,6 @@ def _sums(batch_ids: Sequence[str]) -> Select[Any]:
         func.min(each.c.started_at).label("started_at"),
         func.max(each.c.ended_at).label("ended_at"),
     ).group_by(*groups)
-
-
-def _count_taken_back(connection: Connection, batch_id: str) -> int:
-    """Return how many failed items of the newest call will be resumed."""
-    chosen = (items.c.batch_id == batch_id, items.c.number.is_not(None), MAY_WAIT)
-    query = select(runs.c.outcome).select_from(WITH_RUNS).where(*chosen)
-    return sum(is_endpoint_failure(outcome(body)) for body in connection.execute(query).scalars())
 
 
 def _tally(rows: Sequence[Row[Any]], dead: set[str], taken_back: int) -> BatchTotals:

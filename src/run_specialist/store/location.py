@@ -38,9 +38,16 @@ def place(given: str | None) -> Location:
     given: a URL, the path of an SQLite file, or `none`; an empty string counts as None.
     """
     named = given or os.environ.get(VARIABLE)
-    if named:
-        return Location(_url(named), named=True)
-    return Location(f"{_SQLITE}{(default_folder() / 'runs.db').absolute()}", named=False)
+    if not named:
+        return Location(f"{_SQLITE}{(default_folder() / 'runs.db').absolute()}", named=False)
+    if named.lower() == NONE:
+        return Location(NONE, named=True)
+    if "://" in named or named.startswith(_SCHEMES):
+        path = file_of(named)
+    else:
+        # Shells do not expand the tilde in `--store=~/runs.db`; that of an unknown user stays unchanged.
+        path = Path(os.path.expanduser(named)).absolute()  # noqa: PTH111 - Path.expanduser would raise
+    return Location(named if path is None else f"{_SQLITE}{path}", named=True)
 
 
 def default_folder() -> Path:
@@ -48,16 +55,6 @@ def default_folder() -> Path:
     import platformdirs  # noqa: PLC0415 - 20 ms, needed only for the default
 
     return platformdirs.user_data_path(FOLDER, appauthor=False)
-
-
-def _url(named: str) -> str:
-    if named.lower() == NONE:
-        return NONE
-    if "://" not in named and not named.startswith(_SCHEMES):
-        # Shells do not expand the tilde in `--store=~/runs.db`; that of an unknown user stays unchanged.
-        return f"{_SQLITE}{Path(os.path.expanduser(named)).absolute()}"  # noqa: PTH111 - Path.expanduser would raise
-    path = file_of(named)
-    return named if path is None else f"{_SQLITE}{path}"
 
 
 def file_of(url: str) -> Path | None:

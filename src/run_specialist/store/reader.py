@@ -5,7 +5,7 @@ import os
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -227,8 +227,15 @@ class Store:
         most: number of the specialist's newest runs that are searched.
         """
         with self._snapshot() as connection:
-            newest = newest_outcomes(connection, specialist, most)
-        return outcomes_of_file(newest, path)
+            finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
+            query = select(runs.c.frozen, runs.c.outcome).where(*finished).order_by(*NEWEST_FIRST).limit(most)
+            newest = connection.execute(query).all()
+        wanted = os.path.realpath(path)
+        return [
+            outcome(ended) or {}
+            for frozen, ended in newest
+            if os.path.realpath(str(json.loads(frozen).get("file", ""))) == wanted
+        ]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete runs and their descendants with all stored data, all or none; return the disk space freed [bytes].
@@ -440,26 +447,6 @@ def past_runs(connection: Connection, specialist: str, project: str | None) -> l
     ]
 
 
-def newest_outcomes(connection: Connection, specialist: str, most: int) -> list[tuple[str, str]]:
-    """Return the stored origin and outcome of a specialist's newest ended runs, as text, newest first."""
-    finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
-    query = select(runs.c.frozen, runs.c.outcome).where(*finished).order_by(*NEWEST_FIRST).limit(most)
-    return [(frozen, ended) for frozen, ended in connection.execute(query).all()]
-
-
-def outcomes_of_file(rows: Iterable[tuple[str, str]], path: Path) -> list[Mapping[str, Any]]:
-    """Return the outcomes of the runs that began with a given file.
-
-    rows: as `newest_outcomes` returns them.
-    """
-    wanted = os.path.realpath(path)
-    return [
-        outcome(ended) or {}
-        for frozen, ended in rows
-        if os.path.realpath(str(json.loads(frozen).get("file", ""))) == wanted
-    ]
-
-
 _TABLES = metadata.tables
 _QUERIES = {
     "turns": select(turns).order_by(turns.c.number),
@@ -512,8 +499,8 @@ _CALL = (
     calls.c.seconds,
     calls.c.call_id,
     calls.c.name,
-    calls.c.arguments,
     calls.c.is_error,
+    calls.c.arguments,
 )
 
 
@@ -538,8 +525,8 @@ class CallStep:
     seconds: float
     call_id: str
     name: str
-    arguments: Mapping[str, Any] | None
     is_error: bool
+    arguments: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,21 +568,11 @@ def run_steps(url: str, ids: Sequence[str]) -> dict[str, RunSteps]:
                             RequestStep(number, at, seconds, Usage(*usage))
                             for number, at, seconds, *usage in requests.get(run.run_id, ())
                         ),
-                        tuple(_call(*row) for row in called.get(run.run_id, ())),
+                        tuple(
+                            CallStep(*[*row, arguments and json.loads(arguments)])
+                            for *row, arguments in called.get(run.run_id, ())
+                        ),
                     )
             return found
     finally:
         engine.dispose()
-
-
-def _call(  # noqa: PLR0913, PLR0917 - the columns of a row
-    number: int,
-    at: float,
-    seconds: float,
-    call_id: str,
-    name: str,
-    arguments: str | None,
-    is_error: bool,  # noqa: FBT001 - as above
-) -> CallStep:
-    given = None if arguments is None else json.loads(arguments)
-    return CallStep(number, at, seconds, call_id, name, given, is_error)

@@ -6,8 +6,9 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from run_specialist.record.events import Event
 from run_specialist.record.journal import (
@@ -20,19 +21,13 @@ from run_specialist.record.journal import (
     Record,
     Returned,
     RunSnapshot,
-    Spending,
 )
 from run_specialist.record.messages import Message, ToolCall, Usage, searches
 from run_specialist.record.outcome import (
-    AskedModel,
     Child,
-    Evidence,
     Exit,
     FileChange,
-    LandingReport,
     Outcome,
-    Spent,
-    ToolCalls,
 )
 from run_specialist.store.schema import COLUMNS, PACKED, RUNNING, SCHEMAS
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
@@ -103,16 +98,28 @@ def stored_run(
     """
     frozen = json.loads(run["frozen"])
     fork = frozen.get("fork") or {}
+    turns, calls, messages = [], [], []
+    for row in rows["turns"]:
+        blocks = tuple(json.loads(row["blocks"]))
+        usage = Usage(**_shared(Usage, row), web_search_requests=searches(blocks))
+        values = {**_shared(StoredTurn, row), "blocks": blocks, "usage": usage, "landing_instruction": row["words"]}
+        turns.append(StoredTurn(**values))
+    for row in rows["calls"]:
+        call = ToolCall(row["call_id"], row["name"], row["arguments"] and json.loads(row["arguments"]))
+        calls.append(StoredCall(**_shared(StoredCall, row), call=call, whole=row["body"]))
+    for row in rows["messages"]:
+        message = Message(row["role"], tuple(json.loads(row["blocks"])), row["words"])
+        messages.append(StoredMessage(**_shared(StoredMessage, row), message=message))
     return StoredRun(
         **listed,
         forked_from=fork.get("run_id"),
         forked_at=fork.get("at"),
         frozen=frozen,
-        snapshot=None if run["standing"] is None else run_snapshot(json.loads(run["standing"])),
+        snapshot=None if run["standing"] is None else restored(RunSnapshot, json.loads(run["standing"])),
         outcome=outcome(run["outcome"]),
-        turns=tuple(map(_stored_turn, rows["turns"])),
-        calls=tuple(map(_stored_call, rows["calls"])),
-        messages=tuple(map(_stored_message, rows["messages"])),
+        turns=tuple(turns),
+        calls=tuple(calls),
+        messages=tuple(messages),
         events=tuple(StoredEvent(row["number"], row["at"], json.loads(row["body"])) for row in rows["events"]),
         children=children,
     )
@@ -130,53 +137,36 @@ def outcome_of(values: Mapping[str, Any]) -> Outcome:
 
     values: as it is stored, or as `--json` prints it; then status and warnings tell the error and the exit code.
     """
-    landing, status = values["landing"], values["status"]
+    status = values["status"]
     printed = {
         "error": values["warnings"][-1] if status in _HAVE_ERRORS and values["warnings"] else None,
         "exit_code": _EXIT_CODES.get(status, Exit.OK),
     }
-    restored = {
-        **printed,
-        **values,
-        "evidence": tuple(Evidence(**quote) for quote in values["evidence"]),
-        "gaps": tuple(values["gaps"]),
-        "tool_calls": ToolCalls(**values["tool_calls"]),
-        "limits": {kind: Spent(**spent) for kind, spent in values["limits"].items()},
-        "landing": landing and LandingReport(**{**landing, "usage": Usage(**landing["usage"])}),
-        "usage": Usage(**values["usage"]),
-        "warnings": tuple(values["warnings"]),
-        "children": tuple(map(child, values["children"])),
-        "models": asked_models(values),
-        "changes": tuple(FileChange(**one) for one in values["changes"]),
-        "exit_code": Exit(values.get("exit_code", printed["exit_code"])),
-    }
-    return Outcome(**restored)
+    return restored(Outcome, {**printed, **values})
 
 
-def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:
-    """Build a snapshot of a run."""
-    restored = {
-        **values,
-        "total": Spending(Usage(**values["total"]["usage"]), values["total"]["cost_usd"]),
-        "warnings": tuple(values["warnings"]),
-        "children": tuple(map(child, values["children"])),
-        "returned": tuple(values["returned"]),
-        "models": asked_models(values),
-    }
-    return RunSnapshot(**restored)
+_T = TypeVar("_T")
+_hints = cache(get_type_hints)
 
 
-def child(values: Mapping[str, Any]) -> Child:
-    """Build the record of a child run."""
-    inner = tuple(map(child, values["children"]))
-    quotes = tuple(Evidence(**quote) for quote in values["evidence"])
-    restored = {
-        "usage": Usage(**values["usage"]),
-        "evidence": quotes,
-        "children": inner,
-        "changes": tuple(FileChange(**one) for one in values.get("changes", ())),
-    }
-    return Child(**{**values, **restored})
+def restored(kind: type[_T], value: Any) -> _T:  # noqa: ANN401 - JSON
+    """Build a record from its JSON values, with all records in it; numbers and texts stay as they are.
+
+    kind: a dataclass, or the type of a field of one.
+    """
+    found: Any = value
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        found = kind(**{name: restored(_hints(kind)[name], one) for name, one in value.items()})
+    elif kind is Exit:
+        found = Exit(value)
+    elif origin is tuple:
+        found = tuple(restored(inner[0], one) for one in value)
+    elif origin is dict:
+        found = {key: restored(inner[1], one) for key, one in value.items()}
+    elif origin in {Union, UnionType} and value is not None:
+        found = restored(inner[0], value)
+    return found  # type: ignore[no-any-return] # of the type above
 
 
 def file_change(event: Mapping[str, Any]) -> FileChange | None:
@@ -192,32 +182,9 @@ def file_change(event: Mapping[str, Any]) -> FileChange | None:
     )
 
 
-def asked_models(values: Mapping[str, Any]) -> tuple[AskedModel, ...]:
-    """Build the records of the models that a run has asked, from its outcome or snapshot."""
-    return tuple(AskedModel(**{**one, "usage": Usage(**one["usage"])}) for one in values["models"])
-
-
 def _shared(kind: type, row: StoredRow) -> dict[str, Any]:
     """Return the columns that have the names of a dataclass's fields."""
     return {name: row[name] for name in _names(kind) if name in row}
-
-
-def _stored_turn(row: StoredRow) -> StoredTurn:
-    blocks = tuple(json.loads(row["blocks"]))
-    usage = Usage(**_shared(Usage, row), web_search_requests=searches(blocks))
-    values = {**_shared(StoredTurn, row), "blocks": blocks, "usage": usage, "landing_instruction": row["words"]}
-    return StoredTurn(**values)
-
-
-def _stored_call(row: StoredRow) -> StoredCall:
-    arguments = None if row["arguments"] is None else json.loads(row["arguments"])
-    call = ToolCall(row["call_id"], row["name"], arguments)
-    return StoredCall(**_shared(StoredCall, row), call=call, whole=row["body"])
-
-
-def _stored_message(row: StoredRow) -> StoredMessage:
-    message = Message(row["role"], tuple(json.loads(row["blocks"])), row["words"])
-    return StoredMessage(**_shared(StoredMessage, row), message=message)
 
 
 # Encode untrusted text as bytes: a lone surrogate or a NUL in a text column would fail the whole transaction.
@@ -281,10 +248,6 @@ def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN40
     return otherwise if math.isnan(number) else number
 
 
-def _count(value: object) -> int:
-    return int(min(max(_number(value, 0.0) or 0.0, 0.0), LARGEST))
-
-
 def column_text(value: object) -> str:
     """Return a value as text for a character column: NUL and lone surrogates are replaced."""
     return str(value).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
@@ -296,7 +259,7 @@ _CELLS: Mapping[str, Callable[[Any], Any]] = {
     "packed": str,
     "packed?": lambda value: None if value is None else str(value),
     "folded": bytes,
-    "integer": _count,
+    "integer": lambda value: int(min(max(_number(value, 0.0) or 0.0, 0.0), LARGEST)),
     "ordinal": lambda value: value,
     "ordinal?": lambda value: value,
     "float": lambda value: _number(value, 0.0),

@@ -15,7 +15,7 @@ from run_specialist.errors import RunNotFound
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Usage, searches
 from run_specialist.record.outcome import Child, merged_changes
-from run_specialist.store.rows import child, column_text, file_change, folded, outcome, run_snapshot
+from run_specialist.store.rows import column_text, file_change, folded, outcome, restored
 from run_specialist.store.schema import RUNNING
 from run_specialist.store.stored import MARK, ListedRun
 from run_specialist.store.tables import events, items, runs, search, turns
@@ -221,15 +221,20 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     if final is not None and run["status"] != RUNNING:
         of_child = {key: final[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         kin = {"children": final.get("children", ()), "changes": final.get("changes", ())}
-        return child({**of_child, "tool_calls": final["tool_calls"]["used"], **kin})
-    snapshot = RunSnapshot({}) if run["standing"] is None else run_snapshot(json.loads(run["standing"]))
+        return restored(Child, {**of_child, "tool_calls": final["tool_calls"]["used"], **kin})
+    snapshot = RunSnapshot({}) if run["standing"] is None else restored(RunSnapshot, json.loads(run["standing"]))
     below = children(connection, run["run_id"])
     total = snapshot.total
-    bodies = list(_events(connection, run["run_id"]))
+    logged = select(events.c.body).where(events.c.run_id == run["run_id"]).order_by(events.c.number)
+    bodies = [json.loads(body) for body in connection.execute(logged).scalars()]
     # Including the calls in progress when its process ended.
     begun = sum(body["event"] == "tool_call" and body["phase"] == "started" for body in bodies)
     used = snapshot.used.get("tool_calls", 0) + begun - snapshot.calls
-    for usage, cost in _paid_since(connection, run["run_id"], snapshot.turns):
+    # And the replies that were received since the newest snapshot.
+    amounts = (turns.c[one.name] for one in fields(Usage) if one.name in turns.c)
+    newer = (turns.c.run_id == run["run_id"], turns.c.number > snapshot.turns)
+    for *counts, blocks, cost in connection.execute(select(*amounts, turns.c.blocks, turns.c.cost_usd).where(*newer)):
+        usage = replace(Usage(*counts), web_search_requests=searches(json.loads(blocks)))
         total = total.plus(usage, cost)
     shared = json.loads(run["frozen"])["settings"]["share_budget"]
     for one in snapshot.missing_children(below):
@@ -247,19 +252,6 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
         children=below,
         changes=merged_changes(changes),
     )
-
-
-def _paid_since(connection: Connection, run_id: str, turn: int) -> Iterator[tuple[Usage, float | None]]:
-    """Yield usage and cost of the replies received after a turn."""
-    amounts = (turns.c[one.name] for one in fields(Usage) if one.name in turns.c)
-    newer = select(*amounts, turns.c.blocks, turns.c.cost_usd).where(turns.c.run_id == run_id, turns.c.number > turn)
-    for *counts, blocks, cost in connection.execute(newer):
-        yield replace(Usage(*counts), web_search_requests=searches(json.loads(blocks))), cost
-
-
-def _events(connection: Connection, run_id: str) -> Iterator[Mapping[str, Any]]:
-    query = select(events.c.body).where(events.c.run_id == run_id).order_by(events.c.number)
-    return map(json.loads, connection.execute(query).scalars())
 
 
 MAX_LISTED_IDS = 5

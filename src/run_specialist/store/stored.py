@@ -253,8 +253,13 @@ def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
         if copies:
             # The last message of the previous part was sent only as this copy, to which text may have been added.
             last = ordered[-1] if ordered else None
+            copy = copies[-1]
             if isinstance(last, Message):
-                ordered[-1] = _with_added(last, copies[-1])
+                size = len(last.blocks)
+                # The calls of a copy may have ids for another model.
+                if copy.blocks[:size] in (last.blocks, with_portable_ids([last])[0].blocks):
+                    blocks = (*last.blocks, *copy.blocks[size:])
+                    ordered[-1] = replace(last, blocks=blocks, landing_instruction=copy.landing_instruction)
             # A part that a change of models began has no summary, or repeats the previous one.
             # It is the result of a call, or a section of the first message.
             summaries = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
@@ -262,14 +267,6 @@ def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
             ordered += [summary] if summary and summary not in ordered else []
         ordered += (one.message for one in stored if not one.copied)
     return ordered
-
-
-def _with_added(last: Message, copy: Message) -> Message:
-    """Return a message with the text that was added to its copy; the copy's calls may have ids for another model."""
-    size = len(last.blocks)
-    same = copy.blocks[:size] in (last.blocks, with_portable_ids([last])[0].blocks)
-    added = replace(last, blocks=(*last.blocks, *copy.blocks[size:]), landing_instruction=copy.landing_instruction)
-    return added if same else last
 
 
 def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Iterator[Row]:
@@ -287,7 +284,9 @@ def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Itera
             case "server_tool_use":
                 yield from map(_call, group)
             case "text":
-                yield from _text(role, text_of([*group]))
+                text = text_of([*group])
+                shown = text if role == "user" else spoken(text).strip()
+                yield from [{"role": role, "kind": role, "text": shown}] if shown or role == "user" else []
             case "tool_use":
                 for block in group:
                     names[block.get("id")] = str(block.get("name", ""))
@@ -307,13 +306,6 @@ def _call(block: Block) -> Row:
         "id": block.get("id"),
         "arguments": arguments if isinstance(arguments, Mapping) else None,
     }
-
-
-def _text(role: str, text: str) -> Iterator[Row]:
-    if role == "user":
-        yield {"role": role, "kind": "user", "text": text}
-    elif visible := spoken(text).strip():
-        yield {"role": role, "kind": "assistant", "text": visible}
 
 
 def _result(name: str | None, call_id: object, content: str, *, is_error: bool) -> Row:

@@ -60,16 +60,20 @@ _TYPES = {
 metadata = MetaData()
 
 
-def _table(name: str) -> Table:
-    schema = SCHEMAS[name]
-    columns: list[Column[object]] = [
-        Column(column, _TYPES[kind.removesuffix("?")], primary_key=column in schema.key, nullable=kind.endswith("?"))
-        for column, kind in schema.columns.items()
-    ]
-    return Table(name, metadata, *columns, *(Index(index, *of) for index, of in schema.indexes.items()))
-
-
-runs, turns, messages, calls, outputs, events, changes, search, batches, items, gates = map(_table, SCHEMAS)
+runs, turns, messages, calls, outputs, events, changes, search, batches, items, gates = (
+    Table(
+        name,
+        metadata,
+        *(
+            Column[object](
+                column, _TYPES[kind.removesuffix("?")], primary_key=column in schema.key, nullable=kind.endswith("?")
+            )
+            for column, kind in schema.columns.items()
+        ),
+        *(Index(index, *of) for index, of in schema.indexes.items()),
+    )
+    for name, schema in SCHEMAS.items()
+)
 
 
 MIGRATIONS = "run_specialist.store:migrations"

@@ -12,7 +12,7 @@ from run_specialist.errors import RunNotFound
 from run_specialist.loop.account import drawn
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import NO_MODEL, OFFLINE, Child
-from run_specialist.store.rows import child as child_of
+from run_specialist.store.rows import restored
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
@@ -58,7 +58,7 @@ def descendants(run: StoredRun, load: Callable[[str], StoredRun]) -> dict[str, S
 
 def child_runs(run: StoredRun, stored: Descendants) -> list[ChildRun]:
     """Return the direct child runs, in the order of their start."""
-    in_outcome = [child_of(values) for values in (run.outcome or {}).get("children", ())]
+    in_outcome = [restored(Child, values) for values in (run.outcome or {}).get("children", ())]
     stored_ids = {one.run_id for one in run.children}
     # A fork's copied calls have no child runs of its own.
     unmatched = [call for call in run.calls if call.call.name == DELEGATE and call.turn > (run.forked_at or 0)]

@@ -8,9 +8,9 @@ from typing import Any
 
 from run_specialist import budget, prompts
 from run_specialist.loop.evidence import forms, is_in, label
-from run_specialist.record.messages import Block, Message, Usage, sendable, text_of
+from run_specialist.record.messages import Block, Usage, sendable, text_of
 from run_specialist.record.outcome import AskedModel
-from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views.page import MOST_CHARACTERS, brief, counted, lasted, pretty
 from run_specialist.views.run_charts import Axis
@@ -45,11 +45,17 @@ def results(run: StoredRun) -> dict[tuple[int, int], ShownResult]:
     Call ids are not used as keys, because servers may reuse them.
     """
     found: dict[tuple[int, int], ShownResult] = {}
+    copies = {one.part: one.message for one in run.messages if one.copied}
     turn, following = None, 0
-    for message in _as_sent(run.messages):
+    for one in run.messages:
+        if one.copied:
+            continue
+        # If a summary preceded sending, only the copy in the next part has the landing instruction.
+        again = copies.get(one.part + 1)
+        message = again if again is not None and _same(again.blocks, one.message.blocks) else one.message
         if message.role == "assistant":
             later = range(following, len(run.turns))
-            at = next((one for one in later if _same(sendable(run.turns[one].blocks), message.blocks)), None)
+            at = next((place for place in later if _same(sendable(run.turns[place].blocks), message.blocks)), None)
             turn = None if at is None else run.turns[at]
             following = following if at is None else at + 1
         elif turn is not None:
@@ -60,16 +66,6 @@ def results(run: StoredRun) -> dict[tuple[int, int], ShownResult]:
                 found[turn.number, position] = shown
             turn = None
     return found
-
-
-def _as_sent(messages: Sequence[StoredMessage]) -> Iterator[Message]:
-    """Yield the messages as they were sent, in order."""
-    copies = {one.part: one.message for one in messages if one.copied}
-    for one in messages:
-        if not one.copied:
-            # If a summary preceded sending, only the copy in the next part has the landing instruction.
-            again = copies.get(one.part + 1)
-            yield again if again is not None and _same(again.blocks, one.message.blocks) else one.message
 
 
 def _same(one: Sequence[Block], other: Sequence[Block]) -> bool:
@@ -136,60 +132,38 @@ def _calls(
         # Completed calls are stored in call order; interrupted ones are not stored.
         stored = next((one for one in unmatched if one.call == call), None)
         result = shown.get((turn.number, position))
-        common = {
+        ending = ""
+        marked: Sequence[tuple[int, str]] = ()
+        if stored is not None:
+            unmatched.remove(stored)
+            state, marked = "failed" if stored.is_error else "finished", quotes.get(stored.number, ())
+            notes = [prompts.TRUNCATED, prompts.SAME_CALL, *stored.note.split("\n")]
+            content, added = (result or ShownResult(stored.text)).parted(stored.text, notes)
+            ending = next((line for line in reversed(added) if result is None or line != result.instruction), "")
+        else:
+            content, added = (result.content, [result.instruction]) if result else ("", [])
+            if call.name == RESPOND:
+                state = "not taken" if result and result.is_error else "answer"
+            else:
+                state = "skipped" if result and not content.startswith(_UNFINISHED) else "unfinished"
+        yield {
+            "anchor": str(stored.number) if stored else f"{turn.number}-{position + 1}",
             "name": call.name,
             "call_id": call.id,
             "arguments": pretty(block.get("input")),
             "brief": brief(block.get("input"), BRIEF),
+            "number": stored and stored.number,
+            "state": state,
+            "repeated": stored is not None and stored.repeated,
+            "seconds": stored and stored.seconds,
+            "characters": len(stored.text) if stored else None,
+            "whole": len(stored.whole) if stored else None,
+            "note": stored.note if stored else "",
+            "ending": ending,
+            "added": [line for line in added if line],
+            "result": parted(content[:MOST_CHARACTERS], marked),
+            "left_out": max(len(content) - MOST_CHARACTERS, 0),
         }
-        if stored is None:
-            yield {"anchor": f"{turn.number}-{position + 1}", **common, **_not_run(call.name, result)}
-        else:
-            unmatched.remove(stored)
-            yield {"anchor": str(stored.number), **common, **_run(stored, result, quotes.get(stored.number, ()))}
-
-
-def _run(call: StoredCall, shown: ShownResult | None, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
-    notes = [prompts.TRUNCATED, prompts.SAME_CALL, *call.note.split("\n")]
-    content, added = (shown or ShownResult(call.text)).parted(call.text, notes)
-    ending = next((line for line in reversed(added) if shown is None or line != shown.instruction), "")
-    return {
-        "number": call.number,
-        "state": "failed" if call.is_error else "finished",
-        "repeated": call.repeated,
-        "seconds": call.seconds,
-        "characters": len(call.text),
-        "whole": len(call.whole),
-        "note": call.note,
-        "ending": ending,
-        "added": added,
-        **_result(content, quotes),
-    }
-
-
-def _not_run(name: str, shown: ShownResult | None) -> dict[str, Any]:
-    if shown is None:
-        state = "answer" if name == RESPOND else "unfinished"
-    elif name == RESPOND:
-        state = "not taken" if shown.is_error else "answer"
-    else:
-        state = "unfinished" if shown.content.startswith(_UNFINISHED) else "skipped"
-    return {
-        "number": None,
-        "state": state,
-        "repeated": False,
-        "seconds": None,
-        "characters": None,
-        "whole": None,
-        "note": "",
-        "ending": "",
-        "added": [shown.instruction] if shown and shown.instruction else [],
-        **_result(shown.content if shown else "", ()),
-    }
-
-
-def _result(content: str, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
-    return {"result": parted(content[:MOST_CHARACTERS], quotes), "left_out": max(len(content) - MOST_CHARACTERS, 0)}
 
 
 _SPACE = r"(?:\s*\n(?:[^\n:]{1,300}:\d+[:-] ?|[ \t]*\d+\t)?\s*|\s+)"

@@ -159,21 +159,24 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
             "the limit, e.g. explain how to search",
         )
     enough = enough_for(needs, SHARE)
-    return _unknown(needs, now) if enough is None or _is_thin(needs, enough) else _known(needs, enough, now)
+    if enough is None:
+        return _unknown(needs, now)
+    # The estimate rests on few runs if most were cut before they used so many calls.
+    many_cut = sum(not need.known and need.calls <= enough for need in needs) > len(needs) * (1 - SHARE)
+    if many_cut and sum(need.could_end_after(enough) for need in needs) < FEWEST_UNCUT:
+        return _unknown(needs, now)
+    return _known(needs, enough, now)
 
 
 def limit_for(enough: int) -> int:
-    """Return the limit for a run that needs `enough` calls, with 20 % slack, rounded up.
+    """Return the limit for a run that needs `enough` calls, with 20 % slack.
 
-    The limit is at least one more than needed, because a run lands on its last call, even if it would answer next.
+    It is rounded up to a multiple of 5 above 20, of 10 above 100, of 50 above 500. It is at least one more than needed,
+    because a run lands on its last call, even if it would answer next.
     """
-    return _rounded(enough + 1 + enough // SLACK)
-
-
-def _is_thin(needs: Sequence[Need], enough: int) -> bool:
-    """Return whether the estimate rests on few runs, because most were cut before using so many calls."""
-    cut_before = sum(not need.known and need.calls <= enough for need in needs)
-    return cut_before > len(needs) * (1 - SHARE) and sum(need.could_end_after(enough) for need in needs) < FEWEST_UNCUT
+    calls = enough + 1 + enough // SLACK
+    step = next((step for most, step in ((20, 1), (100, 5), (500, 10)) if calls <= most), 50)
+    return -(-calls // step) * step
 
 
 def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
@@ -183,7 +186,8 @@ def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
     ended = sum(need.known and need.calls <= enough for need in needs)
     cut = sum(not need.known for need in needs)
     others = f", and the {'one that was' if cut == 1 else f'{cut} that were'} cut may need more" if cut else ""
-    why = f"{ended} of {_runs(len(needs))} ended by themselves with {_calls_text(enough)} or fewer{others}"
+    calls = f"{enough} tool call{'' if enough == 1 else 's'}"
+    why = f"{ended} of {_runs(len(needs))} ended by themselves with {calls} or fewer{others}"
     if now is None:
         return Suggestion("set", limit, why)
     if now <= enough:
@@ -197,7 +201,13 @@ def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
     many = f"{cut.total()} of {_runs(len(needs))} were cut before they showed the number of calls needed"
     if 2 * cut[Kind.TOOL_CALLS] < cut.total():
         by, times = next((by, times) for by, times in cut.most_common() if by != Kind.TOOL_CALLS)
-        return Suggestion("other cause", None, f"{many}, {times} of them {_cause(by)}")
+        if by is None:
+            cause = "by no limit; their warnings give the reason"
+        elif by == CONTEXT:
+            cause = "because the model's context window was full; lower summarize_at to summarize earlier"
+        else:
+            cause = f"by the limit of {Kind(by).label}; raise {Kind(by).key} first"
+        return Suggestion("other cause", None, f"{many}, {times} of them {cause}")
     comparable = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
     if comparable < FEWEST:
         current = "no limit" if now is None else f"the limit of {now}"
@@ -208,37 +218,8 @@ def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
     return Suggestion("probe", None, f"{many}, so no run shows how many calls are enough")
 
 
-def _cause(cut_by: str | None) -> str:
-    if cut_by is None:
-        return "by no limit; their warnings give the reason"
-    if cut_by == CONTEXT:
-        return "because the model's context window was full; lower summarize_at to summarize earlier"
-    kind = Kind(cut_by)
-    return f"by the limit of {kind.label}; raise {kind.key} first"
-
-
-def _rounded(calls: int) -> int:
-    """Round up to a multiple of 5 above 20, of 10 above 100, of 50 above 500."""
-    step = next((step for most, step in ((20, 1), (100, 5), (500, 10)) if calls <= most), 50)
-    return -(-calls // step) * step
-
-
-def _calls_text(number: int) -> str:
-    return f"{number} tool call{'' if number == 1 else 's'}"
-
-
 def _runs(number: int) -> str:
     return f"{number} run{'' if number == 1 else 's'}"
-
-
-@dataclass(frozen=True, slots=True)
-class FileVersion:
-    """The specialist's file as it is now."""
-
-    digest: str
-    """SHA-256 of its content."""
-    limits: Mapping[str, float | None]
-    """Its limits by kind; None = no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,45 +235,6 @@ class Version:
     """Start of the newest run [seconds since 1970]."""
     counted: bool
     """Whether the statistics are about this version."""
-
-    @classmethod
-    def of(cls, runs: Sequence[PastRun], *, counted: bool) -> Self:
-        """Summarize the runs of one version, of which there is at least one."""
-        starts = [run.started_at for run in runs]
-        return cls(runs[0].digest, len(runs), min(starts), max(starts), counted)
-
-
-@dataclass(frozen=True, slots=True)
-class ComparableRuns:
-    """The runs that count, and those that do not."""
-
-    runs: Sequence[PastRun]
-    changed_limits: dict[str, int]
-    """Runs of the counted versions that do not count, because their limits are not those of the file, by status."""
-    versions: tuple[Version, ...]
-    """All versions, the newest run first."""
-
-
-def comparable(runs: Sequence[PastRun], file: FileVersion | None, *, all_versions: bool) -> ComparableRuns:
-    """Return the runs of the current version of the file that had its limits.
-
-    runs: oldest first.
-    file: None if there is no valid file; the version of the newest run then counts as the current one.
-    all_versions: count the runs of all versions.
-    """
-    current = file.digest if file else runs[-1].digest if runs else None
-    by_digest: dict[str | None, list[PastRun]] = {}
-    for run in runs[::-1]:
-        by_digest.setdefault(run.digest, []).append(run)
-    counts = {digest: all_versions or digest == current for digest in by_digest}
-    of_version = [run for run in runs if counts[run.digest]]
-    changed = [run for run in of_version if run.limits_changed]
-    left_out = {run.run_id for run in changed}
-    return ComparableRuns(
-        runs=[run for run in of_version if run.run_id not in left_out],
-        changed_limits=dict(Counter(run.outcome["status"] for run in changed).most_common()),
-        versions=tuple(Version.of(found, counted=counts[digest]) for digest, found in by_digest.items()),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,23 +341,43 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     runs: Sequence[PastRun],
     current: int | Literal["none"] | None = None,
     *,
-    file: FileVersion | None = None,
+    digest: str | None = None,
     all_versions: bool = False,
     last: int | None = None,
 ) -> Tuning:
     """Return the statistics of a specialist's runs, given in any order.
 
     current: the tool-call limit in its file, `none` for no limit; None uses the limit of the newest run.
-    file: the current version; None uses that of the newest run.
+    digest: SHA-256 of its file now; None uses that of the newest run.
     all_versions: count the runs of all versions of the file.
     last: count only so many of the newest runs.
     """
-    found = comparable(sorted(runs, key=lambda run: (run.started_at, run.run_id)), file, all_versions=all_versions)
-    runs = found.runs if last is None else found.runs[-last:]
+    runs = sorted(runs, key=lambda run: (run.started_at, run.run_id))
+    by_digest: dict[str | None, list[PastRun]] = {}
+    for run in reversed(runs):
+        by_digest.setdefault(run.digest, []).append(run)
+    counted = set(by_digest) if all_versions else {digest if digest is not None else next(iter(by_digest), None)}
+    versions = tuple(
+        Version(version, len(found), found[-1].started_at, found[0].started_at, version in counted)
+        for version, found in by_digest.items()
+    )
+    runs = [run for run in runs if run.digest in counted]
+    changed = [run.outcome["status"] for run in runs if run.limits_changed]
+    runs = [run for run in runs if not run.limits_changed]
+    runs = runs if last is None else runs[-last:]
     outcomes = [run.outcome for run in runs]
-    limit = _current_limit(current, outcomes)
+    if current is None:
+        limit = outcomes[-1]["tool_calls"]["limit"] if outcomes else None
+    else:
+        limit = None if current == "none" else current
     judged = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
     needs = [need for _, need in judged]
+    judged_calls = sum(run.calls for run, _ in judged)
+    counts = [one["tool_calls"] for one in outcomes]
+    by_cause: dict[str, list[Mapping[str, Any]]] = {}
+    for one in outcomes:
+        if (cause := reason(one)) is not None:
+            by_cause.setdefault(cause, []).append(one)
     landings = [one["landing"] for one in outcomes if one["landing"] is not None]
     with_requests = [landing for landing in landings if landing["requests"]]
     tokens = Bill.of([_tokens(one) for one in outcomes])
@@ -432,50 +394,32 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
         ended=sum(need.known for need in needs),
         enough=enough_for(needs, SHARE),
         bars=bars(needs),
-        hits=_hits(outcomes),
-        calls=_calls(runs),
+        hits=tuple(
+            _hit(cause, found) for cause, found in sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0]))
+        ),
+        calls=Calls(
+            run=sum(one["used"] for one in counts),
+            repeated=sum(run.repeated for run in runs),
+            failed=sum(one["failed"] for one in counts),
+            skipped=sum(one["skipped"] for one in counts),
+        ),
         tokens=tokens,
         cost_usd=cost,
         landings=len(landings),
         landing_tokens=Bill.of([_tokens(landing) for landing in with_requests], tokens.total),
         landing_cost_usd=Bill.of([landing["cost_usd"] for landing in with_requests], cost.total),
-        suggestion=suggest(needs, limit, _share_repeated([run for run, _ in judged])),
-        changed_limits=found.changed_limits,
-        versions=found.versions,
+        suggestion=suggest(
+            needs, limit, sum(run.repeated for run, _ in judged) / judged_calls if judged_calls else 0.0
+        ),
+        changed_limits=dict(Counter(changed).most_common()),
+        versions=versions,
     )
-
-
-def _current_limit(current: int | Literal["none"] | None, outcomes: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the tool-call limit of the file, else that of the newest run; None = no limit, or not known."""
-    if current is None:
-        return outcomes[-1]["tool_calls"]["limit"] if outcomes else None
-    return None if current == "none" else current
-
-
-def _hits(outcomes: Sequence[Mapping[str, Any]]) -> tuple[LimitHits, ...]:
-    cut = [(cause, one) for one in outcomes if (cause := reason(one)) is not None]
-    return tuple(_hit(cause, [one for by, one in cut if by == cause]) for cause in _counted(by for by, _ in cut))
 
 
 def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> LimitHits:
     statuses = Counter(one["status"] for one in outcomes)
     how = _counted(one["landing"]["how"] for one in outcomes)
     return LimitHits(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
-
-
-def _calls(runs: Sequence[PastRun]) -> Calls:
-    counts = [run.outcome["tool_calls"] for run in runs]
-    return Calls(
-        run=sum(one["used"] for one in counts),
-        repeated=sum(run.repeated for run in runs),
-        failed=sum(one["failed"] for one in counts),
-        skipped=sum(one["skipped"] for one in counts),
-    )
-
-
-def _share_repeated(runs: Sequence[PastRun]) -> float:
-    calls = sum(run.calls for run in runs)
-    return sum(run.repeated for run in runs) / calls if calls else 0.0
 
 
 def _tokens(spent: Mapping[str, Any]) -> int:

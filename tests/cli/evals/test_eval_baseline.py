@@ -127,6 +127,18 @@ def test_a_result_in_json_is_a_baseline(api, eval_, cases, finder, notes):
     assert "as it is: Worse than before.json: score -1.00 over 6 cases" in result.stdout
 
 
+def test_another_file_can_be_the_baseline(api, eval_, cases, finder, notes):
+    """A path to a file that ends in .md is run like the specialist; `--file` alone makes it a variant."""
+    cases(CASES)
+    api(policy(brief))
+    (notes / "other.md").write_text(finder.read_text() + "Be brief.\n")
+    result = eval_("--baseline", "other.md", "--json")
+    assert (verdict_of(result)["verdict"], result.exit_code) == ("better", 0)
+    result = eval_("--file", "other.md")
+    assert "other.md: Worse than as it is: score -1.00 over 7 cases" in result.stdout
+    assert result.exit_code == 0, "without a baseline there is no regression"
+
+
 def test_files_that_cannot_be_written_are_named_before_anything_is_paid(api, eval_, notes):
     """Exit code 2, one line."""
     simulator = api(looks)
@@ -166,6 +178,17 @@ def test_p3_a_repository_starts_no_program(eval_, project, monkeypatch, way):
     (line,) = result.stderr.splitlines()
     assert "specialists/finder.md:1:1: baseline HEAD: specialists/finder.md cannot be read from commit" in line
     assert "if this is a partial clone that you trust, fetch it with git" in line
+
+
+@NEEDS_GIT
+def test_variables_of_a_hook_do_not_lead_to_another_repository(api, eval_, project, monkeypatch, tmp_path):
+    """Git sets GIT_DIR in hooks, which would override where the file is."""
+    (tmp_path / "other").mkdir()
+    commit(tmp_path / "other", a="b")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "other"))
+    api(policy(brief))
+    assert verdict_of(eval_("--baseline", "HEAD", "--json"))["verdict"] == "worse"
 
 
 @NEEDS_GIT

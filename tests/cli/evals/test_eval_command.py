@@ -71,6 +71,22 @@ def test_e3_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     assert len(simulator.requests) == 6
 
 
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [("project_instructions: true", "AGENTS.md"), ("memory: project", ".run-specialist/memory/finder/MEMORY.md")],
+)
+def test_e3_changed_texts_of_the_prompt_ask_again(api, eval_, notes, write, line, path):
+    """A stored run is not used again after AGENTS.md or the memory, which its prompt has, was changed."""
+    simulator = api(looks)
+    write("finder", "model: haiku", "tools: search, read", line)
+    for text in "Be brief.", "Be long.":
+        (notes / path).parent.mkdir(parents=True, exist_ok=True)
+        (notes / path).write_text(text)
+        eval_("--trust")
+        eval_("--trust")
+    assert len(simulator.requests) == 8, "each text is asked once"
+
+
 def test_e3_a_new_file_that_no_run_would_read_asks_nothing(api, eval_, notes):
     """The notes below a search, which count all files, do not matter; what the search finds does."""
     zebras = calls("search", {"query": "zebras"})
@@ -229,6 +245,7 @@ def test_p7_a_pattern_that_takes_for_ever_ends_with_its_check(says_many, eval_, 
     assert len(says_many.requests) == 1
 
 
+@pytest.mark.exhaustive
 def test_p7_ctrl_c_ends_the_command_while_a_pattern_is_searched_for(says_many, program, cases, monkeypatch):
     """One Ctrl-C ends the command with exit code 130, and the search with it."""
     cases(ENDLESS)

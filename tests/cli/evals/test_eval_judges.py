@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.evals.eval_model import is_judge, looks, policy, runs_of
 from tests.wire.simulator.faults import ApiError
+from tests.wire.simulator.replies import respond, says
 
 JUDGED = """\
 cases:
@@ -50,6 +51,16 @@ def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases, 
     assert [line.split() for line in shown.stdout.splitlines()[1:3]] == [["toads", "fail", "–"], ["score", "–"]]
     assert shown.exit_code == 4
     assert ">1.00<" not in (notes / "page.html").read_text()
+
+
+def test_e5_a_judge_without_a_verdict_is_an_error(api, eval_, cases, write):
+    """A verdict that is neither `pass` nor `fail` is none."""
+    write("poet", "model: haiku", "tools: []", "output_schema: {type: object, properties: {verdict: {type: string}}}")
+    cases("cases:\n- inputs: What about owls?\n  evaluators: [Judge: {specialist: poet, rubric: a}]\n")
+    perhaps = says(respond({"verdict": "perhaps"}))
+    api(policy(lambda request: perhaps if is_judge(request) else None))
+    error = runs_of(eval_("--json"))["case 1", "as it is", 1]["error"]
+    assert "poet gave no verdict: its structured answer has no field `verdict`" in error
 
 
 def test_e7_the_forecast_has_the_judges_whose_past_runs_are_known(api, eval_, cases):

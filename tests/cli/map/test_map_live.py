@@ -58,7 +58,7 @@ def test_the_view_has_counts_cost_time_and_the_newest_items(clock):
     head, counts, figures, *items = drawn(MapView(LookedAt(COUNTS), progress), 100)
     assert "37 of 112 items · 2 under way  ━━━" in head
     assert counts == "  30 answered · 4 landed · 1 partial · 2 failed (2 rate limited)"
-    assert figures == "  $0.25 of about $2.49 · 9 min left · 60 s · 8.0 items a minute"
+    assert figures == "  $0.25 of about $2.49 · 9m 22s left · 1m 00s · 8.0 items a minute"
     assert items == ["    38  docs/limits-38.md  read docs/a.md", "    39  docs/limits-39.md  thinking"]
 
 
@@ -71,7 +71,7 @@ def test_a_cost_limit_replaces_the_expected_cost(clock):
 def test_a_batch_that_ends_early_has_no_forecast(clock):
     """After Ctrl-C the other items are not asked about: no expected cost, speed or time left."""
     batch = LookedAt(COUNTS, ended_because="stopped")
-    assert drawn(MapView(batch, progress_of(clock)))[2] == "  $0.24 · 60 s"
+    assert drawn(MapView(batch, progress_of(clock)))[2] == "  $0.24 · 1m 00s"
 
 
 def test_before_five_items_nothing_is_expected(clock):

@@ -122,6 +122,7 @@ def test_control_characters_of_items_and_errors_stay_text(api, items, finder):
     assert not {"\x1b", "\x07"} & set(result.stdout + result.stderr)
 
 
+@pytest.mark.exhaustive
 def test_rows_of_a_full_disk_are_used_again(api, map_, items, notes, monkeypatch, store):
     """Runs that the store has no room for are counted, with exit code 2; the same command pays for none again."""
     served = api(about(looks=2))

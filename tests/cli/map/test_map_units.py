@@ -1,33 +1,8 @@
-"""How `map` writes times, speeds, amounts and the names of items."""
+"""How `map` writes speeds, amounts and the names of items."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
 
-from run_specialist.cli.map_progress import counted, duration, fitting, label, rate, spread
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0.0 s"),
-        (0.44, "0.4 s"),
-        (9.94, "9.9 s"),
-        (9.96, "10 s"),
-        (31.2, "31 s"),
-        (119, "119 s"),
-        (121, "2 min"),
-        (3_569, "59 min"),
-        (3_599, "1 h"),
-        (7_500, "2 h 5 min"),
-        (86_399, "24 h"),
-        (100_000, "1 d 4 h"),
-    ],
-)
-def test_a_time_has_one_or_two_units(seconds, text):
-    """Seconds have a decimal below ten; longer times have at most two units."""
-    assert duration(seconds) == text
+from run_specialist.cli.map_progress import counted, label, rate, spread
 
 
 @pytest.mark.parametrize(
@@ -66,12 +41,3 @@ def test_amounts_agree_with_their_nouns():
 def test_an_item_is_named_by_the_field_that_tells_it_from_others(given_, text):
     """A path, a name or an id is better than a text; the question is the last resort; nothing controls the terminal."""
     assert label(given_, "What?") == text
-
-
-@given(st.lists(st.text(max_size=20), min_size=1, max_size=6), st.integers(1, 100))
-def test_parts_fit_the_width(parts, width):
-    """All parts but the first are left out if the line would be too long."""
-    line = fitting(parts, width)
-    first = next(filter(None, parts), "")
-    assert cell_len(line) <= max(width, cell_len(first))
-    assert line.startswith(first)

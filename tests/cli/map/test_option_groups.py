@@ -47,17 +47,6 @@ def app():
     return app
 
 
-def test_the_fields_are_options_and_come_back_as_dataclasses(app):
-    """Options that are given fill the dataclasses, the others keep their defaults."""
-    result = CliRunner().invoke(app, ["Otus", "-w", "grey", "--at-night"])
-    assert result.stdout.split(" ", 1)[1] == ("Otus Colours(back='brown', wings='grey') Flight(at_night=True)\n")
-    assert (
-        CliRunner()
-        .invoke(app, ["Otus"])
-        .stdout.endswith("Otus Colours(back='brown', wings=None) Flight(at_night=False)\n")
-    )
-
-
 def test_each_group_is_a_section_of_the_help_text(app):
     """The first line of a dataclass is its heading; what has no group comes last."""
     shown = CliRunner().invoke(app, ["--help"]).stdout

@@ -75,8 +75,6 @@ class ScriptedRun:
         """Play the script of the item."""
         self._runs.at_work += 1
         self._runs.most = max(self._runs.most, self._runs.at_work)
-        if self._runs.at_work == 2:
-            self._runs.two_at_work.set()
         try:
             await asyncio.sleep(0)
             ended = await self._runs.script(self, self._item)
@@ -94,7 +92,6 @@ class ScriptedRuns:
         self.stored = dict(stored or {})
         self.begun, self.lent = [], []
         self.at_work = self.most = 0
-        self.two_at_work = asyncio.Event()
         self.runs = {}
 
     async def check(self):

@@ -71,36 +71,6 @@ async def test_after_a_stop_outcomes_of_earlier_calls_are_still_passed_on():
     assert batch.counts.done + batch.counts.not_run == 10
 
 
-async def test_leaving_the_loop_aborts_what_is_under_way():
-    """After `break` and `aclose` no run works any more."""
-
-    async def script(run, item):
-        return outcome() if item.number == 1 else await waits(run, item)
-
-    runs = ScriptedRuns(script)
-    batch = batch_of(10, runs, at_once=3)
-    async for done in batch:
-        assert done.number == 1
-        break
-    await batch.aclose()
-    assert runs.at_work == 0
-    assert runs.runs[2].aborts == ["now"]
-    assert batch.counts.under_way == 0
-    assert batch.counts.done + batch.counts.not_run == 10
-
-
-async def test_a_cancelled_caller_aborts_what_is_under_way():
-    """The cancellation is raised once the runs have ended."""
-    runs = ScriptedRuns(waits)
-    batch = batch_of(5, runs, at_once=2)
-    task = asyncio.create_task(all_of(batch))
-    await runs.two_at_work.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, LIMIT)
-    assert runs.at_work == 0
-
-
 async def test_an_item_that_is_being_taken_up_is_not_run_after_a_stop_at_once():
     """A stop does not wait for a run that cannot begin, for example because a server does not start."""
     runs = ScriptedRuns(waits)

@@ -100,22 +100,6 @@ class Endpoint:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("kind", "away"), [("rate_limited", 60), ("quota", 1800), ("connection", 300)])
-async def test_an_endpoint_that_recovers_costs_no_item(kind, away):
-    """The batch pauses, probes with one item at a time, and then is done: no item failed."""
-    clock = Clock()
-    endpoint = Endpoint(clock, kind, away)
-    batch, events = batch_of(40, ScriptedRuns(endpoint), clock, at_once=4), []
-    batch.listen(lambda event: events.append(event.event))
-    done = await all_of(batch)
-    assert [done[number].state for number in range(1, 41)] == ["answered"] * 40
-    assert (batch.counts.failed, batch.counts.not_run, batch.paused) == ({}, 0, None)
-    assert events.count("batch_resumed") == 1
-    assert events.count("batch_paused") == len(clock.slept)
-    assert endpoint.asked <= 40 + 4 + 2 + len(clock.slept), "items of a pause are tried one at a time"
-
-
-@pytest.mark.anyio
 async def test_a_pause_names_kind_reason_and_end_while_it_lasts():
     """The caller can show it."""
     clock, seen = Clock(), []
@@ -127,20 +111,6 @@ async def test_a_pause_names_kind_reason_and_end_while_it_lasts():
         "event": "batch_paused", "kind": "quota", "reason": "the endpoint says quota", "seconds": 30.0,
     }  # fmt: skip
     assert (pause.kind, pause.until) == ("quota", 30.0)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["credentials", "model_missing"])
-async def test_wrong_credentials_end_the_batch_at_once(kind):
-    """No item failed, all are not run, and the exit code is that of the endpoint."""
-    clock = Clock()
-    endpoint = Endpoint(clock, kind, math.inf)
-    batch = batch_of(100, ScriptedRuns(endpoint), clock, at_once=4)
-    assert await all_of(batch) == {}
-    assert (batch.ended_because, batch.counts.failed, batch.counts.not_run) == (kind, {}, 100)
-    assert batch.problem == f"the endpoint says {kind}"
-    assert endpoint.asked <= 4
-    assert batch.exit_code == Exit.PROVIDER
 
 
 @pytest.mark.anyio

@@ -8,7 +8,6 @@ import pytest
 from run_specialist.batch.questions import Template, asked
 from run_specialist.batch.read_items import files_source
 from run_specialist.errors import UsageError
-from run_specialist.tools.sandbox import Sandbox
 
 FILES = {
     "README.md": "read me",
@@ -61,15 +60,6 @@ def paths(root, pattern, only=()):
 def test_files_are_sorted_and_confined(root, pattern, expected):
     """Links are not followed, and ignored, secret and git's files are left out."""
     assert paths(root, pattern) == expected
-
-
-def test_other_folders_are_not_searched(root, monkeypatch):
-    """The walk begins in the folder that the pattern names."""
-    searched = []
-    real = Sandbox.folder
-    monkeypatch.setattr(Sandbox, "folder", lambda self, relative: searched.append(relative) or real(self, relative))
-    assert paths(root, "docs/deep/*.md") == ["docs/deep/c.md"]
-    assert searched == ["docs/deep"]
 
 
 def test_an_absolute_pattern_below_the_root(root):

@@ -1,10 +1,8 @@
 """What a batch may take, from past runs."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from run_specialist.batch.limits import Typical, forecast
+from run_specialist.batch.limits import forecast
 from run_specialist.store.stored import PastRun
 
 
@@ -49,12 +47,3 @@ def test_an_unknown_number_of_items_has_no_totals():
 def test_a_round_takes_as_long_as_an_item(items, seconds):
     """Few items do not take less time than one of them."""
     assert forecast([run()], items).total_seconds(8) == seconds
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
-def test_nine_of_ten_values_are_at_most_the_high_one(values):
-    """Whatever the values, and the median is never above it."""
-    typical = Typical.of(values)
-    assert sum(value <= typical.high for value in values) >= 0.9 * len(values)
-    assert min(values) <= typical.median <= max(values)
-    assert typical.high in values

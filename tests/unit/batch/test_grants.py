@@ -84,23 +84,6 @@ def test_an_item_that_spends_more_than_its_grant_leaves_less_for_the_others():
 
 
 @pytest.mark.anyio
-async def test_a_batch_ends_at_its_cost_limit_and_the_others_are_not_run():
-    """The items are lent their shares; when the rest does not cover another one, the batch ends."""
-
-    async def script(run, item):
-        return outcome(cost=0.2)
-
-    runs = ScriptedRuns(script)
-    batch = batch_of(100, runs, at_once=3, cost_limit=1.0)
-    done = await all_of(batch)
-    assert len(done) == 5
-    assert batch.cost_usd == pytest.approx(1.0)
-    assert (batch.ended_because, batch.counts.not_run) == ("cost_limit", 95)
-    assert max(runs.lent) <= 1.0
-    assert batch.exit_code == 4
-
-
-@pytest.mark.anyio
 async def test_at_the_cost_limit_outcomes_of_earlier_calls_are_passed_on():
     """They cost nothing, so an exhausted cost limit must not drop them."""
 

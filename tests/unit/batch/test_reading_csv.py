@@ -29,18 +29,14 @@ def read(text: str, delimiter: str | None = None) -> list[InputRecord]:
         ("a|b\r\n1|2\r\n", AB),
         ("\ufeffa,b\n1,2", AB),
         ("sep=;\na;b\n1;2\n", AB),
-        (" a , b\n1,2\n", AB),
         ("a,b\n\n1,2\n\n,\n \n", AB),
-        ('"a","b"\n"1","2"\n', AB),
         ("a;b\nx, y;1,5\n", [{"a": "x, y", "b": "1,5"}]),
         ("a,b\nx; y,z; w\n", [{"a": "x; y", "b": "z; w"}]),
         ('a,b\n"x\ny",2\n', [{"a": "x\ny", "b": "2"}]),
         ('a,b\n"x\r\ny","say ""no"""\n', [{"a": "x\r\ny", "b": 'say "no"'}]),
         ('a,b\n5" pipe, c\n', [{"a": '5" pipe', "b": " c"}]),
-        ("question\nWhy?\nHow?\n", [{"question": "Why?"}, {"question": "How?"}]),
         ('question\n"Why, then?"\n', [{"question": "Why, then?"}]),
         (",a\n0,x\n", [{"column 1": "0", "a": "x"}]),
-        ("a,b\n,2\n", [{"a": "", "b": "2"}]),
         ("a,b\n{a},{{\n", [{"a": "{a}", "b": "{{"}]),
         ("a,b\n", []),
         ("", []),
@@ -124,15 +120,3 @@ def test_written_tables_read_back(header, data, delimiter, ending):
     assert [one.input for one in read(out.getvalue(), delimiter)] == [
         dict(zip(header, row, strict=True)) for row in rows
     ]
-
-
-WORDS = st.text("abcxyz ,;|'", min_size=1, max_size=8).map(str.strip).filter(bool)
-
-
-@given(st.lists(WORDS, min_size=2, max_size=4, unique=True), st.data(), st.sampled_from([",", ";", "\t", "|"]))
-def test_the_delimiter_of_quoted_tables_is_found(header, data, delimiter):
-    """If every value is quoted, no other delimiter splits the rows into equally many columns."""
-    rows = data.draw(st.lists(st.tuples(*[WORDS] * len(header)), min_size=1, max_size=60))
-    out = io.StringIO(newline="")
-    csv.writer(out, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([header, *rows])
-    assert [one.input for one in read(out.getvalue())] == [dict(zip(header, row, strict=True)) for row in rows]

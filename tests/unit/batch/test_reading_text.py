@@ -82,12 +82,6 @@ def test_other_encodings_are_named(tmp_path, encoding):
         items_in(tmp_path, "a.csv", "a,b\n1,2\n".encode(encoding))
 
 
-def test_a_long_line_and_many_lines(tmp_path):
-    """A line of a megabyte and a hundred thousand lines are items."""
-    assert inputs_in(tmp_path, "a.txt", "x" * 1024**2) == ["x" * 1024**2]
-    assert len(inputs_in(tmp_path, "b.txt", "x\n" * 100_000)) == 100_000
-
-
 def test_items_are_read_one_by_one(tmp_path):
     """The first item is there before the input ends."""
     os.mkfifo(tmp_path / "pipe")

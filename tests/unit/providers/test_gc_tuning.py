@@ -57,6 +57,7 @@ class Cycle:
         self.itself = self
 
 
+@pytest.mark.exhaustive
 def test_imported_objects_belong_to_the_oldest_generation():
     """Imported objects are moved to the oldest generation: only full collections scan them, and still collect them."""
     with paused(NEW):

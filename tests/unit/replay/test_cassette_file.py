@@ -146,7 +146,7 @@ def changed(*path, to):
         (changed("setup", "tools", 0, "name", to=None), "setup.tools.0: is not the definition of a tool"),
         (changed("lines", 1, "reply", "stop", to="x"), "lines.1.reply.stop: input should be 'answered', "),
         (changed("lines", 1, "choice", to="x"), "lines.1.choice: input should be 'auto', "),
-        (changed("lines", 1, to=3), "lines.1: unable to extract tag"),
+        (changed("lines", 1, to=3), "lines.1: input should be an object"),
         (changed("lines", 0, "blocks", 0, "type", to=None), "lines.0: is not a block of a message"),
         (changed("lines", 1, "reply", "content", 0, "id", to=1), "lines.1: is not a block of a message"),
         (changed("calls", 0, "output", to=None), "calls.0.output: field required"),

@@ -157,6 +157,7 @@ class Watched(Inbox):
         self.why = why
 
 
+@pytest.mark.exhaustive
 def test_a_beginning_waits_for_the_end_of_an_outage(path, monkeypatch):
     """A run is begun as soon as an outage ends, also if that takes longer than the wait for a slow store."""
     inbox = Watched()

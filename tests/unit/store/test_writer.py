@@ -221,6 +221,7 @@ else:
 """
 
 
+@pytest.mark.exhaustive
 def test_eight_processes_share_a_store(store_url):
     """Eight processes create and write one store at the same time, and every row is stored."""
     done = subprocess.run([sys.executable, "-c", CHILDREN, store_url], capture_output=True, text=True, check=False)

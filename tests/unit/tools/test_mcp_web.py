@@ -23,6 +23,7 @@ def raw():
         yield server
 
 
+@pytest.mark.exhaustive
 async def test_a_real_server_answers_over_http(tmp_path, capfd):
     """A real server answers calls over HTTP, and nothing reaches the terminal.
 

@@ -33,6 +33,7 @@ def chain(root: Path) -> Iterator[str]:
     shutil.rmtree(root / NAME)
 
 
+@pytest.mark.exhaustive
 def test_paths_too_long_for_the_system_are_omitted(call, write, chain):
     """Files whose path is too long for the system are not listed; all other files are found."""
     write({"x.md": "needle", f"{NAME}/{NAME}/y.md": "needle"})

@@ -108,6 +108,7 @@ def test_the_output_and_the_exit_code_are_returned(root):
     assert run(python(code), root, 60) == (f"{root.resolve()} ''\n".encode(), 5)
 
 
+@pytest.mark.exhaustive
 def test_output_written_before_the_timeout_is_returned(root):
     """A command that times out is killed; its output so far is returned, with no exit code."""
     code = f"print('first', flush=True)\n{FOR_EVER}"

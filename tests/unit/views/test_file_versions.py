@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-from run_specialist.views.tune import FileVersion, tune
+from run_specialist.views.tune import tune
 from tests.unit.views.past_runs import outcome, past
-
-FILE = FileVersion("new", {"tool_calls": 30, "tokens": None, "time": None})
 
 
 def runs(*outcomes, digest="new", changed=False, begin=0):
@@ -20,17 +18,17 @@ def runs(*outcomes, digest="new", changed=False, begin=0):
 def test_other_versions_of_the_file_are_kept_apart():
     """Only runs of the current version count; each version is listed, that of the newest run first."""
     old, new = runs(*[outcome(3)] * 12, digest="old"), runs(*[outcome(9)] * 10, begin=12)
-    tuning = tune("finder", [*new, *old], 30, file=FILE)
+    tuning = tune("finder", [*new, *old], 30, digest="new")
     assert (tuning.runs, tuning.enough, tuning.calls.run) == (10, 9, 90)
     assert [(one.digest, one.runs, one.counted) for one in tuning.versions] == [("new", 10, True), ("old", 12, False)]
-    every = tune("finder", [*new, *old], 30, file=FILE, all_versions=True)
+    every = tune("finder", [*new, *old], 30, digest="new", all_versions=True)
     assert (every.runs, [one.counted for one in every.versions]) == (22, [True, True])
-    assert tune("finder", [*new, *old], 30, file=FILE, last=4).runs == 4
+    assert tune("finder", [*new, *old], 30, digest="new", last=4).runs == 4
 
 
 def test_an_edited_file_begins_without_runs():
     """After an edit there are no runs yet: nothing is suggested, however many earlier versions have."""
-    tuning = tune("finder", runs(*[outcome(3)] * 50, digest="old"), 30, file=FILE)
+    tuning = tune("finder", runs(*[outcome(3)] * 50, digest="old"), 30, digest="new")
     assert (tuning.runs, tuning.first_at, tuning.suggestion.verdict) == (0, None, "too early")
     assert tuning.suggestion.reason == "no run shows the number of calls needed, and 10 are required"
 
@@ -39,7 +37,7 @@ def test_limits_set_by_a_flag_do_not_count():
     """Runs whose limits a flag or a parent set are counted separately by status, and do not change any figure."""
     own = runs(*[outcome(9)] * 10)
     flagged = runs(*[outcome(2, 2, "landed", landed="tool_calls")] * 3, outcome(50, 60), changed=True, begin=10)
-    tuning = tune("finder", [*own, *flagged], 30, file=FILE)
+    tuning = tune("finder", [*own, *flagged], 30, digest="new")
     assert tuning.changed_limits == {"landed": 3, "answered": 1}
     assert (tuning.runs, tuning.hits, tuning.limit) == (10, (), 30)
-    assert tuning.suggestion == tune("finder", own, 30, file=FILE).suggestion
+    assert tuning.suggestion == tune("finder", own, 30, digest="new").suggestion

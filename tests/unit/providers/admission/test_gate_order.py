@@ -56,6 +56,7 @@ async def test_r3_the_smallest_ceiling_holds_while_its_request_waits_or_is_under
         turn(gate).__aenter__().send(None)
 
 
+@pytest.mark.exhaustive
 def test_r1_two_event_loops_share_a_gate():
     """Requests of two threads, each with its event loop, are under way one at a time, and all get their turn."""
     gate, most, counts = Gate(), [0], [0, 0]
