@@ -1,6 +1,6 @@
 """Make the job of a fork from the first turns of a stored run."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ from run_specialist.loop.job import ForkedFrom, Job, ResumeState
 from run_specialist.loop.transcript import lost_parts
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.journal import Checkpointed, Received, Record, Returned, RunSnapshot
-from run_specialist.record.messages import Message, Stop, ToolCall, Usage, encode, sendable, server_calls, text_of
+from run_specialist.record.messages import Message, Stop, Usage, encode, sendable, server_calls, text_of
 from run_specialist.spawning.resuming import (
     ResumeRequest,
     begun_with,
@@ -96,8 +96,14 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         raise NotResumable(f"{run.run_id}: turn {at} is not stored completely; use a smaller number of turns")
     notes = _notes(run)
     left_out = tuple(note for note in notes if note.after >= at)
-    following = begin if last is None else _following(run, begin)
-    tail = None if following is None else _without(following, {note.text for note in left_out})
+    # What followed the reply: results, an objection to an answer, or a follow-up question.
+    place = (begin.part, begin.place + (last is not None))
+    tail = next((one for one in run.messages if (one.part, one.place) == place and one.message.role == "user"), None)
+    if tail is not None:
+        # The next message is sent without the later notes and without the old landing instruction.
+        late = {note.text for note in left_out}
+        blocks = tuple(one for one in tail.message.blocks if one["type"] != "text" or one["text"] not in late)
+        tail = replace(tail, message=replace(tail.message, blocks=blocks, landing_instruction=None))
     if last is not None and last.calls and tail is None:
         raise NotResumable(f"{run.run_id}: the results of turn {last.number} are not stored; use `at={at - 1}`")
     kept = [one for one in run.messages if (one.part, one.place) <= (begin.part, begin.place)]
@@ -131,6 +137,8 @@ def _snapshot(
     # Calls that the API still has to run count against the limit, but have no number.
     answered = {call.call.id for call in calls}
     made = (use for turn in turns for use in server_calls(turn.blocks))
+    executed = {(call.turn, call.call.id) for call in calls}
+    asked = ((turn, call) for turn in entered for call in turn.calls)
     return RunSnapshot(
         used={
             Kind.TOOL_CALLS.value: last_call + sum(use.result is None and use.call.id not in answered for use in made),
@@ -140,7 +148,7 @@ def _snapshot(
         largest_input=max((turn.usage.total_tokens - turn.usage.output_tokens for turn in turns), default=0),
         largest_request=max((turn.usage.total_tokens for turn in turns), default=0),
         calls=last_call,
-        skipped=_skipped(entered, {(call.turn, call.call.id) for call in calls}),
+        skipped=sum(call.name != RESPOND and (turn.number, call.id) not in executed for turn, call in asked),
         history_tokens=entered[-1].usage.total_tokens if entered else 0,
         last_text=next((turn.reply.text for turn in reversed(turns) if turn.reply.text), ""),
     )
@@ -187,27 +195,6 @@ def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> 
     return found
 
 
-def _following(run: StoredRun, reply: StoredMessage) -> StoredMessage | None:
-    """Return what followed a reply: results, an objection to an answer, or a follow-up question."""
-    place = (reply.part, reply.place + 1)
-    found = next((one for one in run.messages if (one.part, one.place) == place), None)
-    return found if found is not None and found.message.role == "user" else None
-
-
-def _without(one: StoredMessage, notes: Collection[str]) -> StoredMessage:
-    """Return the next message to send without notes and without the old landing instruction."""
-    blocks = tuple(block for block in one.message.blocks if not (block["type"] == "text" and block["text"] in notes))
-    return replace(one, message=replace(one.message, blocks=blocks, landing_instruction=None))
-
-
-def _skipped(turns: Sequence[StoredTurn], executed: Collection[tuple[int, str]]) -> int:
-    return sum(1 for turn, call in _calls(turns) if call.name != RESPOND and (turn.number, call.id) not in executed)
-
-
-def _calls(turns: Sequence[StoredTurn]) -> Iterator[tuple[StoredTurn, ToolCall]]:
-    return ((turn, call) for turn in turns for call in turn.calls)
-
-
 @dataclass(frozen=True)
 class ForkRequest:
     """The options of a fork."""
@@ -247,7 +234,12 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     copied = with_own_ids(begin.run) if is_other else begin.run
     state = state_after_turns(copied)
     _check_totals(run, settings, state, request.at)
-    warnings = [_what_counts(run, request.at, len(copied.calls))]
+    warnings = [f"forked from {run.run_id} at its question"]
+    if at := request.at:
+        turns = "the first turn of" if at == 1 else f"the first {at} turns of"
+        calls = f"{units.amount(Kind.TOOL_CALLS, len(copied.calls))} and {units.amount(Kind.TURNS, at)}"
+        copy = f"{turns} {run.run_id} {'is' if at == 1 else 'are'} copied"
+        warnings = [f"{copy}: {calls} count against the limits, their tokens, cost and time do not"]
     if is_other:
         if lost := lost_parts(state.messages):
             remarks.append(prompts.other_model(author))
@@ -321,16 +313,6 @@ def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, at: 
                 f"{units.amount(kind, used)}, so the total limit cannot be {units.number(kind, limit)}; set a higher "
                 "one, or none, or copy fewer turns"
             )
-
-
-def _what_counts(run: StoredRun, at: int, calls: int) -> str:
-    if not at:
-        return f"forked from {run.run_id} at its question"
-    turns = "the first turn" if at == 1 else f"the first {at} turns"
-    return (
-        f"{turns} of {run.run_id} {'is' if at == 1 else 'are'} copied: {units.amount(Kind.TOOL_CALLS, calls)} and "
-        f"{units.amount(Kind.TURNS, at)} count against the limits, their tokens, cost and time do not"
-    )
 
 
 def _noted(state: ResumeState, note: str) -> ResumeState:

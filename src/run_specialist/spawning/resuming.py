@@ -42,7 +42,7 @@ from run_specialist.specialist.project import project_of
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import checked
 from run_specialist.store.rows import KnownRun, file_change
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredRun, StoredTurn
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.planning import TODO, TodoList
@@ -89,7 +89,9 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
                 "resume it with that model, or add `force=True` to omit them"
             )
         remarks.append(prompts.other_model(run.model))
-    if not (remarks or changed or request.question) and _needs_user_message(run, state):
+    # If the transcript ends with the model, a user message must precede the next request.
+    ends_with_model = state.messages and state.messages[-1].role == "assistant" and state.pending is None
+    if ends_with_model and not (remarks or changed or request.question) and run.turns[-1].stop != Stop.PAUSED:
         remarks.append(prompts.GO_ON)
     job = continued(run, file, settings, environment)
     original = {key: frozen[key] for key in _ORIGINAL if key in frozen}
@@ -190,12 +192,6 @@ def missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRe
             f"this program has {', '.join(sorted(available)) or 'none'}"
         )
     return [prompts.tools_gone(missing)] if missing else []
-
-
-def _needs_user_message(run: StoredRun, state: ResumeState) -> bool:
-    """Return True if the transcript ends with the model, so that a user message must precede the next request."""
-    ends_with_model = bool(state.messages) and state.messages[-1].role == "assistant"
-    return ends_with_model and state.pending is None and run.turns[-1].stop != Stop.PAUSED
 
 
 def models_left(run: StoredRun) -> tuple[str, ...]:
@@ -304,7 +300,12 @@ def state_after_turns(run: StoredRun) -> ResumeState:
         part=part,
         copies=sum(stored.copied for stored in run.messages if stored.part == part),
         earlier=EarlierCalls(
-            executed={call.number: _call_record(call) for call in run.calls},
+            executed={
+                one.number: CallRecord(
+                    one.call, one.text, one.is_error, one.truncated, one.note, one.repeated, one.whole
+                )
+                for one in run.calls
+            },
             started=snapshot.calls,
             skipped=snapshot.skipped,
         ),
@@ -332,11 +333,6 @@ def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
     if turn.landing or turn.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
         return 0
     return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
-
-
-def _call_record(call: StoredCall) -> CallRecord:
-    """Return a stored call as the loop keeps it."""
-    return CallRecord(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
 
 
 @dataclass(frozen=True)
@@ -372,7 +368,12 @@ def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = Fa
         )
     if has_root and (not content or digest(begun.file) == content):
         return begun
-    found, why = _found(run.specialist, registry) if content else (None, "")
+    found, why = None, ""
+    if content:
+        try:
+            found = registry.find(run.specialist)
+        except SpecialistNotFound as error:
+            why = f"; to continue in another one, its specialist must be there: {error}"
     if found is not None and found.digest == content:
         return ResumePlace(begun.root if has_root else root, found.path)
     if has_root:
@@ -382,13 +383,6 @@ def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = Fa
     if found is not None:
         why = f", and {found.path} is another specialist: {digests(content, found.digest)}"
     raise NotResumable(f"{run.run_id}: its working folder {begun.root} no longer exists{why}")
-
-
-def _found(name: str, registry: Registry) -> tuple[SpecialistFile | None, str]:
-    try:
-        return registry.find(name), ""
-    except SpecialistNotFound as error:
-        return None, f"; to continue in another one, its specialist must be there: {error}"
 
 
 SHOWN = 60
