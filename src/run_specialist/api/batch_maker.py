@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ from run_specialist.specialist.settings import Data
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch, Bounds
     from run_specialist.batch.item import Input, InputRecord, Item, Lend
-    from run_specialist.batch.questions import Template
     from run_specialist.store import batches
 
 
@@ -86,15 +85,15 @@ class BatchMaker:
 
         options: `MapOptions`.
         """
+        from run_specialist.batch import questions  # noqa: PLC0415 - only batches need it
         from run_specialist.batch.batch import Batch, Bounds  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.questions import Template  # noqa: PLC0415 - only batches need it
         from run_specialist.batch.record import StoredRecord, batch_id, checked_id  # noqa: PLC0415 - only batches need it
 
         given = dict(options)
         bounds = Bounds(**{name: given.pop(name) for name in Bounds.__dataclass_fields__ if name in given})
         retry, named = checked_statuses(given.pop("retry", ())), given.pop("batch", None)
         source, model = str(given.pop("source", "")), given.pop("model", None)
-        template = None if question is None else Template(question)
+        template = None if question is None else questions.Template(question)
         maker = self._maker
         asked = maker.asked(specialist, ANY, model, given)
         project, model = project_path(maker.root), model or maker.models.model
@@ -116,7 +115,7 @@ class BatchMaker:
         runs = BatchRuns(maker, lambda item: replace(asked, question=item.question), [asked], retry, has_limit)
         batch = Batch(
             name,
-            lambda: _items(items, template),
+            lambda: questions.asked(items, template),
             runs,
             bounds,
             total=_total(items),
@@ -207,12 +206,6 @@ def _is_unfinished(outcome: Outcome) -> bool:
 def _total(items: "Iterable[Input | InputRecord]") -> int | None:
     """Return the number of items; None for an iterator, which can be read only once."""
     return len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
-
-
-def _items(items: "Iterable[Input | InputRecord]", template: "Template | None") -> "Iterator[Item]":
-    from run_specialist.batch.questions import asked  # noqa: PLC0415 - only batches need it
-
-    return asked(items, template)
 
 
 class PriceUnknown(UsageError):
