@@ -235,17 +235,21 @@ class PrepareRun(Protocol):
         ...
 
 
+def _view(output: OutputSettings) -> "LiveView | None":
+    if output.json or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
+
+    return LiveView()
+
+
 def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
     """
     unread = _warn_about_unread_input(output)
-    view = None
-    if not (output.json or output.events or output.quiet) and sys.stderr is not None and sys.stderr.isatty():
-        from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
-
-        view = LiveView()
+    view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
     runner.allowed = None if output.quiet else say_allowed
