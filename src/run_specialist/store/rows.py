@@ -153,17 +153,19 @@ def restored(kind: type[_T], value: Any) -> _T:  # noqa: ANN401 - JSON
     """Build a record from its JSON values, with all records in it; numbers and texts stay as they are.
 
     kind: a dataclass, or the type of a field of one.
+    Raises ValueError, TypeError or LookupError for other values.
     """
     found: Any = value
     origin, inner = get_origin(kind), get_args(kind)
     if is_dataclass(kind):
-        found = kind(**{name: restored(_hints(kind)[name], one) for name, one in value.items()})
+        # `dict` refuses a damaged value by an error of the kinds that callers expect.
+        found = kind(**{name: restored(_hints(kind)[name], one) for name, one in dict(value).items()})
     elif kind is Exit:
         found = Exit(value)
     elif origin is tuple:
         found = tuple(restored(inner[0], one) for one in value)
     elif origin is dict:
-        found = {key: restored(inner[1], one) for key, one in value.items()}
+        found = {key: restored(inner[1], one) for key, one in dict(value).items()}
     elif origin in {Union, UnionType} and value is not None:
         found = restored(inner[0], value)
     return found  # type: ignore[no-any-return] # of the type above

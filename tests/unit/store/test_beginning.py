@@ -88,6 +88,17 @@ async def test_damaged_data_is_one_line(writer, store_url):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("usage", ["5", "[]", '"many"', '{"tokens": 5}'])
+async def test_a_damaged_outcome_is_one_line(writer, store_url, usage):
+    """An outcome whose parts are of the wrong kind is refused in one line, like one that is no JSON."""
+    damaged = f'{{"status": "answered", "warnings": [], "usage": {usage}}}'
+    await write(writer.begin(opened("run-1", question=damaged)), *turn_of(1))
+    change(store_url, "update runs set outcome = question")
+    with pytest.raises(StoreUnusable, match="the data of run-1 cannot be read") as refused:
+        writer.look("run-1")
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("is_ours", [True, False])
 async def test_a_lost_response_does_not_lose_or_steal_the_run(lasting, path, monkeypatch, is_ours):
     """If the response to the commit is lost, the retry finds its own run; a run of another process stays theirs."""
