@@ -91,7 +91,7 @@ class MoneyOptions:
         typer.Option(
             metavar="USD|none",
             parser=amount,
-            help="Maximum cost of all runs together, including earlier runs and judges.  [default: none]",
+            help="Maximum cost of all runs together, including earlier ones.  [default: none]",
         ),
     ] = None
     confirm_above: Annotated[

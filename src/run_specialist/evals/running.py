@@ -328,7 +328,7 @@ class EvalForecast:
     cost: tuple[float, float] | None
     """Cost by the median and by the 90th percentile of past runs; None while unknown [USD]."""
     judge_cost: tuple[float, float] | None
-    """Cost of the judges of these runs, likewise; judges of stored answers are not counted [USD]."""
+    """Cost of the judges of these runs by the same percentiles; judges of stored answers are not counted [USD]."""
     seconds: float | None
     """Time of all runs; None without past runs of each file and model [s]."""
     typical_cost: float
