@@ -98,6 +98,20 @@ def test_a_port_in_use_is_one_line(refused):
     ]
 
 
+@pytest.mark.parametrize("stream", [0, 1])
+def test_a_closed_standard_stream_is_one_line(notes, stream):
+    """Started without standard input or output, as by some service managers, the command says what it needs."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {stream}<&-', "sh", *command(code=MAIN)],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "standard input and output must be open" in done.stderr
+
+
 def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
     """With --root, its specialists are served, also with warnings; other paths start at the working directory."""
     write("finder")

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -103,6 +104,8 @@ def mcp(
         from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
 
         fail(f"specialists mcp needs the extra `mcp`; {adding('mcp')}")
+    if http is None and (sys.stdin is None or sys.stdout is None):
+        fail("standard input and output must be open: an MCP client writes to one and reads the other")
     token = _checked(token, no_token=no_token)
     if http is None and (token is not None or no_token):
         say(f"warning: {'--no-token' if no_token else 'the token'} has no effect without --http")
