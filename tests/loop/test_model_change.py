@@ -7,7 +7,7 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.budget import Kind
-from run_specialist.errors import ProviderError, Unavailable, UsageError
+from run_specialist.errors import ForcingRefused, ProviderError, Unavailable, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.providers.choose import ModelChain
 from run_specialist.providers.scripted import calls, says
@@ -126,6 +126,15 @@ async def test_m_3_the_landing_goes_on_where_it_was():
     assert [request.choice for request in models[0].requests] == ["auto", "auto", "schema"]
     assert [request.choice for request in models[1].requests] == ["respond"]
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "force", 2)
+
+
+async def test_m_3_what_the_first_model_refused_is_asked_of_the_next_one():
+    """The first model refuses a forced choice; the next one, whose endpoint takes it, is forced again."""
+    chain, models = chained([looks(1), ForcingRefused("not supported"), GONE], [ANSWER])
+    outcome = await outcome_of(job(chain, 1))
+    assert [request.choice for request in models[0].requests] == ["auto", "respond", "auto"]
+    assert [request.choice for request in models[1].requests] == ["respond"]
+    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "force", 1)
 
 
 async def test_m_3_a_model_that_the_cost_limit_cannot_pay_for_lands_at_once():
