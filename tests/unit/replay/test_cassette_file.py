@@ -101,8 +101,9 @@ def test_c4_credentials_paths_and_ids_are_not_in_the_file(tmp_path, monkeypatch)
     """A key in the environment, a token, the folders of the machine and the ids of runs are replaced everywhere."""
     monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
     token = "ghp_" + "a1B2" * 9
-    text = f"very-secret-value {token} {tmp_path}/notes run-1 run-2 {tmp_path.home()}"
+    text = f"very-secret-value {token} {tmp_path}/notes run-1 run-2 run-3 {tmp_path.home()}"
     before = cassette()
+    child, quoted = before.children[0], (Evidence(text, text, verified=None),)
     call = {**CALL, "input": {"path": text}}
     reply = replace(before.lines[1].reply, content=({"type": "text", "text": text}, call))
     result = {**RESULT, "content": text}
@@ -111,12 +112,12 @@ def test_c4_credentials_paths_and_ids_are_not_in_the_file(tmp_path, monkeypatch)
         lines=(Message.user(text), replace(before.lines[1], reply=reply), Message("user", (result,), text)),
         calls=(RecordedCall("call_1", "read", {"path": text}, text, note=text),),
         outcome=replace(OUTCOME, answer=text, evidence=[{"source": text, "quote": text}], gaps=[text]),
-        children=(replace(before.children[0], evidence=(Evidence(text, text, verified=None),)),),
+        children=(replace(child, evidence=quoted, children=(replace(child, run_id="run-3"),)),),
     )
     written = cassette_text(fit_for_file(cassette_with, tmp_path))
-    for secret in ("very-secret-value", token, str(tmp_path), "run-1", "run-2", f'{tmp_path.home()}"'):
+    for secret in ("very-secret-value", token, str(tmp_path), "run-1", "run-2", "run-3", f'{tmp_path.home()}"'):
         assert secret not in written
-    assert "[redacted] [redacted] $ROOT/notes RUN CHILD-1" in written
+    assert "[redacted] [redacted] $ROOT/notes RUN CHILD-1 CHILD-2" in written
 
 
 def changed(*path, to):
