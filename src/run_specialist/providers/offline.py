@@ -93,9 +93,9 @@ _UNKNOWN = 30
 _ORDINARY = 3.5
 """Maximum weight of a word that is not a name."""
 _NAME = 1.3
-_LABEL, _BEGINS, _ABOVE, _NEAR = 0.7, 0.6, 0.5, 0.4
+_LABEL, _BEGINS, _ABOVE, _NEAR, _KIN_NEAR = 0.7, 0.6, 0.5, 0.4, 0.2
 """Weight of a term that is not in the line itself, but: in the label or heading just above; as the start of another
-word; in other headings or the path; in adjacent lines."""
+word; in other headings or the path, or as a synonym in the line; in adjacent lines; as a synonym there."""
 _OWN, _OWN_VAGUE = 0.6, 0.35
 """Weight of a part's terms relative to those of the full question; the second if the part has few terms."""
 _KIND_MATCH, _FURTHER_MATCH, _MAX_FURTHER = 1.25, 0.1, 2
@@ -148,9 +148,11 @@ def held(unit: Quotable, term: Term) -> float:
         return _LABEL
     if term.beginning and f" {term.beginning}" in unit.root_list:
         return _BEGINS
-    if is_in(term, unit.heading_roots):
+    if is_in(term, unit.heading_roots) or not term.kin.isdisjoint(unit.roots):
         return _ABOVE
-    return _NEAR if is_in(term, unit.near_roots) else 0.0
+    if is_in(term, unit.near_roots):
+        return _NEAR
+    return 0.0 if term.kin.isdisjoint(unit.near_roots) else _KIN_NEAR
 
 
 class RankingTarget:
@@ -168,10 +170,16 @@ class RankingTarget:
         """Return the share of the question's weight that a unit covers, from 0 to 1."""
         known = self._known.get(unit)
         if known is None:
-            known = self._known[unit] = sum(
-                share * (held_in_code(unit, term) if isinstance(unit, CodeBlock) else held(unit, term))
-                for term, share in self._shares
-            )
+            # The terms that the unit contains as an acronym.
+            found = [terms for acronym, terms in self.question.acronyms if acronym in unit.capitals]
+            short = frozenset[Term]().union(*found)
+            known = 0.0
+            for term, share in self._shares:
+                if term in short:
+                    known += share
+                else:
+                    known += share * (held_in_code(unit, term) if isinstance(unit, CodeBlock) else held(unit, term))
+            self._known[unit] = known
         return known
 
     def named(self, unit: Quotable) -> float:
@@ -393,7 +401,9 @@ class _Choice:
     def _rate(self, text: str) -> float:
         """Rate how much of the question a piece of text covers."""
         own = roots(text)
-        terms = sum(self._weights.of(term) for term in self._question.terms if is_in(term, own))
+        terms = sum(
+            self._weights.of(term) * max(is_in(term, own), 0.5 * bool(term.kin & own)) for term in self._question.terms
+        )
         return terms + sum(2.0 for kind in self._question.kinds if kind.shown.search(text))
 
     def _rate_code(self, text: str) -> float:
@@ -555,8 +565,8 @@ _HOPEFUL, _SURE = 60, 5
 _BEFORE, _WINDOW = 10, 40
 _LONGEST_QUERY = 400
 _FEW_HITS, _RARE = 2, 40
-_TERMS, _ABSENT, _FILES = 4, 2, 6
-"""Maximum numbers: terms in one query, terms absent from all files, files by name."""
+_TERMS, _ABSENT, _SYNONYMS, _FILES = 4, 2, 4, 6
+"""Maximum numbers: terms in one query, terms absent from all files, synonyms of a term, files by name."""
 
 
 @dataclass(frozen=True)
@@ -601,6 +611,9 @@ def _candidates(question: Question, gathered: Findings, tools: Toolset) -> Itera
             yield NextCall("search", {"query": query[:_LONGEST_QUERY], "limit": 8})
     if len(specific) > _FEW_HITS:
         yield NextCall("search", {"query": " ".join(term.text for term in specific[:_TERMS]), "limit": 8})
+    if others := [word for term in specific[:_TERMS] for word in term.synonyms[:_SYNONYMS]]:
+        fixed = [term.text for term in specific[:3] if not term.synonyms]
+        yield NextCall("search", {"query": " ".join([*fixed, *others]), "limit": 8})
     yield from (_grep(phrase) for phrase in question.phrases[:2])
     absent = [term for term in specific if gathered.counts.get(term.text.casefold()) == 0]
     for word in (term.text for term in absent[:_ABSENT]):

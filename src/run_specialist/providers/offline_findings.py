@@ -108,8 +108,15 @@ class Term:
     """The term as spelled in the question."""
     forms: tuple[frozenset[str], ...]
     """Word roots of each spelling; a text contains the term if it contains all roots of one spelling."""
+    synonyms: tuple[str, ...]
+    """Words with a similar meaning."""
     name: bool
     """True if the term looks like a name or an identifier."""
+
+    @cached_property
+    def kin(self) -> frozenset[str]:
+        """Roots of the synonyms."""
+        return frozenset(map(root, self.synonyms))
 
     @cached_property
     def kin_in_code(self) -> frozenset[str]:
@@ -148,6 +155,16 @@ class Question:
         return tuple(sorted(by_roots.values(), key=found.index))[:_MOST_TERMS]
 
     @cached_property
+    def acronyms(self) -> tuple[tuple[str, frozenset[Term]], ...]:
+        """Possible acronyms of adjacent words, with the terms that they abbreviate."""
+        runs = (run for size in (2, 3) for run in zip(*(self.terms[start:] for start in range(size)), strict=False))
+        return tuple(
+            ("".join(term.text[0] for term in run).upper(), frozenset(run))
+            for run in runs
+            if all(term.text.isalpha() for term in run) and " ".join(term.text for term in run) in self.text
+        )
+
+    @cached_property
     def parts(self) -> tuple["Question", ...]:
         """The separate questions in the text; the question itself if there is only one."""
         pieces = [piece.strip(" ,.;:?!") for piece in _PART_BREAK.split(self.text[:_LONGEST])]
@@ -182,6 +199,7 @@ def _term(word: str, text: str) -> Term:
     return Term(
         text=word,
         forms=tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word)))),
+        synonyms=tuple(synonyms(pieces[0])) if len(pieces) == 1 else (),
         name=bool((capital and not _CALENDAR.fullmatch(word)) or _NAME_SHAPE.search(word)),
     )
 
@@ -355,6 +373,41 @@ _SUFFIXES = (
     *("er", "al", "ic", "ed", "ly", "at", "if"),
 )
 _SHORTEST = 4
+_SYNONYMS = """
+speed performance slow slowdown slower sluggish latency throughput fast faster speedup quick
+big large size huge long length max maximum peak
+remove revert drop delete undo rollback uninstall discard eliminate
+decide choose settle pick select adopt agree decision choice
+bug defect error issue problem failure fault broken crash wrong mistake
+fix repair resolve correct patch solve
+cause reason why because due root
+limit maximum max cap threshold bound ceiling
+change modify alter edit adapt adjust
+make create build write generate produce
+begin start first initial original
+stop end halt terminate kill abort
+use apply employ utilize
+workaround bypass circumvent
+upgrade update bump
+replace swap substitute supersede
+missing absent lack
+check verify validate test
+save store persist serialize
+plan roadmap schedule
+recommend suggest advise propose
+difference differ versus compare comparison
+merge combine join
+person people user owner author team
+name call refer alias term title
+fail failure failed break
+skip ignore exclude omit
+exceed longer above over beyond
+fraction share percent percentage proportion ratio
+automatic auto automatically
+costly expensive cost slow
+raise increase bump grow
+postpone defer delay
+"""
 
 
 @lru_cache(maxsize=65_536)
@@ -365,6 +418,22 @@ def root(word: str) -> str:
         if reduced.endswith(suffix) and len(reduced) - len(suffix) >= _SHORTEST:
             return reduced.removesuffix(suffix)
     return reduced
+
+
+@lru_cache(maxsize=1)
+def _groups() -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for line in _SYNONYMS.split("\n"):
+        words = tuple(line.split())
+        for word in words:
+            groups[root(word)] = groups.get(root(word), ()) + words
+    return groups
+
+
+def synonyms(word: str) -> list[str]:
+    """Return words with a similar meaning, without the word itself."""
+    own = root(word)
+    return [other for other in dict.fromkeys(_groups().get(own, ())) if root(other) != own]
 
 
 def plain(text: str) -> str:
@@ -483,7 +552,7 @@ def _by_root() -> dict[str, tuple[str, ...]]:
 def names_in_code(word: str) -> tuple[str, ...]:
     """Return other words that code may use for a word of a question."""
     own = root(word)
-    return tuple(other for other in dict.fromkeys(_by_root().get(own, ())) if root(other) != own)
+    return tuple(other for other in dict.fromkeys((*_by_root().get(own, ()), *synonyms(word))) if root(other) != own)
 
 
 @lru_cache(maxsize=4096)

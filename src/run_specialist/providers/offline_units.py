@@ -19,6 +19,7 @@ _EMPTY = re.compile(r"[\W_]*")
 _MOST_LINES = 8
 _LABEL = 7
 _GAP = 3
+_CAPITALS = re.compile(r"\b[A-Z]{2,4}\b")
 _NEAR = 3
 
 
@@ -50,6 +51,11 @@ class Quotable:
     def roots(self) -> frozenset[str]:
         """Roots of the unit's words."""
         return roots(self.text)
+
+    @cached_property
+    def capitals(self) -> frozenset[str]:
+        """The unit's words in capital letters."""
+        return frozenset(_CAPITALS.findall(self.text))
 
     @cached_property
     def root_list(self) -> str:
