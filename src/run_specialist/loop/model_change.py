@@ -41,7 +41,7 @@ class ModelChange:
         """Switch to the next usable model.
 
         error: the failure of the current model.
-        landing: whether the failed request was part of the landing.
+        in_landing: whether the failed request was part of the landing.
         Raises the error, with the reasons of all earlier models, if no other model is left or could help.
         """
         chain = self._run.job.provider
