@@ -18,7 +18,7 @@ from run_specialist.record.outcome import OFFLINE
 from run_specialist.safety import safe_files
 from run_specialist.safety.assigned_secrets import ends_like_a_name
 from run_specialist.safety.redact import passwords
-from run_specialist.spawning.trust import Claim, Demand, Trust, to_ask, to_load
+from run_specialist.spawning.trust import Claim, Demand, Trust, local_demand
 from run_specialist.specialist.checks import split_models
 from run_specialist.specialist.fields import CONFIG_KEYS, Specialist
 from run_specialist.specialist.loader import Default, Defaults, Scope
@@ -344,10 +344,8 @@ def server_of(model: str) -> str:
 
 def _demand(chosen: Default, model: str, server: str, project: Path) -> Demand | None:
     place = f"{near(chosen.path)}:{chosen.line}: model"
-    if server == WEIGHTS:
-        return to_load(place, model, project, own=False)
     if prefix_of(model):
-        return to_ask(place, server, own=False)
+        return local_demand(place, model, project, own=False)
     title = "a server of chat completions" if server == OPENAI else "a server of the Messages API"
     variable = f" ({CHAT.url}, or the vendor)" if server == OPENAI else ""
     action = f"send the questions and the tool results to {title}{variable}, as the model {model}"

@@ -165,7 +165,7 @@ def _found(
     references = runner.registry.callable_names(["*"]) if named is None else named
     files = {reference: runner.registry.find(reference) for reference in references}
     resolved = [replace(file, specialist=resolve(file, settings).settings) for file in files.values()]
-    reasons = runner.working.unavailable(resolved, settings.get("model"))
+    reasons = runner.maker.unavailable(resolved, settings.get("model"))
     offered = {file.name: (name, file.description) for name, file in files.items() if file.path not in reasons}
     return offered, {file.name: reasons[file.path] for file in resolved if file.path in reasons}
 

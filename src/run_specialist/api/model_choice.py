@@ -25,7 +25,7 @@ from run_specialist.providers.local_servers import WEIGHTS, prefix_of
 from run_specialist.providers.models import check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.spawning.availability import ModelRule
-from run_specialist.spawning.trust import Trust, check_model, origins_of
+from run_specialist.spawning.trust import RunContext, Trust, check_model
 from run_specialist.specialist.checks import split_models
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -179,10 +179,8 @@ class ModelChoice:
             return self._checked(file, settings, self._provider)
         if why := why_offline(asked, settings.model, self._default):
             self._rule.check(file, settings, why)
-        file_models = (settings.model, settings.fallback_models)
-        origins = origins or origins_of(file)
-        by_program = file.given_origin == "caller"
-        return await self._chosen(asked, *file_models, None if by_program else file, self._root, origins)
+        context = RunContext(file, settings, self._root, self._trust, origins)
+        return await self._chosen(asked, settings.model, settings.fallback_models, context)
 
     async def provider_for_resumed(
         self,
@@ -215,7 +213,8 @@ class ModelChoice:
             "model": current.origin if model in known else "data",
             "fallback_models": current.origin if known.issuperset(following) else "data",
         }
-        return await self._chosen(asked, model, following, current, root, ValueOrigins(kinds))
+        context = RunContext(current, settings, root, self._trust, ValueOrigins(kinds), resumed=True)
+        return await self._chosen(asked, model, following, context)
 
     async def provider_for_child(self, file: SpecialistFile, settings: Specialist, parents: Provider) -> Provider:
         """Return the provider of a child; a child without a model inherits that of its parent.
@@ -278,24 +277,19 @@ class ModelChoice:
         # A run changes its model without its parent and without other runs.
         return provider.renewed() if isinstance(provider, ModelChain) else provider
 
-    async def _chosen(  # noqa: PLR0913, PLR0917 - the parts of a choice
-        self,
-        asked: str | None,
-        named: str | None,
-        following: Sequence[str],
-        file: SpecialistFile | None,
-        root: Path,
-        origins: ValueOrigins,
+    async def _chosen(
+        self, asked: str | None, named: str | None, following: Sequence[str], context: RunContext
     ) -> Provider:
         """Return the provider of the models given with the call, otherwise of those that a file names.
 
-        file: needs trust for a local model that it names; None = a specialist created in Python, which needs none.
+        context: its file needs trust for a local model that it names, unless it was made in Python.
         """
         chosen = choose_models(asked, named, self._default, following)
-        if file is not None and not asked:
+        by_program = context.file.given_origin == "caller" and not context.resumed
+        if not (by_program or asked):
             for key, model in [("model", named), *(("fallback_models", one) for one in following)]:
                 if model in chosen.names:
-                    await check_model(file, model, root, self._trust, key, origins.of(key))
+                    await check_model(context, model, key)
         first, *others = chosen.names
         for other in others:
             check_spelling(other)

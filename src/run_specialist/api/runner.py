@@ -8,19 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from run_specialist.api.batch_maker import BatchMaker, check_price
-from run_specialist.api.children import Children, PrepareChild, RunEnvironments
+from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
-from run_specialist.api.run_maker import (
-    EndedRun,
-    RunMaker,
-    WorkingSpecialists,
-    begin,
-    find_project,
-    fork_by_id,
-    resume_by_id,
-    take_up,
-)
+from run_specialist.api.run_maker import EndedRun, RunMaker, begin, find_project, take_up
 from run_specialist.api.run_store import RunStore
 from run_specialist.batch.item import Lend
 from run_specialist.budget import Preset, Style
@@ -40,7 +31,7 @@ from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
 from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings, effective
 from run_specialist.spawning.prompt_texts import missing_skill, skills_claim
 from run_specialist.spawning.spawner import RunEnvironment
-from run_specialist.spawning.trust import Trust, model_claims
+from run_specialist.spawning.trust import RunContext, Trust, model_claims
 from run_specialist.specialist.checks import KEY
 from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile
@@ -248,45 +239,32 @@ class Runner:
         """
         self.root, self.registry = find_project(root, dir, defaults)
         self.default_model = defaults.model
-        permissions = Trust(given=trust, on_allowed=self._report_allowed)
-        self._clients = McpClients()
-        self._providers = ProviderPool(requests_at_once)
-        rule = ModelRule.of(require_model)
-        self._models = ModelChoice(
-            model, provider, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
-        )
-        self.working = WorkingSpecialists(self.registry, self.root, self._models)
-        """Checks which specialists can work here."""
         self.store = None if store is None else str(store)
-        self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
-
-        def environments(prepare: PrepareChild) -> RunEnvironments:
-            children = Children(self.registry, self.root, self._models, prepare, max_depth, strict=strict)
-            return RunEnvironments(
-                self.registry,
-                children,
-                permissions,
-                self._clients,
-                as_tools(tools),
-                augmenters,
-                self.secrets,
-                dry_run=dry_run,
-            )
-
-        self._maker = RunMaker(
+        permissions = Trust(given=trust, on_allowed=self._report_allowed)
+        self._providers, rule = ProviderPool(requests_at_once), ModelRule.of(require_model)
+        models = ModelChoice(
+            model, provider, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
+        )
+        self.environments = RunEnvironments(
             self.root,
             self.registry,
-            self._models,
-            self.working,
-            store=self._store,
-            environments=environments,
-            strict=strict,
+            models,
+            RunStore(self.store, on_lost),
+            permissions,
+            McpClients(),
+            as_tools(tools),
+            augmenters,
+            self.secrets,
+            strict,
+            max_depth,
+            dry_run,
         )
-        self.environments = self._maker.environments
         """Makes the environment of each run."""
-        self.batches = BatchMaker(self._maker)
+        self.maker = RunMaker(self.environments)
+        """Makes runs, and checks which specialists can work here."""
+        self.batches = BatchMaker(self.maker)
         """Makes batches; `map` covers the common case, in which items differ only in their questions."""
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line of text, when loading the weights of a `local:` model begins."""
@@ -314,8 +292,8 @@ class Runner:
             the keys of the file that it sets, and the other settings override the preset.
         Raises UsageError before any request is sent to a model.
         """
-        asked = self._maker.asked(specialist, query, model, options)
-        return await (self._maker.new(asked) if run_id is None else begin(self._maker, asked, run_id))
+        asked = self.maker.asked(specialist, query, model, options)
+        return await (self.maker.new(asked) if run_id is None else begin(self.maker, asked, run_id))
 
     async def resume(
         self,
@@ -335,7 +313,7 @@ class Runner:
         options: new totals of limits, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        return await resume_by_id(self._maker, run_id, query, options, force=force)
+        return await self.maker.continued(run_id, query, options, force=force)
 
     async def fork(
         self,
@@ -358,7 +336,7 @@ class Runner:
         options: new totals of limits, which include the copied turns; `landing` and `preset`.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        return await fork_by_id(self._maker, run_id, query, options, at=at, model=model, force=force)
+        return await self.maker.continued(run_id, query, options, force=force, at=at, model=model)
 
     async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         self,
@@ -387,11 +365,11 @@ class Runner:
         Raises AtWork if another process works on the run, UsageError with each difference from the stored run,
         NotResumable with the reason, before any request is sent to a model.
         """
-        asked = self._maker.asked(specialist, query, model, options)
+        asked = self.maker.asked(specialist, query, model, options)
         if lend is not None:
-            check_price(await self._maker.provider(asked))
+            check_price(await self.maker.provider(asked))
             asked = replace(asked, lend=lend)
-        return await take_up(self._maker, asked, run_id, force=force, retry=retry)
+        return await take_up(self.maker, asked, run_id, force=force, retry=retry)
 
     async def run(
         self,
@@ -453,7 +431,7 @@ class Runner:
     @property
     def models_allowed(self) -> frozenset[str]:
         """The models that the caller, the environment and the config files name."""
-        return self._models.allowed
+        return self.environments.models.allowed
 
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
@@ -467,9 +445,9 @@ class Runner:
         """Close all connections, the MCP servers, and the store."""
         async with AsyncExitStack() as parts:
             # Callbacks run in reverse: the store closes last, so that events during shutdown are stored.
-            parts.push_async_callback(self._store.aclose)
+            parts.push_async_callback(self.environments.store.aclose)
             parts.push_async_callback(self._providers.aclose)
-            parts.push_async_callback(self._clients.aclose)
+            parts.push_async_callback(self.environments.clients.aclose)
             parts.push_async_callback(self.batches.aclose)
 
     async def __aenter__(self) -> Self:
@@ -629,28 +607,27 @@ async def _environment(
     runner: Runner, file: SpecialistFile, resolved: ResolvedSettings, model: DescribedModel
 ) -> tuple[RunEnvironment, list[str], list[str]]:
     """Return the environment of a run before anything is started, reasons not to run, and notes."""
-    settled, origins = resolved.settings, resolved.kinds
+    settled, trust = resolved.settings, runner.environments.trust
+    context = RunContext(file, settled, runner.root, trust, resolved.kinds)
     idle = settled.model_copy(update=_NOT_STARTED)
     reasons, notes = [], []
     if lacking := missing_skill(file, settled, runner.root):
         reasons.append(f"{file.place('skills')}: skills: {lacking}")
         idle = idle.model_copy(update={"skills": ()})
-    elif why := runner.environments.trust.why_not(skills_claim(file, settled, runner.root, origins)):
+    elif why := trust.why_not(skills_claim(context)):
         reasons.append(f"{file.place('skills')}: skills: {why}")
         idle = idle.model_copy(update={"skills": ()})
-    environment = await runner.environments.make(
-        runner.root, file, idle, model.provider, None, origins=origins, capped=resolved.capped
-    )
+    idle_context = replace(context, settings=idle)
+    environment = await runner.environments.make(idle_context, model.provider, capped=resolved.capped)
     servers: list[str] = []
     try:
-        declared = wanted_by(file, settled, runner.root, origins)
+        declared = wanted_by(context)
         servers = [*declared.servers]
-        claims = [declared.claim]
-        claims += model_claims(file, settled, runner.root)
+        claims = [declared.claim, *model_claims(context)]
         demands = [demand for claim in claims for demand in claim.demands]
         if refused := [f"{one.place}: would {one.action}; {one.refused}" for one in demands if one.refused]:
             reasons += refused
-        elif not all(runner.environments.trust.allows(claim) for claim in claims):
+        elif not all(trust.allows(claim) for claim in claims):
             reasons.append(_NOT_ALLOWED)
     except UsageError as error:
         reasons.append(str(error))

@@ -404,16 +404,16 @@ def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> 
         return None, ""
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust, model_claims, origins_of  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import RunContext, model_claims  # noqa: PLC0415 - fast `--help`
 
+    context = RunContext(file, settings, root)
     try:
-        claims = [wanted_by(file, settings, root).claim, *model_claims(file, settings, root)]
-        claims.append(skills_claim(file, settings, root, origins_of(file)))
+        claims = [wanted_by(context).claim, *model_claims(context), skills_claim(context)]
     except UsageError as error:
         return False, f"not trusted: {error}"
     demands = ", ".join(demand.action for claim in claims for demand in claim.demands)
     if not demands:
         return None, ""
-    if all(Trust().is_known(claim) for claim in claims):
+    if all(context.trust.is_known(claim) for claim in claims):
         return True, f"trusted: it may {demands}"
     return False, f"not trusted: it would {demands}; to allow this, run it once with --trust"

@@ -164,13 +164,14 @@ def check_judge(runner: "Runner", name: str) -> None:
     """Raise UsageError if the judge does not exist, its file has errors, or its answers contain no verdict."""
     from run_specialist.spawning.availability import powers  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.spawner import answer_schema  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import RunContext  # noqa: PLC0415 - fast `--help`
 
     file = find_judge(runner.registry, name)
     if file.specialist is None:
         problems = [str(one) for one in file.problems if one.level == "error"]
         raise UsageError(problems[0] if problems else f"{name} cannot be used")
     # The cases may come from somebody else, and they are a part of its question.
-    if does := powers(file, file.specialist, runner.root, runner.environments.trust):
+    if does := powers(RunContext(file, file.specialist, runner.root, runner.environments.trust)):
         raise UsageError(f"{name} may {'; '.join(does)}; a judge must not, because a case chooses it")
     schema = answer_schema(file, file.specialist)
     fields = {} if schema is None else schema.schema.get("properties", dict.fromkeys(KEYS))

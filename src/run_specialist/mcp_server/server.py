@@ -90,7 +90,7 @@ class Service:
         readable = self._readable()
         files = [one.file for one in readable.offered.values()]
         # Looking for files may take long.
-        unavailable = await in_thread(partial(self._runner.working.unavailable, files))
+        unavailable = await in_thread(partial(self._runner.maker.unavailable, files))
         catalogue = readable.without(unavailable)
         self._report(catalogue)
         # A problem that is solved and comes back is reported again.
@@ -256,7 +256,7 @@ async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Ca
     Raises UsageError if the transport or the store cannot be opened, and if models are required and there is none.
     """
     async with runner:
-        runner.working.check_models(runner.registry.nearest())
+        runner.environments.models.check_any([file.specialist for file in runner.registry.nearest() if file.specialist])
         await asyncio.to_thread(check_store, runner.store)
         transport = make_transport()
         service = Service(runner, say)
@@ -265,7 +265,7 @@ async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Ca
         served = [one.file for one in (await service.catalogue()).offered.values()]
 
         def ready(place: str) -> None:
-            if note := runner.working.offline_note(served):
+            if note := runner.maker.offline_note(served):
                 say(f"warning: {note}")
             say(f"serving {len(served)} specialist{'' if len(served) == 1 else 's'} on {place}")
 

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist.budget import Budget, Kind
@@ -16,7 +16,7 @@ from run_specialist.providers.choose import check_credentials, choose_model, why
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.spawning.extra_tools import missing_server, offer_claims, wanted_by
 from run_specialist.spawning.prompt_texts import memory_claim, missing_skill
-from run_specialist.spawning.trust import Claim, Trust, origins_of
+from run_specialist.spawning.trust import Claim, RunContext, Trust
 from run_specialist.specialist.dialects import unserved
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -228,46 +228,44 @@ async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) ->
 
 def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) -> list[SpecialistFile]:
     """Return files with a notice for each tool that needs trust, and does not have it yet."""
-    return [_noted(file, file.specialist, root, trust) if file.specialist else file for file in files]
+    noted = []
+    for file in files:
+        context = RunContext(file, file.specialist, root, trust) if file.specialist else None
+        notices = [
+            Problem(
+                file.path,
+                file.lines.get(key, 1),
+                1,
+                key,
+                f"`{name}` is offered once it is allowed with --trust: it would {claim.demands[0].action}",
+                "notice",
+            )
+            for name, key, claim in (_claims(context) if context else ())
+            if not trust.is_known(claim)
+        ]
+        noted.append(file.with_problems((*file.problems, *notices)))
+    return noted
 
 
-def _noted(file: SpecialistFile, settings: Specialist, root: Path, trust: Trust) -> SpecialistFile:
-    notices = tuple(
-        Problem(
-            file.path,
-            file.lines.get(key, 1),
-            1,
-            key,
-            f"`{name}` is offered once it is allowed with --trust: it would {claim.demands[0].action}",
-            "notice",
-        )
-        for name, key, claim in _claims(file, settings, root, origins_of(file))
-        if not trust.is_known(claim)
-    )
-    return file.with_problems((*file.problems, *notices)) if notices else file
-
-
-def powers(file: SpecialistFile, settings: Specialist, root: Path, trust: Trust) -> list[str]:
+def powers(context: RunContext) -> list[str]:
     """Return what a specialist may do beyond reading its project, as far as it is allowed that itself."""
     found: list[str] = []
     # A file of a project needs a permission for each power.
-    for_project = ValueOrigins(dict.fromkeys(Specialist.model_fields, "project"))
+    for_project = replace(context, origins=ValueOrigins(dict.fromkeys(Specialist.model_fields, "project")))
     asked, needed = list[Claim](), list[Claim]()
-    for origins, claims in ((for_project, asked), (origins_of(file), needed)):
-        claims += [claim for _, _, claim in _claims(file, settings, root, origins)]
+    for one, claims in ((for_project, asked), (context, needed)):
+        claims += [claim for _, _, claim in _claims(one)]
         with suppress(UsageError):  # without its module it cannot run
-            claims.append(wanted_by(file, settings, root, origins).claim)
+            claims.append(wanted_by(one).claim)
     for power, claim in zip(asked, needed, strict=True):
-        if trust.allows(claim):
+        if context.trust.allows(claim):
             found += [demand.action for demand in power.demands]
     return found
 
 
-def _claims(
-    file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins
-) -> Iterator[tuple[str, str, Claim]]:
+def _claims(context: RunContext) -> Iterator[tuple[str, str, Claim]]:
     """Yield each tool that a file asks for, with the key that names it, and the permission that it needs."""
-    for name, claim in offer_claims(file, settings, root, origins):
+    for name, claim in offer_claims(context):
         yield name, "tools", claim
-    if notes := memory_claim(file, settings, root, origins):
+    if notes := memory_claim(context):
         yield MEMORY, "memory", notes

@@ -1,7 +1,7 @@
 """Make the job of a fork from the first turns of a stored run."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -195,47 +195,36 @@ def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> 
     return found
 
 
-@dataclass(frozen=True)
-class ForkRequest:
-    """The options of a fork."""
-
-    at: int
-    """Number of copied turns; 0 = only the question."""
-    resume: ResumeRequest = field(default_factory=ResumeRequest)
-    """The follow-up question and the other options of resuming; `limits` may also contain `preset` and `landing`."""
-
-
-@dataclass(frozen=True)
-class Fork:
-    """A job that begins with the turns of another run, and what is stored before its first request."""
-
-    job: Job
-    copied: tuple[Record, ...]
-    """The turns, calls and messages that the new run begins with."""
-
-
-def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> Fork:
+def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> tuple[Job, tuple[Record, ...]]:
     """Return a new run that continues after the first turns of a stored one, which is only read.
 
+    Also returns what is stored before its first request: the turns, calls and messages that it begins with.
     System prompt and tools are those of the stored run, byte for byte.
+    request: `limits` may also contain `preset` and `landing`.
     environment: with the `tools` that the run was started with.
     Raises NotResumable with the reason, and UsageError for an invalid setting.
     """
-    resuming, provider = request.resume, environment.provider
-    file, before = begun_with(run, resuming.file, environment.root)
-    settings = overridden(before, resuming.limits)
-    begin = first_turns(run, request.at)
-    _check_question(run, begin, request)
+    provider, question, at = environment.provider, request.question, request.at or 0
+    file, before = begun_with(run, request.file, environment.root)
+    settings = overridden(before, request.limits)
+    begin = first_turns(run, at)
+    if question is not None and not question.strip():
+        raise NotResumable("the question is empty; omit it, or ask a further question")
+    if question is None and begin.is_answered:
+        raise NotResumable(
+            f"`at={at}`: turn {at} of {run.run_id} is its answer; add a further question, or use `at={at - 1}` to have "
+            "it answered again"
+        )
     changed = _changed(run, begin, before, settings)
-    remarks = [*changed_file(run, resuming), *missing_tools(run, environment, resuming)]
+    remarks = [*changed_file(run, request), *missing_tools(run, environment, request)]
     # Replies of another model may be in it even if the run has continued with this one.
     author = run.model if begin.last is None else run.model_of(begin.last.number)
     is_other = provider.model != author
     copied = with_own_ids(begin.run) if is_other else begin.run
     state = state_after_turns(copied)
-    _check_totals(run, settings, state, request.at)
+    _check_totals(run, settings, state, at)
     warnings = [f"forked from {run.run_id} at its question"]
-    if at := request.at:
+    if at:
         turns = "the first turn of" if at == 1 else f"the first {at} turns of"
         calls = f"{units.amount(Kind.TOOL_CALLS, len(copied.calls))} and {units.amount(Kind.TURNS, at)}"
         copy = f"{turns} {run.run_id} {'is' if at == 1 else 'are'} copied"
@@ -249,17 +238,17 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     used = job.budget
     for kind in Kind:
         used = used.spend(state.snapshot.used.get(kind, 0), kind)
-    if not (remarks or changed or resuming.question) and state.messages[-1].role == "assistant":
+    if not (remarks or changed or question) and state.messages[-1].role == "assistant":
         remarks = [] if begin.is_paused and not is_other else [prompts.GO_ON]
-    note = prompts.resumed(used, changed, resuming.question, remarks)
+    note = prompts.resumed(used, changed, question, remarks)
     cold = _cold_tokens(job.opening, state) if is_other and provider.capabilities.is_language_model else None
     # The most expensive request determines the reserve.
     known = max((turn.cost_usd or 0 for turn in copied.turns), default=0)
     dearest = known if cold is None else _price(provider, cold) or 0
     state = _noted(replace(state, snapshot=replace(state.snapshot, dearest_request=dearest)), note)
     own = sum(not one.copied for one in copied.messages)
-    source = ForkedFrom(run.run_id, request.at, author, note, cold, _price(provider, cold))
-    origin = _origin(job, run, begin, resuming.question)
+    source = ForkedFrom(run.run_id, at, author, note, cold, _price(provider, cold))
+    origin = _origin(job, run, begin, question)
     # The quotes verified by child runs whose answers were copied, if these contain them.
     answers = [call.whole for call in copied.calls if job.opening.tools.runs_child(call.call.name)]
     children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
@@ -278,18 +267,7 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
         forked_from=source,
     )
     checkpoint = Checkpointed(state.part, 0, state.messages, state.copies, state.snapshot)
-    return Fork(job, (*copied_records(copied), checkpoint))
-
-
-def _check_question(run: StoredRun, begin: FirstTurns, request: ForkRequest) -> None:
-    question = request.resume.question
-    if question is not None and not question.strip():
-        raise NotResumable("the question is empty; omit it, or ask a further question")
-    if question is None and begin.is_answered:
-        raise NotResumable(
-            f"`at={request.at}`: turn {request.at} of {run.run_id} is its answer; add a further question, or use "
-            f"`at={request.at - 1}` to have it answered again"
-        )
+    return job, (*copied_records(copied), checkpoint)
 
 
 def _changed(run: StoredRun, begin: FirstTurns, before: Specialist, settings: Specialist) -> tuple[Kind, ...]:

@@ -64,6 +64,8 @@ class ResumeRequest:
     """Resume even if the file has changed, tools are missing, or another model rejects parts of the transcript."""
     file: Path | None = None
     """The specialist's file on the machine where the run continues; None = the original one."""
+    at: int | None = None
+    """Number of turns to copy to a new run, a fork; 0 = only the question, None = the run itself is resumed."""
 
 
 def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> Job:
@@ -335,22 +337,10 @@ def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
     return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
 
 
-@dataclass(frozen=True)
-class ResumePlace:
-    """The folder and the specialist's file with which a run continues."""
+def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = False) -> tuple[Path, Path]:
+    """Return the folder and the specialist's file with which a run continues.
 
-    root: Path
-    file: Path
-
-    def warnings(self, run: StoredRun) -> tuple[str, ...]:
-        """Return a warning if the run began in another folder."""
-        begun = run.frozen["root"]
-        is_same = os.path.realpath(begun) == os.path.realpath(self.root)
-        return () if is_same else (f"the run began in {begun} and continues in {self.root}",)
-
-
-def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = False) -> ResumePlace:
-    """Return where a run continues: in its original folder, or in `root` if that folder does not exist here.
+    The folder is the original one, or `root` if that does not exist here.
 
     root: the folder that the caller named, or the current project; others may have written to the store, so the run
         cannot choose a folder outside of it.
@@ -358,31 +348,29 @@ def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = Fa
     force: accept a specialist with another content.
     Raises NotResumable for another folder, and if the specialist found here is not the same.
     """
-    begun = ResumePlace(Path(run.frozen["root"]), Path(run.frozen.get("file", "")))
-    has_root, content = begun.root.is_dir(), run.frozen.get("digest", "")
-    if has_root and not Path(os.path.realpath(begun.root)).is_relative_to(os.path.realpath(root)):
-        where = shown(str(begun.root), None)
+    begun, file = Path(run.frozen["root"]), Path(run.frozen.get("file", ""))
+    has_root, content = begun.is_dir(), run.frozen.get("digest", "")
+    if has_root and not Path(os.path.realpath(begun)).is_relative_to(os.path.realpath(root)):
+        where = shown(str(begun), None)
         raise NotResumable(
             f"{run.run_id} began in {where}, which is not in the current project; to let it read the files there, add "
             f"`root={where}`"
         )
-    if has_root and (not content or digest(begun.file) == content):
-        return begun
+    if has_root and (not content or digest(file) == content):
+        return begun, file
     found, why = None, ""
     if content:
         try:
             found = registry.find(run.specialist)
         except SpecialistNotFound as error:
             why = f"; to continue in another one, its specialist must be there: {error}"
-    if found is not None and found.digest == content:
-        return ResumePlace(begun.root if has_root else root, found.path)
+    if found is not None and (found.digest == content or (force and not has_root)):
+        return (begun if has_root else root), found.path
     if has_root:
-        return begun
-    if found is not None and force:
-        return ResumePlace(root, found.path)
+        return begun, file
     if found is not None:
         why = f", and {found.path} is another specialist: {digests(content, found.digest)}"
-    raise NotResumable(f"{run.run_id}: its working folder {begun.root} no longer exists{why}")
+    raise NotResumable(f"{run.run_id}: its working folder {begun} no longer exists{why}")
 
 
 SHOWN = 60

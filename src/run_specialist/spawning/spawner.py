@@ -31,6 +31,7 @@ from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import without_secrets
 from run_specialist.specialist.project import project_path
+from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
 from run_specialist.specialist.tool_names import FETCH, is_editor_tool, names_tool, resolve_tools
 from run_specialist.tools.archive import Archive, get_tool_response_tool
@@ -54,6 +55,8 @@ class Parent:
     """The specialists above the child, outermost first; the child must not delegate to any of them."""
     patch: Patch | None = None
     """Receives the changes of a dry run; None = not a dry run."""
+    registry: Registry | None = None
+    """Finds the specialists that its children may call; None = as for a run without a parent."""
 
 
 @dataclass(frozen=True)
@@ -538,24 +541,6 @@ def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | 
         "changed_limits": sorted({*stored["changed_limits"], *(kind.key for kind in changed)}),
         "questions": [*stored.get("questions", ()), *([question] if question else [])],
     }
-
-
-def own_cost_left(job: Job) -> float | None:
-    """Return the remainder of a job's own cost limit; None without a limit [USD]."""
-    limit = job.budget[Kind.COST].limit
-    return None if limit is None else max(limit - _spent(job), 0.0)
-
-
-def granted(job: Job, cost: float) -> Job:
-    """Return a job that may spend this additional amount [USD].
-
-    The limit counts down and lands like any other, but the system prompt has the same bytes in all runs.
-    """
-    return replace(job, budget=job.budget.limited(_spent(job) + cost, Kind.COST))
-
-
-def _spent(job: Job) -> float:
-    return job.resume_state.snapshot.used.get(Kind.COST, 0.0)
 
 
 _BOUNDS = ("max_uses", "max_content_tokens")
