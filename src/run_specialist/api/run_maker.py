@@ -20,7 +20,7 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import alternatives, obstacles
 from run_specialist.spawning.forking import fork
 from run_specialist.spawning.resuming import ResumeRequest, begun_with, check_same, models_left, place_of, resume
-from run_specialist.spawning.spawner import Parent, spawn
+from run_specialist.spawning.spawner import Parent, check_price, spawn
 from run_specialist.spawning.trust import RunContext, origins_of_stored
 from run_specialist.specialist.checks import model_settings
 from run_specialist.specialist.fields import Specialist
@@ -383,8 +383,9 @@ async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
     is_new: the run was not stored a moment ago, so it is begun without looking it up.
     Raises AtWork if another process works on the run, UsageError if it is another run, NotResumable with the reason.
     """
-    statuses = checked_statuses(retry)
-    run_id = checked_id(run_id)
+    statuses, run_id = checked_statuses(retry), checked_id(run_id)
+    if asked.lend is not None:
+        check_price(await maker.provider(asked))
     known = None if is_new else await maker.store.look(run_id)
     for attempt in range(ATTEMPTS):
         if known is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from run_specialist.api.batch_maker import BatchMaker, check_price
+from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
@@ -56,6 +56,28 @@ class RunOptions(Settings, total=False):
     """Called with each event of the run, in order."""
     watch: Watch | None
     """Called with the pieces of a reply while it streams."""
+
+
+class CallOptions(RunOptions, total=False):
+    """Keyword arguments of `run` and `run_sync`: those of a run, and those of `Runner` that matter for only one."""
+
+    model: str | None
+    """An alias, a full id or `offline`; None for the model in the file or the environment."""
+    root: Path | str | None
+    """The folder that the file tools can read; None for the project root."""
+    dir: Path | str | None
+    """A folder to search for specialist files before the default folders."""
+    store: Path | str | None
+    """Location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`.
+
+    None for SPECIALIST_STORE, else a file in the user's data directory.
+    """
+    on_lost: OnLost
+    """If the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run."""
+    trust: bool
+    """Allow the file to start the commands and import the functions it declares, and remember this."""
+    require_model: bool | None
+    """Refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL."""
 
 
 class ResumeOptions(Limits, total=False):
@@ -366,10 +388,7 @@ class Runner:
         NotResumable with the reason, before any request is sent to a model.
         """
         asked = self.maker.asked(specialist, query, model, options)
-        if lend is not None:
-            check_price(await self.maker.provider(asked))
-            asked = replace(asked, lend=lend)
-        return await take_up(self.maker, asked, run_id, force=force, retry=retry)
+        return await take_up(self.maker, replace(asked, lend=lend), run_id, force=force, retry=retry)
 
     async def run(
         self,
@@ -457,86 +476,32 @@ class Runner:
         await self.aclose()
 
 
-async def run(  # noqa: PLR0913 - as in `Runner`
-    specialist: str | Path | Specialist,
-    query: str | None = None,
-    *,
-    root: Path | str | None = None,
-    dir: Path | str | None = None,  # noqa: A002 - the flag's name
-    model: str | None = None,
-    store: Path | str | None = None,
-    on_lost: OnLost = "go_on",
-    trust: bool = False,
-    require_model: bool | None = None,
-    **options: Unpack[RunOptions],
-) -> Outcome:
+async def run(specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[CallOptions]) -> Outcome:
     """Ask a specialist one question and return the outcome.
 
     specialist: a name, the path of a file, or a `Specialist`.
     query: the question; `question` is another name of this argument.
-    root: the folder that the file tools can read; None for the project root.
-    dir: a folder to search for specialist files before the default folders.
-    model: an alias, a full id or `offline`; None for the model in the file or the environment.
-    store: location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for
-        SPECIALIST_STORE, else a file in the user's data directory.
-    on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run.
-    trust: allow the file to start the commands and import the functions it declares, and remember this.
-    require_model: refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL.
-    options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A `preset` overrides the
-        keys of the file that it sets, and the other settings override the preset.
+    options: `model`, `root`, `dir`, `store`, `on_lost`, `trust` and `require_model` as in `Runner`, `listener` and
+        `watch` as in `Runner.run`, and keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A
+        `preset` overrides the keys of the file that it sets, and the other settings override the preset.
     Raises UsageError before any request is sent to a model; later failures are in the outcome.
     """
-    async with Runner(
-        root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model
-    ) as runner:
-        return await runner.run(specialist, query, **options)
+    given: dict[str, Any] = {**options}
+    of_runner = CallOptions.__annotations__.keys() - RunOptions.__annotations__.keys()
+    async with Runner(**{name: given.pop(name) for name in of_runner & given.keys()}) as runner:
+        return await runner.run(specialist, query, **given)
 
 
-def run_sync(  # noqa: PLR0913 - as in `Runner`
-    specialist: str | Path | Specialist,
-    query: str | None = None,
-    *,
-    root: Path | str | None = None,
-    dir: Path | str | None = None,  # noqa: A002 - the flag's name
-    model: str | None = None,
-    store: Path | str | None = None,
-    on_lost: OnLost = "go_on",
-    trust: bool = False,
-    require_model: bool | None = None,
-    **options: Unpack[RunOptions],
-) -> Outcome:
+def run_sync(specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[CallOptions]) -> Outcome:
     """Ask a specialist one question in a new event loop and return the outcome.
 
-    specialist: a name, the path of a file, or a `Specialist`.
-    query: the question; `question` is another name of this argument.
-    root: the folder that the file tools can read; None for the project root.
-    dir: a folder to search for specialist files before the default folders.
-    model: an alias, a full id or `offline`; None for the model in the file or the environment.
-    store: location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for
-        SPECIALIST_STORE, else a file in the user's data directory.
-    on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run.
-    trust: allow the file to start the commands and import the functions it declares, and remember this.
-    require_model: refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL.
-    options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
-    Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
+    The arguments are those of `run`. Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
     Raises UsageError before any request is sent to a model, also if an event loop already runs in this thread.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        work = run(
-            specialist,
-            query,
-            root=root,
-            dir=dir,
-            model=model,
-            store=store,
-            on_lost=on_lost,
-            trust=trust,
-            require_model=require_model,
-            **options,
-        )
-        return asyncio.run(with_bounded_cleanup(with_signal_wakeup(work)))
+        return asyncio.run(with_bounded_cleanup(with_signal_wakeup(run(specialist, query, **options))))
     raise UsageError("run_sync() cannot run inside a running event loop; await run() instead")
 
 

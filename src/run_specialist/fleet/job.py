@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from run_specialist.api.batch_maker import PriceUnknown
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.batch.limits import Grants
 from run_specialist.budget import dollars
@@ -24,6 +23,7 @@ from run_specialist.fleet.queue import BATCHES, ITEMS, JOBS, LOG, RUNS, FleetJob
 from run_specialist.fleet.worker_log import Log
 from run_specialist.record.events import Event, ModelChanged, Retrying, Waiting
 from run_specialist.record.outcome import Outcome
+from run_specialist.spawning.spawner import PriceUnknown
 from run_specialist.store import owners
 from run_specialist.store.postgresql import challenge
 from run_specialist.store.rows import pack

@@ -104,12 +104,8 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     """
     warnings = _warnings(file, settings, environment)
     provider = environment.provider
-    unpriced = next((one.model for one in models_of(provider) if one.cost(Usage(1)) is None), None)
-    if settings.cost_limit is not None and unpriced is not None:
-        raise UsageError(
-            f"{_place_of(file, 'cost_limit')}: the price of {unpriced} is unknown, so its cost cannot be "
-            "limited; remove cost_limit, or set total_tokens_limit instead"
-        )
+    if settings.cost_limit is not None:
+        check_price(provider, _place_of(file, "cost_limit"))
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
     if settings.evidence == "require" and schema is not None and not has_quotes(schema.schema):
@@ -156,6 +152,23 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         patch=environment.patch.text if environment.patch and not environment.parent else None,
         origin=partial(origin, file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
+
+
+class PriceUnknown(UsageError):
+    """A cost limit cannot be enforced because the price of the model is unknown."""
+
+
+def check_price(provider: Provider, place: str = "cost_limit") -> None:
+    """Raise PriceUnknown if the price of any model that the run may use is unknown.
+
+    place: the key that limits the cost, with its position.
+    """
+    for one in models_of(provider):
+        if one.cost(Usage(1)) is None:
+            raise PriceUnknown(
+                f"{place}: the price of {one.model} is unknown, so its cost cannot be limited; remove cost_limit, or "
+                "set total_tokens_limit instead"
+            )
 
 
 def _warnings(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
