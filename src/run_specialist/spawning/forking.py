@@ -1,7 +1,7 @@
 """Make the job of a fork from the first turns of a stored run."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -13,21 +13,21 @@ from run_specialist.loop.compaction import characters, tokens
 from run_specialist.loop.evidence import proven as proven_by
 from run_specialist.loop.job import ForkedFrom, Job, ResumeState
 from run_specialist.loop.transcript import lost_parts
-from run_specialist.providers.base import Opening, Provider
+from run_specialist.providers.base import Opening
 from run_specialist.record.journal import Checkpointed, Received, Record, Returned, RunSnapshot
 from run_specialist.record.messages import Message, Stop, Usage, encode, sendable, server_calls, text_of
 from run_specialist.spawning.resuming import (
     ResumeRequest,
     begun_with,
-    changed_file,
+    check_totals,
     continued,
+    differing,
     for_other_model,
-    missing_tools,
     state_after_turns,
+    stored_origin,
     with_own_ids,
 )
 from run_specialist.spawning.spawner import LIMITS, RunEnvironment, new_run_id
-from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.settings import overridden
 from run_specialist.store.stored import MARK, StoredCall, StoredMessage, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
@@ -38,13 +38,9 @@ from run_specialist.tools.respond import NAME as RESPOND
 # is kept as it was then, without later summaries.
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A note about a resumption or a fork that was added to a message."""
-
-    after: int
-    """Number of replies that had arrived before it."""
-    text: str
+Note = Mapping[str, Any]
+"""A note about a resumption or a fork that was added to a message: its `text`, and `after`, the number of replies that
+had arrived before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +51,10 @@ class FirstTurns:
     """The run with only its first turns: no outcome, no events, and a snapshot without tokens, cost and time."""
     last: StoredTurn | None
     """The newest turn in its transcript; None if that is only the question."""
-    notes: tuple[Note, ...]
+    notes: Sequence[Note]
     """The notes in the transcript, in order."""
-    left_out: tuple[Note, ...]
+    left_out: Sequence[Note]
     """The notes after these turns, which were removed because they concern later turns."""
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the API paused the last turn, so that it must be sent back unchanged."""
-        return self.last is not None and self.last.stop == Stop.PAUSED
 
     @property
     def is_answered(self) -> bool:
@@ -84,7 +75,10 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
     at: number of turns; 0 = only the question.
     Raises NotResumable if the run has fewer turns, or if they are not stored completely.
     """
-    _check_number(run, at)
+    done = run.snapshot.turns if run.snapshot else 0
+    if not 0 <= at <= done:
+        # A reply that was not acted upon is no turn yet.
+        raise NotResumable(f"`at={at}`: {run.run_id} has {units.amount(Kind.TURNS, done)}; use 0 to {done}")
     turns = [turn for turn in run.turns if turn.number <= at]
     entered = _entered(run.messages, turns)
     first = run.messages[0] if run.messages else None
@@ -94,14 +88,23 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
     calls = tuple(call for call in run.calls if call.turn <= at)
     if any(call.turn > (last.number if last else 0) for call in calls):
         raise NotResumable(f"{run.run_id}: turn {at} is not stored completely; use a smaller number of turns")
-    notes = _notes(run)
-    left_out = tuple(note for note in notes if note.after >= at)
+    copied = run.frozen.get("fork") or {}
+    notes: list[Note] = [
+        *copied.get("notes", ()),
+        *([{"text": copied["note"], "after": copied["at"]}] if copied else ()),
+    ]
+    for event in run.events:
+        if event.body.get("event") == "resumed":
+            before = max((turn.number for turn in run.turns if turn.at <= event.at), default=0)
+            notes.append({"text": str(event.body.get("note") or ""), "after": before})
+    notes = [note for note in notes if note["text"]]
+    left_out = [note for note in notes if note["after"] >= at]
     # What followed the reply: results, an objection to an answer, or a follow-up question.
     place = (begin.part, begin.place + (last is not None))
     tail = next((one for one in run.messages if (one.part, one.place) == place and one.message.role == "user"), None)
     if tail is not None:
         # The next message is sent without the later notes and without the old landing instruction.
-        late = {note.text for note in left_out}
+        late = {note["text"] for note in left_out}
         blocks = tuple(one for one in tail.message.blocks if one["type"] != "text" or one["text"] not in late)
         tail = replace(tail, message=replace(tail.message, blocks=blocks, landing_instruction=None))
     if last is not None and last.calls and tail is None:
@@ -123,7 +126,7 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         events=(),
         children=(),
     )
-    return FirstTurns(beginning, last, tuple(note for note in notes if note.after < at), left_out)
+    return FirstTurns(beginning, last, [note for note in notes if note["after"] < at], left_out)
 
 
 def _snapshot(
@@ -152,32 +155,6 @@ def _snapshot(
         history_tokens=entered[-1].usage.total_tokens if entered else 0,
         last_text=next((turn.reply.text for turn in reversed(turns) if turn.reply.text), ""),
     )
-
-
-def _check_number(run: StoredRun, at: int) -> None:
-    done = run.snapshot.turns if run.snapshot else 0
-    if at < 0:
-        raise NotResumable(f"`at={at}`: the number of turns must be 0 or more")
-    if at <= done:
-        return
-    if at <= len(run.turns):
-        raise NotResumable(
-            f"`at={at}`: turn {at} of {run.run_id} was not finished; use `at={done}`, or resume that run first"
-        )
-    has = "no turns" if not done else "1 turn" if done == 1 else f"{done} turns"
-    raise NotResumable(f"`at={at}`: {run.run_id} has {has}; use {'`at=0`' if not done else f'0 to {done}'}")
-
-
-def _notes(run: StoredRun) -> list[Note]:
-    """Return the notes that the model has read, in order, including those from before an earlier fork."""
-    copied = run.frozen.get("fork") or {}
-    found = [Note(note["after"], note["text"]) for note in copied.get("notes", ())]
-    found += [Note(copied["at"], copied["note"])] if copied else []
-    for event in run.events:
-        if event.body.get("event") == "resumed":
-            before = (turn.number for turn in run.turns if turn.at <= event.at)
-            found.append(Note(max(before, default=0), str(event.body.get("note") or "")))
-    return [note for note in found if note.text]
 
 
 def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> list[tuple[StoredTurn, StoredMessage]]:
@@ -215,19 +192,26 @@ def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) ->
             f"`at={at}`: turn {at} of {run.run_id} is its answer; add a further question, or use `at={at - 1}` to have "
             "it answered again"
         )
-    changed = _changed(run, begin, before, settings)
-    remarks = [*changed_file(run, request), *missing_tools(run, environment, request)]
+    # Without the note about it, the model does not know of a limit that was changed after these turns.
+    known = run.frozen.get("begun_limits", {}) if begin.left_out else {}
+    now = {key: getattr(settings, key) for key in LIMITS}
+    changed = tuple(
+        kind
+        for key, kind in LIMITS.items()
+        if now[key] != getattr(before, key) or (key in known and now[key] != known[key])
+    )
+    remarks = differing(run, request, environment)
     # Replies of another model may be in it even if the run has continued with this one.
     author = run.model if begin.last is None else run.model_of(begin.last.number)
     is_other = provider.model != author
     copied = with_own_ids(begin.run) if is_other else begin.run
     state = state_after_turns(copied)
-    _check_totals(run, settings, state, at)
+    turns = "the first turn" if at == 1 else f"the first {at} turns"
+    check_totals(f"{turns} of {run.run_id}", settings, state.snapshot.used, Kind)
     warnings = [f"forked from {run.run_id} at its question"]
     if at:
-        turns = "the first turn of" if at == 1 else f"the first {at} turns of"
         calls = f"{units.amount(Kind.TOOL_CALLS, len(copied.calls))} and {units.amount(Kind.TURNS, at)}"
-        copy = f"{turns} {run.run_id} {'is' if at == 1 else 'are'} copied"
+        copy = f"{turns} of {run.run_id} {'is' if at == 1 else 'are'} copied"
         warnings = [f"{copy}: {calls} count against the limits, their tokens, cost and time do not"]
     if is_other:
         if lost := lost_parts(state.messages):
@@ -239,22 +223,26 @@ def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) ->
     for kind in Kind:
         used = used.spend(state.snapshot.used.get(kind, 0), kind)
     if not (remarks or changed or question) and state.messages[-1].role == "assistant":
-        remarks = [] if begin.is_paused and not is_other else [prompts.GO_ON]
+        # A turn that the API has paused is sent back unchanged.
+        is_paused = begin.last is not None and begin.last.stop == Stop.PAUSED
+        remarks = [] if is_paused and not is_other else [prompts.GO_ON]
     note = prompts.resumed(used, changed, question, remarks)
-    cold = _cold_tokens(job.opening, state) if is_other and provider.capabilities.is_language_model else None
     # The most expensive request determines the reserve.
-    known = max((turn.cost_usd or 0 for turn in copied.turns), default=0)
-    dearest = known if cold is None else _price(provider, cold) or 0
+    cold, price, dearest = None, None, max((turn.cost_usd or 0 for turn in copied.turns), default=0)
+    if is_other and provider.capabilities.is_language_model:
+        cold = _cold_tokens(job.opening, state)
+        price = provider.cost(Usage(input_tokens=cold))
+        dearest = price or 0
     state = _noted(replace(state, snapshot=replace(state.snapshot, dearest_request=dearest)), note)
-    own = sum(not one.copied for one in copied.messages)
-    source = ForkedFrom(run.run_id, at, author, note, cold, _price(provider, cold))
-    origin = _origin(job, run, begin, question)
+    source = ForkedFrom(run.run_id, at, author, note, cold, price)
+    asked = [q for q in run.frozen.get("questions", ()) if any(prompts.ASKS + q in one["text"] for one in begin.notes)]
+    origin = stored_origin(job, run, ("digest", "given_tools", "parents"), asked, question)
     # The quotes verified by child runs whose answers were copied, if these contain them.
     answers = [call.whole for call in copied.calls if job.opening.tools.runs_child(call.call.name)]
     children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
     quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]
     proven = tuple(dict.fromkeys(quote for quote in quotes if any(quote in answer for answer in answers)))
-    stored = source.stored([asdict(one) for one in begin.notes], proven, own)
+    stored = source.stored(begin.notes, proven, sum(not one.copied for one in copied.messages))
     warnings = [*job.warnings, *warnings]
     job = replace(
         job,
@@ -268,29 +256,6 @@ def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) ->
     )
     checkpoint = Checkpointed(state.part, 0, state.messages, state.copies, state.snapshot)
     return job, (*copied_records(copied), checkpoint)
-
-
-def _changed(run: StoredRun, begin: FirstTurns, before: Specialist, settings: Specialist) -> tuple[Kind, ...]:
-    """Return the kinds whose limits differ from those that the model knows from the copied turns."""
-    # Without the note about it, the model does not know of a limit that was changed after these turns.
-    known = run.frozen.get("begun_limits", {}) if begin.left_out else {}
-    now = {key: getattr(settings, key) for key in LIMITS}
-    return tuple(
-        kind
-        for key, kind in LIMITS.items()
-        if now[key] != getattr(before, key) or (key in known and now[key] != known[key])
-    )
-
-
-def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, at: int) -> None:
-    for kind in (Kind.TOOL_CALLS, Kind.TURNS, Kind.CHARACTERS):
-        limit, used = getattr(settings, kind.key), state.snapshot.used.get(kind, 0)
-        if limit is not None and limit < used:
-            raise NotResumable(
-                f"{kind.key}: the first {units.amount(Kind.TURNS, at)} of {run.run_id} used "
-                f"{units.amount(kind, used)}, so the total limit cannot be {units.number(kind, limit)}; set a higher "
-                "one, or none, or copy fewer turns"
-            )
 
 
 def _noted(state: ResumeState, note: str) -> ResumeState:
@@ -308,56 +273,22 @@ def _noted(state: ResumeState, note: str) -> ResumeState:
 
 def _cold_tokens(opening: Opening, state: ResumeState) -> int:
     """Return the estimated input of the first request [tokens]."""
-    snapshot = state.snapshot
-    if snapshot.history_tokens:
-        tail = state.messages[-1:] if state.messages[-1].role == "user" else ()
-        return snapshot.history_tokens + tokens(characters(tail))
+    if known := state.snapshot.history_tokens:
+        return known + tokens(characters(state.messages[-1:] if state.messages[-1].role == "user" else ()))
     front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
     return tokens(front + characters(state.messages))
 
 
-def _price(provider: Provider, cold: int | None) -> float | None:
-    return None if cold is None else provider.cost(Usage(input_tokens=cold))
-
-
-def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -> Mapping[str, Any]:
-    """Return the stored values of the new run, without values that concern later turns of the source."""
-    frozen = run.frozen
-    kept = {key: frozen[key] for key in ("digest", "given_tools", "parents") if key in frozen}
-    origin = job.origin()
-    settings, at_first = origin["settings"], {**frozen["settings"], **frozen.get("begun_limits", {})}
-    begun = {key: at_first[key] for key in LIMITS if key in at_first and at_first[key] != settings[key]}
-    asked = [one for one in frozen.get("questions", ()) if any(prompts.ASKS + one in note.text for note in begin.notes)]
-    kept |= {"begun_limits": begun} if begun else {}
-    return {**origin, **kept, "questions": [*asked, *([question] if question else [])]}
-
-
 def copied_records(begin: StoredRun) -> Iterator[Record]:
     """Yield the records of the copied turns, with the times and prices of the run that made them."""
-    for turn in begin.turns:
+    for one in begin.turns:
+        instruction = one.landing_instruction
         yield Received(
-            turn.number,
-            turn.choice,
-            turn.landing,
-            turn.reply,
-            turn.cost_usd,
-            turn.seconds,
-            turn.landing_instruction,
-            at=turn.at,
+            one.number, one.choice, one.landing, one.reply, one.cost_usd, one.seconds, instruction, at=one.at
         )
     for call in begin.calls:
-        yield Returned(
-            call.number,
-            call.turn,
-            call.call,
-            call.whole,
-            call.characters,
-            call.is_error,
-            call.note,
-            call.repeated,
-            call.seconds,
-            at=call.at,
-        )
+        seen = (call.whole, call.characters, call.is_error, call.note, call.repeated)
+        yield Returned(call.number, call.turn, call.call, *seen, call.seconds, at=call.at)
     assert begin.snapshot is not None  # noqa: S101 - `first_turns` makes one
     for part, group in groupby(begin.messages, key=lambda one: one.part):
         stored = [*group]

@@ -118,9 +118,9 @@ def effective(
     except UsageError as error:
         reasons.append(str(error))
     try:
-        dropped = choose_tools(file, resolved.settings, environment).dropped
+        _, dropped = choose_tools(file, resolved.settings, environment)
     except UsageError:
-        dropped = ()
+        dropped = []
     return EffectiveSettings(
         model,
         None if job is None else job.opening.tools.names,

@@ -1,7 +1,7 @@
 """Make the job that resumes a stored run."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ from run_specialist.spawning.spawner import (
     as_stored,
     digest,
     digests,
-    resumed,
     settings_of,
     spawn,
 )
@@ -80,9 +79,18 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
     changed = tuple(kind for key, kind in LIMITS.items() if getattr(settings, key) != getattr(before, key))
     state = state_when_stopped(run, before.tool_calls_limit)
-    _check_totals(run, settings, state, changed)
-    _check_purpose(run, request, changed)
-    remarks = [*changed_file(run, request), *missing_tools(run, environment, request)]
+    # Calls that were started count even if they never returned.
+    used = state.snapshot.used
+    used = {**used, Kind.TOOL_CALLS: used.get(Kind.TOOL_CALLS, 0) + state.earlier.cut_off}
+    check_totals(f"{run.run_id} has already", settings, used, changed)
+    question = request.question
+    if question is not None and not question.strip():
+        raise NotResumable("the question is empty; omit it, or ask a further question")
+    if question is None and run.status == "answered":
+        raise NotResumable(f"{run.run_id} is already answered; to ask a follow-up question, add it after the run")
+    if question is None and run.status == "landed" and not changed:
+        raise NotResumable(f"{run.run_id} landed at its limit; set a higher limit, or ask a follow-up question")
+    remarks = differing(run, request, environment)
     if run.model != environment.provider.model and (adapted := for_other_model(state)) is not state:
         state = adapted
         if not request.force:
@@ -93,18 +101,19 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         remarks.append(prompts.other_model(run.model))
     # If the transcript ends with the model, a user message must precede the next request.
     ends_with_model = state.messages and state.messages[-1].role == "assistant" and state.pending is None
-    if ends_with_model and not (remarks or changed or request.question) and run.turns[-1].stop != Stop.PAUSED:
+    if ends_with_model and not (remarks or changed or question) and run.turns[-1].stop != Stop.PAUSED:
         remarks.append(prompts.GO_ON)
     job = continued(run, file, settings, environment)
-    original = {key: frozen[key] for key in _ORIGINAL if key in frozen}
+    origin = stored_origin(job, run, _ORIGINAL, frozen.get("questions", ()), question)
+    limits = sorted({*frozen["changed_limits"], *(kind.key for kind in changed)})
     return replace(
         job,
         run_id=run.run_id,
         warnings=tuple(dict.fromkeys([*frozen["warnings"], *job.warnings])),
-        origin=lambda: {**job.origin(), **original, **resumed(frozen, changed, request.question)},
+        origin=lambda: {**origin, "changed_limits": limits},
         proven=tuple((frozen.get("fork") or {}).get("proven", ())),
         resume_state=state,
-        resume_note=ResumeNote(changed, request.question, tuple(remarks)),
+        resume_note=ResumeNote(changed, question, tuple(remarks)),
     )
 
 
@@ -122,12 +131,7 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     if job.archive is not None:
         _refill(job.archive, run)
     tools = as_stored(frozen["tools"], job.opening.tools)
-    opening = replace(
-        job.opening,
-        system=frozen["system"],
-        tools=tools,
-        effort=frozen["effort"],
-    )
+    opening = replace(job.opening, system=frozen["system"], tools=tools, effort=frozen["effort"])
     warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
     return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
 
@@ -146,54 +150,62 @@ def _refill(archive: Archive, run: StoredRun) -> None:
             archive.add(call_id, text)
 
 
-def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, changed: Sequence[Kind]) -> None:
-    for kind in changed:
-        limit, used = getattr(settings, kind.key), state.snapshot.used.get(kind, 0)
-        if kind is Kind.TOOL_CALLS:
-            # Calls that were started count even if they never returned.
-            used += state.earlier.cut_off
-        if limit is not None and limit < used:
+def stored_origin(
+    job: Job, run: StoredRun, kept: Sequence[str], asked: Sequence[str], question: str | None
+) -> Mapping[str, Any]:
+    """Return what is stored about the origin of a job that continues a run.
+
+    kept: values of the run that do not change.
+    asked: further questions that are in its transcript.
+    question: another further question.
+    """
+    frozen, origin = run.frozen, job.origin()
+    # By these a resumed run is recognized when it is taken up.
+    first = {**frozen["settings"], **frozen.get("begun_limits", {})}
+    begun = {key: first[key] for key in LIMITS if key in first and first[key] != origin["settings"][key]}
+    return {
+        **origin,
+        **{key: frozen[key] for key in kept if key in frozen},
+        **({"begun_limits": begun} if begun else {}),
+        "questions": [*asked, *([question] if question else [])],
+    }
+
+
+def check_totals(whose: str, settings: Specialist, used: Mapping[str, float], kinds: Iterable[Kind]) -> None:
+    """Raise NotResumable if a limit is below what has been used already.
+
+    whose: the run or the turns that have used it.
+    """
+    for kind in kinds:
+        limit, spent = getattr(settings, kind.key), used.get(kind, 0)
+        if limit is not None and limit < spent:
             raise NotResumable(
-                f"{kind.key}: {run.run_id} has already used {budget.amount(kind, used)}, so its total limit cannot be "
+                f"{kind.key}: {whose} used {budget.amount(kind, spent)}, so its total limit cannot be "
                 f"{budget.number(kind, limit)}; set a higher one, or none"
             )
 
 
-def _check_purpose(run: StoredRun, request: ResumeRequest, changed: Sequence[Kind]) -> None:
-    if request.question is not None and not request.question.strip():
-        raise NotResumable("the question is empty; omit it, or ask a follow-up question")
-    if request.question is not None or run.status not in {"answered", "landed"}:
-        return
-    if run.status == "answered":
-        raise NotResumable(f"{run.run_id} is already answered; to ask a follow-up question, add it after the run")
-    if not changed:
-        raise NotResumable(f"{run.run_id} landed at its limit; set a higher limit, or ask a follow-up question")
-
-
-def changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
-    """Return a remark if the file has changed; raises NotResumable instead without `force`."""
+def differing(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> list[str]:
+    """Return remarks about a changed file and missing tools of the program; without `force`, raise NotResumable."""
     original, file = run.frozen["digest"], request.file or Path(run.frozen["file"])
-    if not original or (current := digest(file)) == original:
-        return []
-    if not request.force:
-        raise NotResumable(
-            f"{file} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
-            f"add `force=True` to resume with the original instructions; {digests(original, current)}"
-        )
-    return [prompts.CHANGED_FILE]
-
-
-def missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRequest) -> list[str]:
-    """Return a remark if tools of the program are missing; raises NotResumable instead without `force`."""
+    remarks = []
+    if original and (current := digest(file)) != original:
+        remarks.append(prompts.CHANGED_FILE)
+        if not request.force:
+            raise NotResumable(
+                f"{file} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
+                f"add `force=True` to resume with the original instructions; {digests(original, current)}"
+            )
     available = {tool.name for tool in environment.tools}
-    missing = [name for name in run.frozen["given_tools"] if name not in available]
-    if missing and not request.force:
-        raise NotResumable(
-            f"{run.run_id} uses tools of the program that started it: {', '.join(missing)}; resume it there with "
-            "Runner(tools=...), or add `force=True` to resume without them; "
-            f"this program has {', '.join(sorted(available)) or 'none'}"
-        )
-    return [prompts.tools_gone(missing)] if missing else []
+    if missing := [name for name in run.frozen["given_tools"] if name not in available]:
+        remarks.append(prompts.tools_gone(missing))
+        if not request.force:
+            raise NotResumable(
+                f"{run.run_id} uses tools of the program that started it: {', '.join(missing)}; resume it there with "
+                "Runner(tools=...), or add `force=True` to resume without them; "
+                f"this program has {', '.join(sorted(available)) or 'none'}"
+            )
+    return remarks
 
 
 def models_left(run: StoredRun) -> tuple[str, ...]:
@@ -382,32 +394,26 @@ def check_same(known: KnownRun, file: SpecialistFile, settings: Specialist, ques
 
     force: ignore a changed file and other settings; another question or specialist is always another run.
     """
-    found = [("question", known.question, question), ("specialist", known.specialist, settings.name)]
-    differences = [_difference(name, then, now) for name, then, now in found if then != now]
-    if not force:
-        differences += _of_file_or_settings(known.frozen, file, settings)
+    found: list[tuple[str, Any, Any]] = [
+        ("question", known.question, question),
+        ("specialist", known.specialist, settings.name),
+    ]
+    frozen, current = known.frozen, file.digest or digest(file.path)
+    is_same_file = frozen["digest"] == current
+    if not force and is_same_file:
+        begun = Specialist.model_validate(frozen["settings"], extra="ignore")
+        stored = settings_of(begun, None) | frozen.get("begun_limits", {})
+        stored["output_schema"] = frozen["settings"].get("output_schema")
+        wanted = settings_of(settings, answer_schema(file, settings))
+        # Settings that were not given depend on the model and the version of this program.
+        given = settings.model_fields_set | {*frozen.get("given", begun.model_fields_set)}
+        found += [(key, stored.get(key), wanted[key]) for key in sorted(given) if key in wanted]
+
+    def short(value: object) -> str:
+        return "none" if value is None else shown(str(value), SHOWN)
+
+    differences = [f"{name} was {short(then)} and is {short(now)}" for name, then, now in found if then != now]
+    if not (force or is_same_file):
+        differences.append(f"{file.path} has another content, {digests(frozen['digest'], current)}")
     if differences:
         raise UsageError(f"{known.run_id} is stored as another run: {'; '.join(differences)}; use another id")
-
-
-def _of_file_or_settings(frozen: Mapping[str, Any], file: SpecialistFile, settings: Specialist) -> Iterator[str]:
-    if frozen["digest"] != (now := file.digest or digest(file.path)):
-        # Settings of the file may differ as well.
-        yield f"{file.path} has another content, {digests(frozen['digest'], now)}"
-        return
-    begun = Specialist.model_validate(frozen["settings"], extra="ignore")
-    stored = settings_of(begun, None) | frozen.get("begun_limits", {})
-    wanted = settings_of(settings, answer_schema(file, settings))
-    stored["output_schema"] = frozen["settings"].get("output_schema")
-    # Settings that were not given depend on the model and the version of this program.
-    for key in sorted(settings.model_fields_set | {*frozen.get("given", begun.model_fields_set)}):
-        if key in wanted and stored.get(key) != wanted[key]:
-            yield _difference(key, stored.get(key), wanted[key])
-
-
-def _difference(name: str, then: object, now: object) -> str:
-    return f"{name} was {_short(then)} and is {_short(now)}"
-
-
-def _short(value: object) -> str:
-    return "none" if value is None else shown(str(value), SHOWN)
