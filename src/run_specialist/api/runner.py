@@ -19,25 +19,15 @@ from run_specialist.errors import UsageError
 from run_specialist.loop.job import Augmenter
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider, Watch
-from run_specialist.providers.choose import DescribedModel, check_credentials, choose_models, default_reason, described
-from run_specialist.providers.local_servers import prefix_of
-from run_specialist.providers.models import check_served, check_spelling
 from run_specialist.record.events import Event, Listener
 from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.safety.redact import passwords
 from run_specialist.spawning.availability import ModelRule
-from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
-from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings, effective
-from run_specialist.spawning.prompt_texts import missing_skill, skills_claim
-from run_specialist.spawning.spawner import RunEnvironment
-from run_specialist.spawning.trust import RunContext, Trust, model_claims
-from run_specialist.specialist.checks import KEY
+from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
-from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile
+from run_specialist.specialist.loader import NO_DEFAULTS, Defaults
 from run_specialist.specialist.registry import MAX_DEPTH
-from run_specialist.specialist.settings import Data, ResolvedSettings, resolve
-from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.python_tools import as_tools
@@ -503,109 +493,3 @@ def run_sync(specialist: str | Path | Specialist, query: str | None = None, **op
     except RuntimeError:
         return asyncio.run(with_bounded_cleanup(with_signal_wakeup(run(specialist, query, **options))))
     raise UsageError("run_sync() cannot run inside a running event loop; await run() instead")
-
-
-_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "required_mcp_servers": (), "paths": None}
-"""Settings for an environment that connects to nothing, imports nothing and searches nothing."""
-
-
-_NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
-
-
-async def effective_of(
-    runner: Runner,
-    file: SpecialistFile,
-    settings: dict[str, Any],
-    asked: str | None = None,
-    data: Data | None = None,
-) -> EffectiveSettings:
-    """Return what a run of a specialist gets.
-
-    file: a file without errors.
-    settings: those of the call, as for `Runner.prepare`.
-    asked: the model of the call; None = that of the file, of the environment or of a config file.
-    data: settings that are not the caller's own, such as those of a batch in a queue.
-    """
-    resolved = resolve(file, settings, data=data)
-    settled = resolved.settings
-    name, *others = choose_models(asked, settled.model, runner.default_model, settled.fallback_models).names
-    model = described(name)
-    source = "the call" if asked else str(resolved.origin("model"))
-    if not asked and settled.model in {None, "inherit"}:
-        source = default_reason(runner.default_model)
-    environment, reasons, notes = await _environment(runner, file, resolved, model)
-    found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
-    place = f"{file.place('model')}: model" if settled.model == name else ""
-    named = () if file.specialist is None else file.specialist.fallback_models
-    in_file = f"{file.place(KEY)}: {KEY}"
-    refusals = _refusals(name, place)
-    for one in others:
-        refusals += _refusals(one, in_file if one in named else "")
-    reasons = [*refusals, *reasons, *found.cannot_run]
-    following = tuple(
-        EffectiveModel.of(
-            one,
-            str(resolved.origin(KEY)) if one in settled.fallback_models else "SPECIALIST_MODEL or a config file",
-            described(one),
-        )
-        for one in others
-    )
-    return replace(found, following=following, cannot_run=tuple(reasons), at_run_time=tuple(notes))
-
-
-def _refusals(model: str, place: str) -> list[str]:
-    """Return the known reasons why a run with a model would not begin, without contacting the model.
-
-    place: as for `check_spelling`.
-    """
-    try:
-        check_spelling(model, place)
-        check_served(model, place)
-        if prefix_of(model) is None:
-            check_credentials(model)
-    except UsageError as error:
-        return [str(error)]
-    return []
-
-
-async def _environment(
-    runner: Runner, file: SpecialistFile, resolved: ResolvedSettings, model: DescribedModel
-) -> tuple[RunEnvironment, list[str], list[str]]:
-    """Return the environment of a run before anything is started, reasons not to run, and notes."""
-    settled, trust = resolved.settings, runner.environments.trust
-    context = RunContext(file, settled, runner.root, trust, resolved.kinds)
-    idle = settled.model_copy(update=_NOT_STARTED)
-    reasons, notes = [], []
-    if lacking := missing_skill(file, settled, runner.root):
-        reasons.append(f"{file.place('skills')}: skills: {lacking}")
-        idle = idle.model_copy(update={"skills": ()})
-    elif why := trust.why_not(skills_claim(context)):
-        reasons.append(f"{file.place('skills')}: skills: {why}")
-        idle = idle.model_copy(update={"skills": ()})
-    idle_context = replace(context, settings=idle)
-    environment = await runner.environments.make(idle_context, model.provider, capped=resolved.capped)
-    servers: list[str] = []
-    try:
-        declared = wanted_by(context)
-        servers = [*declared.servers]
-        claims = [declared.claim, *model_claims(context)]
-        demands = [demand for claim in claims for demand in claim.demands]
-        if refused := [f"{one.place}: would {one.action}; {one.refused}" for one in demands if one.refused]:
-            reasons += refused
-        elif not all(trust.allows(claim) for claim in claims):
-            reasons.append(_NOT_ALLOWED)
-    except UsageError as error:
-        reasons.append(str(error))
-    # Each function is called by its name, unless it defines another one itself.
-    names = [reference.rpartition(":")[2].rpartition(".")[2] for reference in settled.python_tools]
-    functions = tuple(Tool(name, "", lambda: "") for name in names)
-    allowed = resolve_tools(None, settled.disallowed_tools, [tool.name for tool in functions]).names
-    functions = tuple(tool for tool in functions if tool.name in allowed)
-    if functions:
-        notes.append(f"the names of {', '.join(settled.python_tools)}, which are imported then and may set others")
-    if servers:
-        notes.append(f"the tools of the MCP servers {', '.join(servers)}, with which get_tool_response is offered")
-    if model.is_local:
-        notes.append("the context of the local model, which may lower tool_result_limit and set summarize_at")
-    extra_tools: ExtraTools = replace(environment.extra_tools, functions=functions)
-    return replace(environment, extra_tools=extra_tools), reasons, notes

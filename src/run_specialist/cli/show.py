@@ -37,7 +37,7 @@ from run_specialist.errors import RunSpecialistError, StoreMissing, with_flags
 
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
-    from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings
+    from run_specialist.api.preview import EffectiveModel, EffectiveSettings
     from run_specialist.spawning.prompt_texts import AddedText
     from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import Defaults, SpecialistFile
@@ -158,7 +158,8 @@ class EffectiveBlock:
         """
         if file.specialist is None:
             return None
-        from run_specialist.api.runner import Runner, effective_of  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.preview import effective_of  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         settings = {"preset": preset} if preset else {}
         found = asyncio.run(effective_of(Runner(root=root, dir=dir_, defaults=defaults), file, settings))
@@ -224,7 +225,7 @@ def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence["Medians"
     return medians, "" if medians else f"none with an answer in {shown(url)}"
 
 
-def _amount(key: str, value: float | None) -> str:
+def _amount(key: str, value: Any) -> str:  # noqa: ANN401 - a number
     """Return a limit with its unit, if the name of the key does not contain it."""
     if key == "cost_limit":
         return dollars(value or 0)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from run_specialist.api.config_files import server_of
-from run_specialist.api.runner import Runner, effective_of
+from run_specialist.api.preview import effective_of
+from run_specialist.api.runner import Runner
 from run_specialist.batch.item import Input, InputRecord
 from run_specialist.batch.questions import Template, asked
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError
