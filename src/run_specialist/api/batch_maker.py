@@ -90,9 +90,10 @@ class BatchMaker:
         given, maker = dict(options), self._maker
         bounds = Bounds(**{name: given.pop(name) for name in Bounds.__dataclass_fields__ if name in given})
         retry, named = given.pop("retry", ()), given.pop("batch", None)
-        source, model = str(given.pop("source", "")), given.pop("model", None)
+        source, model = str(given.pop("source", "")), given.get("model")
         template = None if question is None else questions.Template(question)
-        asked = maker.asked(specialist, ANY, model, given)
+        asked = maker.asked(specialist, ANY, given)
+        given.pop("model", None)
         project, model = project_path(maker.root), model or maker.models.model
         # Settings may also be from config files.
         settings = asked.settings.model_dump_json(by_alias=True, exclude_unset=True)
@@ -162,8 +163,7 @@ class BatchMaker:
         settings: those of the call, which override those of the file.
         data: settings that are not the caller's own, weaker than those of the call.
         """
-        options = dict(settings)
-        return self._maker.asked(file, question, options.pop("model", None), options, data)
+        return self._maker.asked(file, question, settings, data)
 
     async def take_up(
         self, asked: RunRequest, run_id: str, retry: Sequence[str], lend: "Lend | None" = None

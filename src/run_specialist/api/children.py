@@ -89,7 +89,7 @@ class RunEnvironments:
         copy = WorkingCopy(root, patch, agent_folders)
         extra_tools = await equip(context, self.clients, copy, on_server=on_server)
         refused = () if parent or file.given_origin == "caller" else self.registry.refused
-        checked = await check_paths(file, settings, root)
+        seconds, searched = await check_paths(file, settings, root)
         texts = PromptTexts()
         if settings.skills or settings.project_instructions:
             try:
@@ -100,7 +100,7 @@ class RunEnvironments:
                     raise
         secrets = (*keys_of(provider), *extra_tools.secrets, *self.secrets)
         memory = await in_thread(lambda: agent_memory(context, secrets, is_dry=patch is not None))
-        warnings = (*capped, *extra_tools.warnings, *uncallable, *refused, *checked.warnings, *memory.warnings)
+        warnings = (*capped, *extra_tools.warnings, *uncallable, *refused, *searched, *memory.warnings)
         return RunEnvironment(
             root,
             provider,
@@ -109,7 +109,7 @@ class RunEnvironments:
             replace(extra_tools, warnings=warnings),
             delegate,
             parent,
-            seconds=checked.seconds,
+            seconds=seconds,
             prompt_texts=texts.followed_by(memory.text),
             memory=memory,
             secrets=self.secrets,

@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -134,37 +134,24 @@ def _close_without_loop(providers: dict[tuple[asyncio.AbstractEventLoop, str], P
 NO_LANGUAGE_MODEL = "its provider is not a language model; choose one with `model`"
 
 
+@dataclass(frozen=True)
 class ModelChoice:
     """The models of a `Runner`: one model for all runs, or the model that each file names."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
-        self,
-        model: str | None,
-        provider: Provider | None,
-        pool: ProviderPool,
-        rule: ModelRule,
-        trust: Trust,
-        report: Callable[[str], None],
-        root: Path,
-        default: str | None = None,
-    ) -> None:
-        """Configure the choice.
-
-        model: the model of all runs; None = the one of the file or of the environment.
-        provider: used in place of any model.
-        pool: makes the providers of models on first use.
-        report: called with a line while the weights of a model are loaded.
-        root: the folder that the file tools can read.
-        default: the model of a config file, after that of the environment.
-        """
-        self.model = model
-        self._default = default
-        self._provider = None if provider is None else pool.limited(provider)
-        self._trust = trust
-        self._rule = rule
-        self._report = report
-        self._root = root
-        self._pool = pool
+    model: str | None
+    """The model of all runs; None = the one of the file or of the environment."""
+    fixed: Provider | None
+    """Used in place of any model."""
+    pool: ProviderPool
+    """Makes the providers of models on first use."""
+    rule: ModelRule
+    trust: Trust
+    report: Callable[[str], None]
+    """Called with a line while the weights of a model are loaded."""
+    root: Path
+    """The folder that the file tools can read."""
+    default: str | None
+    """The model of a config file, after that of the environment."""
 
     async def provider(
         self, file: SpecialistFile, settings: Specialist, asked: str | None, origins: ValueOrigins | None = None
@@ -175,11 +162,11 @@ class ModelChoice:
         origins: those of the settings; None = all are those of the file.
         Raises UsageError, before anything is sent, if the run needs a language model and there is none.
         """
-        if self._provider is not None:
-            return self._checked(file, settings, self._provider)
-        if why := why_offline(asked, settings.model, self._default):
-            self._rule.check(file, settings, why)
-        context = RunContext(file, settings, self._root, self._trust, origins)
+        if self.fixed is not None:
+            return self._checked(file, settings, self.fixed)
+        if why := why_offline(asked, settings.model, self.default):
+            self.rule.check(file, settings, why)
+        context = RunContext(file, settings, self.root, self.trust, origins)
         return await self._chosen(asked, settings.model, settings.fallback_models, context)
 
     async def provider_for_resumed(
@@ -199,13 +186,13 @@ class ModelChoice:
         """
         if current.specialist is not None and current.specialist.offline == "refuse":
             settings = settings.model_copy(update={"offline": "refuse"})
-        if self._provider is not None:
-            return self._checked(current, settings, self._provider)
+        if self.fixed is not None:
+            return self._checked(current, settings, self.fixed)
         asked = asked or self.model
         model, *following = models
         if choose_model(asked, model) == OFFLINE:
             why = why_offline(asked, model) if asked else f"the run is {OFFLINE}; name a model to resume it"
-            self._rule.check(current, settings, why)
+            self.rule.check(current, settings, why)
         # Others may have written to the store: what the file does not name is data.
         of_file = current.specialist
         known = {of_file.model, *of_file.fallback_models} if of_file else set[str | None]()
@@ -213,7 +200,7 @@ class ModelChoice:
             "model": current.origin if model in known else "data",
             "fallback_models": current.origin if known.issuperset(following) else "data",
         }
-        context = RunContext(current, settings, root, self._trust, ValueOrigins(kinds), resumed=True)
+        context = RunContext(current, settings, root, self.trust, ValueOrigins(kinds), resumed=True)
         return await self._chosen(asked, model, following, context)
 
     async def provider_for_child(self, file: SpecialistFile, settings: Specialist, parents: Provider) -> Provider:
@@ -229,7 +216,7 @@ class ModelChoice:
     def allowed(self) -> frozenset[str]:
         """The models that the caller, the environment and the config files name; `offline` sends nothing."""
         named = () if self.model is None else split_models(self.model)
-        return frozenset([*named, *choose_models(None, None, self._default).names, OFFLINE])
+        return frozenset([*named, *choose_models(None, None, self.default).names, OFFLINE])
 
     def why_offline(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
         """Return why a specialist has no language model, and how to get one; empty if it has one.
@@ -237,10 +224,10 @@ class ModelChoice:
         parents: the provider of the run that would ask it; None for a run without a parent.
         asked: the model of the call; None = that of the runner, of the file or of the environment.
         """
-        provider = parents if parents is not None and self._inherits(settings) else self._provider
+        provider = parents if parents is not None and self._inherits(settings) else self.fixed
         if provider is not None:
             return "" if provider.capabilities.is_language_model else NO_LANGUAGE_MODEL
-        return why_offline(asked or self.model, settings.model, self._default)
+        return why_offline(asked or self.model, settings.model, self.default)
 
     def model_id(self, settings: Specialist, asked: str | None = None) -> str:
         """Return the id of the model that a new run would use; contacts nothing.
@@ -248,9 +235,9 @@ class ModelChoice:
         asked: the model of the call; None = that of the runner, of the file or of the environment.
         Raises UsageError if its name is misspelt.
         """
-        if self._provider is not None:
-            return self._provider.model
-        named = choose_model(asked or self.model, settings.model, self._default, settings.fallback_models)
+        if self.fixed is not None:
+            return self.fixed.model
+        named = choose_model(asked or self.model, settings.model, self.default, settings.fallback_models)
         return described(named).provider.model
 
     def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
@@ -259,21 +246,21 @@ class ModelChoice:
         parents, asked: as for `why_offline`.
         """
         why = self.why_offline(settings, parents, asked)
-        return self._rule.refusal(settings, why) if why else ""
+        return self.rule.refusal(settings, why) if why else ""
 
     def check_any(self, settings: Sequence[Specialist]) -> None:
         """Raise UsageError if models are required and none of these specialists has one (without any: the default)."""
         default = Specialist(name="", description="", prompt="")
         found = [self.why_offline(one) for one in settings or [default]]
-        if self._rule.is_required and all(found):
-            raise UsageError(self._rule.refusal(default, found[0]))
+        if self.rule.is_required and all(found):
+            raise UsageError(self.rule.refusal(default, found[0]))
 
     def _inherits(self, settings: Specialist) -> bool:
-        return self._provider is not None or settings.model in {None, "inherit"}
+        return self.fixed is not None or settings.model in {None, "inherit"}
 
     def _checked(self, file: SpecialistFile, settings: Specialist, provider: Provider) -> Provider:
         if not provider.capabilities.is_language_model:
-            self._rule.check(file, settings, NO_LANGUAGE_MODEL)
+            self.rule.check(file, settings, NO_LANGUAGE_MODEL)
         # A run changes its model without its parent and without other runs.
         return provider.renewed() if isinstance(provider, ModelChain) else provider
 
@@ -284,7 +271,7 @@ class ModelChoice:
 
         context: its file needs trust for a local model that it names, unless it was made in Python.
         """
-        chosen = choose_models(asked, named, self._default, following)
+        chosen = choose_models(asked, named, self.default, following)
         by_program = context.file.given_origin == "caller" and not context.resumed
         if not (by_program or asked):
             for key, model in [("model", named), *(("fallback_models", one) for one in following)]:
@@ -293,13 +280,13 @@ class ModelChoice:
         first, *others = chosen.names
         for other in others:
             check_spelling(other)
-        provider = await self._pool.provider(first, self._report)
+        provider = await self.pool.provider(first, self.report)
         if not (others or chosen.left_out):
             return provider
         models = {described(other).provider.model: other for other in others}
         return ModelChain(
             provider,
             [described(other).provider for other in models.values()],
-            lambda model: self._pool.provider(models[model], self._report),
+            lambda model: self.pool.provider(models[model], self.report),
             chosen.left_out,
         )

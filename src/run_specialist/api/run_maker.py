@@ -83,7 +83,6 @@ class RunMaker:
         self,
         specialist: str | Path | Specialist | SpecialistFile,
         query: str | None,
-        model: str | None,
         options: Mapping[str, Any],
         data: Data | None = None,
     ) -> RunRequest:
@@ -94,6 +93,7 @@ class RunMaker:
         Raises UsageError for an invalid option.
         """
         overrides = dict(options)
+        model = overrides.pop("model", None)
         question = question_of(query, overrides.pop("question", None))
         watchers = Watchers.taken_from(overrides)
         if not self.root.is_dir():

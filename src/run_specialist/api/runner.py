@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.children import RunEnvironments
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from run_specialist.batch.item import Input, InputRecord
 
 
-class RunOptions(Settings, total=False):
-    """Keyword arguments of a call that starts a run, in addition to the settings to override."""
+class CommonOptions(TypedDict, total=False):
+    """Keyword arguments of every call that starts or resumes one run."""
 
     question: str | None
     """Another name of `query`."""
@@ -48,11 +48,16 @@ class RunOptions(Settings, total=False):
     """Called with the pieces of a reply while it streams."""
 
 
+class RunOptions(CommonOptions, Settings, total=False):
+    """Keyword arguments of a call that starts a run, with the settings to override."""
+
+    model: str | None
+    """An alias, a full id or `offline`; None for the model of the `Runner`."""
+
+
 class CallOptions(RunOptions, total=False):
     """Keyword arguments of `run` and `run_sync`: those of a run, and those of `Runner` that matter for only one."""
 
-    model: str | None
-    """An alias, a full id or `offline`; None for the model in the file or the environment."""
     root: Path | str | None
     """The folder that the file tools can read; None for the project root."""
     dir: Path | str | None
@@ -70,15 +75,8 @@ class CallOptions(RunOptions, total=False):
     """Refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL."""
 
 
-class ResumeOptions(Limits, total=False):
-    """Keyword arguments of a call that resumes a run, in addition to new totals of the limits."""
-
-    question: str | None
-    """Another name of `query`."""
-    listener: Listener | None
-    """Called with each event of the run, in order."""
-    watch: Watch | None
-    """Called with the pieces of a reply while it streams."""
+class ResumeOptions(CommonOptions, Limits, total=False):
+    """Keyword arguments of a call that resumes a run, with new totals of the limits."""
 
 
 class ForkOptions(ResumeOptions, total=False):
@@ -256,8 +254,9 @@ class Runner:
         """Redacted in every tool result, in addition to credentials in the environment."""
         permissions = Trust(given=trust, on_allowed=self._report_allowed)
         self._providers, rule = ProviderPool(requests_at_once), ModelRule.of(require_model)
+        fixed = None if provider is None else self._providers.limited(provider)
         models = ModelChoice(
-            model, provider, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
+            model, fixed, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
         )
         self.environments = RunEnvironments(
             self.root,
@@ -288,7 +287,6 @@ class Runner:
         specialist: str | Path | Specialist,
         query: str | None = None,
         *,
-        model: str | None = None,
         run_id: str | None = None,
         **options: Unpack[RunOptions],
     ) -> Run:
@@ -304,7 +302,7 @@ class Runner:
             the keys of the file that it sets, and the other settings override the preset.
         Raises UsageError before any request is sent to a model.
         """
-        asked = self.maker.asked(specialist, query, model, options)
+        asked = self.maker.asked(specialist, query, options)
         return await (self.maker.new(asked) if run_id is None else begin(self.maker, asked, run_id))
 
     async def resume(
@@ -356,7 +354,6 @@ class Runner:
         specialist: str | Path | Specialist,
         query: str | None = None,
         *,
-        model: str | None = None,
         force: bool = False,
         retry: Sequence[str] = (),
         lend: Lend | None = None,
@@ -377,16 +374,11 @@ class Runner:
         Raises AtWork if another process works on the run, UsageError with each difference from the stored run,
         NotResumable with the reason, before any request is sent to a model.
         """
-        asked = self.maker.asked(specialist, query, model, options)
+        asked = self.maker.asked(specialist, query, options)
         return await take_up(self.maker, replace(asked, lend=lend), run_id, force=force, retry=retry)
 
     async def run(
-        self,
-        specialist: str | Path | Specialist,
-        query: str | None = None,
-        *,
-        model: str | None = None,
-        **options: Unpack[RunOptions],
+        self, specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[RunOptions]
     ) -> Outcome:
         """Ask a specialist a question and return its outcome.
 
@@ -398,16 +390,11 @@ class Runner:
         options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
         Raises UsageError before any request is sent to a model; later failures are in the outcome.
         """
-        run = await self.prepare(specialist, query, model=model, **options)
+        run = await self.prepare(specialist, query, **options)
         return await run.outcome()
 
     def stream(
-        self,
-        specialist: str | Path | Specialist,
-        query: str | None = None,
-        *,
-        model: str | None = None,
-        **options: Unpack[RunOptions],
+        self, specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[RunOptions]
     ) -> Stream:
         """Return a `Stream` of the run's events, whose `outcome` is set at the end.
 
@@ -418,7 +405,7 @@ class Runner:
         watch: called with the pieces of a reply while it streams.
         options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
         """
-        return Stream(lambda: self.prepare(specialist, query, model=model, **options))
+        return Stream(lambda: self.prepare(specialist, query, **options))
 
     def map(
         self,
@@ -477,7 +464,7 @@ async def run(specialist: str | Path | Specialist, query: str | None = None, **o
     Raises UsageError before any request is sent to a model; later failures are in the outcome.
     """
     given: dict[str, Any] = {**options}
-    of_runner = CallOptions.__annotations__.keys() - RunOptions.__annotations__.keys()
+    of_runner = {"model", *(CallOptions.__annotations__.keys() - RunOptions.__annotations__.keys())}
     async with Runner(**{name: given.pop(name) for name in of_runner & given.keys()}) as runner:
         return await runner.run(specialist, query, **given)
 

@@ -1,9 +1,7 @@
 """Say what cannot work here, and why: the model, the tools, the paths of a file."""
 
 import asyncio
-import difflib
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -77,10 +75,6 @@ LONGEST_LOOK = 1.0
 """Timeout of the search for the files of all specialists; those not checked in time count as available [s]."""
 MOST_NAMED = 3
 """Maximum number of specialists that a message names."""
-_ALIKE = 0.6
-"""Minimum similarity of words in two names that count as alike, such as analyzer and analyst."""
-_WORD = re.compile(r"[^\W_]{3,}")
-
 ModelObstacle = Callable[[Specialist], str]
 """Returns why the model of a specialist prevents a run, in one clause; empty if it does not."""
 
@@ -143,25 +137,24 @@ def sentences(files: Iterable[SpecialistFile], reasons: Mapping[Path, str]) -> l
 
 
 def alternatives(file: SpecialistFile, question: str, working: Sequence[SpecialistFile]) -> str:
-    """Return, as a clause, specialists that can be asked instead, the most similar first; empty if there are none.
+    """Return, as a clause, specialists that can be asked instead; empty if there are none.
 
+    Those come first that share most words with the specialist and the question.
     working: the specialists that can work here.
     """
-    own, asked = _words(file.description), _words(question)
 
-    def similarity(other: SpecialistFile) -> float:
-        # The likeness of the names and of the descriptions, and how much of the question the other one mentions.
-        pairs = [(one, two) for one in _WORD.findall(file.name[:100]) for two in _WORD.findall(other.name[:100])]
-        closest = max((difflib.SequenceMatcher(None, one, two).ratio() for one, two in pairs), default=0)
-        others = _words(f"{other.name} {other.description}")
-        shared = len(own & others) / max(len(own | others), 1)
-        return (closest if closest >= _ALIKE else 0) + shared + len(asked & others) / max(len(asked), 1)
+    def words(*texts: str) -> frozenset[str]:
+        return frozenset(content_terms(" ".join(texts)[:4000].casefold().replace("-", " ")))
 
-    others = [one for one in working if one.name != file.name]
-    ranked = sorted(others, key=similarity, reverse=True)[:MOST_NAMED]
-    if not ranked:
+    wanted = words(file.name, question, file.description)
+    others = sorted(
+        (one for one in working if one.name != file.name),
+        key=lambda one: len(wanted & words(one.name, one.description)),
+        reverse=True,
+    )
+    if not others:
         return ""
-    first, *more = (one.name for one in ranked)
+    first, *more = (one.name for one in others[:MOST_NAMED])
     also = f", as {'does' if len(more) == 1 else 'do'} {' and '.join(more)}" if more else ""
     return f"{first} works here{also}"
 
@@ -180,50 +173,35 @@ def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:
     return ""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(content_terms(text[:4000].casefold()))
-
-
-@dataclass(frozen=True, slots=True)
-class PathsCheck:
-    """Result of a successful check."""
-
-    seconds: float = 0
-    """Duration of the check, which counts towards the run's time [s]."""
-    warnings: tuple[str, ...] = ()
-
-
 def no_file(root: Path, paths: Sequence[str]) -> str:
     """Return the clause that no file matches."""
     return f"no file under {root} matches {', '.join(paths) or 'an empty list'}"
 
 
-async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> PathsCheck:
-    """Look for one file that matches `paths`, in a thread.
+async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> tuple[float, tuple[str, ...]]:
+    """Look for one file that matches `paths`, in a thread; return how long that took [s], and warnings.
 
     If the search exceeds `tool_timeout` or the time until the run's landing, the run starts anyway, with a warning.
     Raises NothingToRead if no file matches, UsageError if the root cannot be listed.
     """
     if settings.paths is None:
-        return PathsCheck()
-    paths, begun = settings.paths, time.monotonic()
+        return 0, ()
+    paths, begun, place = settings.paths, time.monotonic(), f"{file.place('paths')}: paths"
     left = Budget.of({Kind.TIME: settings.time_limit})[Kind.TIME].until_landing
     try:
         async with asyncio.timeout(settings.tool_timeout if left is None else min(settings.tool_timeout, left)):
             found = await in_thread(lambda: bool(paths) and holds_any(Sandbox(root, paths)))
     except TimeoutError:
         seconds = time.monotonic() - begun
-        return PathsCheck(
-            seconds, (f"{file.place('paths')}: paths: no matching file was found within {seconds:.3g} s",)
-        )
+        return seconds, (f"{place}: no matching file was found within {seconds:.3g} s",)
     except ToolError as error:
-        raise UsageError(f"{file.place('paths')}: paths: {error}") from error
+        raise UsageError(f"{place}: {error}") from error
     if not found:
         raise NothingToRead(
-            f"{file.place('paths')}: paths: {no_file(root, paths)}; set another folder with `root`, or create a "
-            "specialist for the files there with `specialists new`"
+            f"{place}: {no_file(root, paths)}; set another folder with `root`, or create a specialist for the files "
+            "there with `specialists new`"
         )
-    return PathsCheck(time.monotonic() - begun)
+    return time.monotonic() - begun, ()
 
 
 def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) -> list[SpecialistFile]:
