@@ -13,9 +13,7 @@ from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.spawner import check_price
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.project import project_path
-from run_specialist.specialist.settings import Data
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch, Bounds
@@ -154,16 +152,6 @@ class BatchMaker:
         batch = Batch(row.batch_id, items, runs, bounds, total=total, record=record, run_id=run_id)
         self._open.add(batch)
         return batch
-
-    def asked(
-        self, file: SpecialistFile, question: str, settings: Mapping[str, Any], data: Data | None = None
-    ) -> RunRequest:
-        """Return a question to a specialist with its settings resolved; raises UsageError.
-
-        settings: those of the call, which override those of the file.
-        data: settings that are not the caller's own, weaker than those of the call.
-        """
-        return self._maker.asked(file, question, settings, data)
 
     async def take_up(
         self, asked: RunRequest, run_id: str, retry: Sequence[str], lend: "Lend | None" = None

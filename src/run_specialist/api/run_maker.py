@@ -18,8 +18,15 @@ from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import alternatives, obstacles
-from run_specialist.spawning.forking import fork
-from run_specialist.spawning.resuming import ResumeRequest, begun_with, check_same, models_left, place_of, resume
+from run_specialist.spawning.resuming import (
+    ResumeRequest,
+    begun_with,
+    check_same,
+    fork,
+    models_left,
+    place_of,
+    resume,
+)
 from run_specialist.spawning.spawner import Parent, check_price, spawn
 from run_specialist.spawning.trust import RunContext, origins_of_stored
 from run_specialist.specialist.checks import model_settings

@@ -260,7 +260,7 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
         # Cases without their own settings share the resolved ones.
         same = (place, json.dumps(case.settings, sort_keys=True, default=str))
         if same not in resolved:
-            resolved[same] = runner.batches.asked(subject.file, case.question, subject.settings, _data_of(case))
+            resolved[same] = runner.maker.asked(subject.file, case.question, subject.settings, _data_of(case))
         asked = replace(resolved[same], question=case.question)
         models[subject.variant.name] = runner.batches.model_of(asked)
         key = run_key(asked, models[subject.variant.name], project)

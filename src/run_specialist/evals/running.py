@@ -90,7 +90,7 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -
             continue
         for judge in judges_of(one.case):
             file = find_judge(runner.registry, judge.specialist)
-            asked = runner.batches.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
+            asked = runner.maker.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
             key = run_key(asked, runner.batches.model_of(asked), plan.project, kind="j")
             found.append(JudgedAnswer(one, judge, asked, f"{key}-1"))
     return found
@@ -356,7 +356,7 @@ def eval_forecast(  # noqa: PLR0913, PLR0917 - what a forecast depends on
     if judging is not None:
         try:
             names = [judge.specialist for one in runs for judge in judges_of(one.case)]
-            asked = {name: judging.batches.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
+            asked = {name: judging.maker.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
             judges = parts((asked[name], judging) for name in names)
         except RunSpecialistError:
             # A judge without a model here has no price.

@@ -638,7 +638,7 @@ class BatchHere:
         self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None
     ) -> "Run | EndedRun":
         """Begin or resume the run of an item, as `Runner.take_up` does."""
-        asked = self._runner.batches.asked(self._file, question, {}, self._data)
+        asked = self._runner.maker.asked(self._file, question, {}, self._data)
         return await self._runner.batches.take_up(asked, run_id, retry, lend)
 
     async def aclose(self) -> None:

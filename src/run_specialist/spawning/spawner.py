@@ -102,8 +102,16 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     Raises UsageError if none of the file's tools exists, and for a cost limit or an answer schema that cannot be
     enforced.
     """
-    warnings = _warnings(file, settings, environment)
-    provider = environment.provider
+    provider, extra = environment.provider, environment.extra_tools
+    problems = [problem for problem in file.problems if problem.level == "warning"]
+    warnings = [
+        # The call may allow tools that the file does not allow.
+        *(str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools),
+        *extra.warnings,
+        *environment.prompt_texts.warnings,
+        *unmatched_tools(file, settings, environment),
+        *(provider.warnings if isinstance(provider, ModelChain) else ()),
+    ]
     if settings.cost_limit is not None:
         check_price(provider, _place_of(file, "cost_limit"))
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
@@ -130,7 +138,6 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         )
     else:
         settings = settings.model_copy(update={"summarize_at": None})
-    extra = environment.extra_tools
     has_added_tools = bool(environment.tools or extra.functions or extra.served or environment.delegate)
     uses_archive = settings.summarize_at is not None or has_added_tools or environment.keeps_archive
     if uses_archive:
@@ -158,7 +165,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         parent_id=environment.parent.run_id if environment.parent else None,
         warnings=(*warnings, *fitted.warnings),
         context_warnings=fitted.warnings,
-        secrets=(*credentials(os.environ), *keys_of(provider), *environment.extra_tools.secrets, *environment.secrets),
+        secrets=(*credentials(os.environ), *keys_of(provider), *extra.secrets, *environment.secrets),
         patch=environment.patch.text if environment.patch and not environment.parent else None,
         origin=partial(origin, file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
@@ -179,20 +186,6 @@ def check_price(provider: Provider, place: str = "cost_limit") -> None:
                 f"{place}: the price of {one.model} is unknown, so its cost cannot be limited; remove cost_limit, or "
                 "set total_tokens_limit instead"
             )
-
-
-def _warnings(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
-    problems = [problem for problem in file.problems if problem.level == "warning"]
-    # The call may allow tools that the file does not allow.
-    warnings = [str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools]
-    warnings += [
-        *environment.extra_tools.warnings,
-        *environment.prompt_texts.warnings,
-        *unmatched_tools(file, settings, environment),
-    ]
-    if isinstance(environment.provider, ModelChain):
-        warnings += environment.provider.warnings
-    return warnings
 
 
 def new_run_id(mark: str = "") -> str:
@@ -453,33 +446,26 @@ _BOUNDS = ("max_uses", "max_content_tokens")
 
 def as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
     """Return the tools with their stored definitions and their current functions."""
+
+    def unavailable(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
+        del arguments
+        raise ToolError("this tool is no longer there")
+
+    def unbounded(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {key: value for key, value in definition.items() if key not in _BOUNDS}
+
     found = []
     for definition in definitions:
-        tool = tools.get(definition["name"])
-        if "input_schema" not in definition:
-            found.append(_of_server(definition, tool))
-            continue
-        tool = tool or Tool(definition["name"], "", _unavailable)
-        found.append(replace(tool, description=definition["description"], schema=definition["input_schema"]))
+        name = definition["name"]
+        tool = tools.get(name)
+        if "input_schema" in definition:
+            tool = tool or Tool(name, "", unavailable)
+            tool = replace(tool, description=definition["description"], schema=definition["input_schema"])
+        elif tool is None or not tool.on_server:
+            # Others may have written to the store, and the API runs every offered tool. So a tool that the run would
+            # not get today is replaced by one that does nothing, although this changes the prompt.
+            tool = Tool(name, "No longer available.", unavailable, schema={"type": "object"})
+        elif unbounded(definition) == unbounded(tool.on_server):
+            tool = replace(tool, on_server=definition)
+        found.append(tool)
     return Toolset(found)
-
-
-def _of_server(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
-    """Return a tool that the API runs, with its stored bounds.
-
-    Others may have written to the store, and the API runs every offered tool. So a tool that the run would not get
-    today is replaced by one that does nothing, although this changes the prompt.
-    """
-    if tool is None or not tool.on_server:
-        return Tool(definition["name"], "No longer available.", _unavailable, schema={"type": "object"})
-    is_same = _unbounded(definition) == _unbounded(tool.on_server)
-    return replace(tool, on_server=definition) if is_same else tool
-
-
-def _unbounded(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {key: value for key, value in definition.items() if key not in _BOUNDS}
-
-
-def _unavailable(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
-    del arguments
-    raise ToolError("this tool is no longer there")
