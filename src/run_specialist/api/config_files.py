@@ -194,18 +194,20 @@ class Config:
     @property
     def values(self) -> Mapping[str, Default]:
         """The effective value of each key; the project takes precedence over the user, but cannot raise a limit."""
-        values: dict[str, Default] = {}
-        for file in reversed(self.files):
-            for key, value in file.values.items():
-                own, values[key] = values.get(key), value
-                if own is None or own.scope == value.scope:
-                    continue
-                plain = _plain(key, value)
-                if rule(key, "project") == "lower" and stricter(plain, _plain(key, own)) != plain:
-                    values[key] = own
-                else:
-                    values[key] = replace(value, users=own)
+        own = self.of("user")
+        values = dict(own)
+        for key, value in self.of("project").items():
+            plain = _plain(key, value)
+            is_looser = (
+                key in own and rule(key, "project") == "lower" and stricter(plain, _plain(key, own[key])) != plain
+            )
+            if not is_looser:
+                values[key] = replace(value, users=own.get(key))
         return values
+
+    def of(self, scope: Scope) -> Mapping[str, Default]:
+        """Return the values of the project's file or the user's."""
+        return {key: value for file in self.files if file.scope == scope for key, value in file.values.items()}
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - as the key
         """Return the value of a key that no environment variable overrides; None if there is none."""
@@ -227,13 +229,12 @@ class Config:
     @property
     def capped(self) -> tuple[str, ...]:
         """A line for each limit of the project that is not used because the user's own one is stricter."""
-        values, project = self.values, [file for file in self.files if file.scope == "project"]
+        values = self.values
         return tuple(
             f"{near(given.path)}:{given.line}: {key}: your own value holds, because a project cannot "
             f"loosen it: {near(values[key].path)}:{values[key].line}"
-            for file in project
-            for key, given in file.values.items()
-            if values[key] is not given and values[key].scope == "user"
+            for key, given in self.of("project").items()
+            if values[key].scope == "user"
         )
 
 
@@ -301,12 +302,10 @@ def model_claim(config: Config) -> Claim | None:
     A project may freely choose another model of the default server, or no model at all.
     """
     chosen, project = config.values.get("model"), config.project
-    if config.get("model") is None or chosen is None or chosen.scope != "project" or chosen.value == OFFLINE:
+    is_free = chosen is None or chosen.scope != "project" or chosen.value == OFFLINE
+    if is_free or chosen is None or project is None or config.get("model") is None:
         return None
-    if project is None:
-        return None
-    own = next((file.values["model"] for file in config.files if file.scope == "user" and "model" in file.values), None)
-    named = str(chosen.value)
+    own, named = config.of("user").get("model"), str(chosen.value)
     if own is not None and named == own.value:
         return None
     usual = {_MESSAGES} if own is None else set(map(server_of, split_models(own.value)))

@@ -78,12 +78,8 @@ class ProviderPool:
             known = self._knowledge.setdefault(provider.address, provider.knowledge)
             # The server may have another context since it was started again.
             told = provider.capabilities
-            known.capabilities = replace(
-                known.capabilities,
-                context_tokens=told.context_tokens,
-                context_note=told.context_note,
-                max_output_tokens=told.max_output_tokens,
-            )
+            names = ("context_tokens", "context_note", "max_output_tokens")
+            known.capabilities = replace(known.capabilities, **{name: getattr(told, name) for name in names})
             provider.knowledge = known
         return self.limited(provider)
 
@@ -170,12 +166,7 @@ class ModelChoice:
         return await self._chosen(asked, settings.model, settings.fallback_models, context)
 
     async def provider_for_resumed(
-        self,
-        current: SpecialistFile,
-        settings: Specialist,
-        root: Path,
-        models: Sequence[str],
-        asked: str | None = None,
+        self, current: SpecialistFile, settings: Specialist, root: Path, models: Sequence[str], asked: str | None = None
     ) -> Provider:
         """Return the provider of a run that is resumed or forked.
 

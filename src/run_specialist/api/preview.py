@@ -93,11 +93,7 @@ class EffectiveSettings:
 
 
 async def effective_of(
-    runner: Runner,
-    file: SpecialistFile,
-    settings: dict[str, Any],
-    asked: str | None = None,
-    data: Data | None = None,
+    runner: Runner, file: SpecialistFile, settings: dict[str, Any], asked: str | None = None, data: Data | None = None
 ) -> EffectiveSettings:
     """Return what a run of a specialist gets.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from run_specialist.api.children import RunEnvironments
 from run_specialist.batch.item import Lend
@@ -18,15 +18,7 @@ from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import alternatives, obstacles
-from run_specialist.spawning.resuming import (
-    ResumeRequest,
-    begun_with,
-    check_same,
-    fork,
-    models_left,
-    place_of,
-    resume,
-)
+from run_specialist.spawning.resuming import ResumeRequest, begun_with, check_same, fork, models_left, place_of, resume
 from run_specialist.spawning.spawner import Parent, check_price, spawn
 from run_specialist.spawning.trust import RunContext, origins_of_stored
 from run_specialist.specialist.checks import model_settings
@@ -41,20 +33,8 @@ from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.threads import in_thread
 
-
-@dataclass(frozen=True)
-class Watchers:
-    """The functions that receive the events and the streamed text of a run."""
-
-    listener: Listener | None = None
-    """Called with each event of the run, in order."""
-    watch: Watch | None = None
-    """Called with the pieces of a reply while it streams."""
-
-    @classmethod
-    def taken_from(cls, options: dict[str, Any]) -> Self:
-        """Return the watchers of a call, and remove them from its options."""
-        return cls(options.pop("listener", None), options.pop("watch", None))
+Watchers = tuple[Listener | None, Watch | None]
+"""Called with each event of a run, in order, and with the pieces of a reply while it streams."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +82,9 @@ class RunMaker:
         overrides = dict(options)
         model = overrides.pop("model", None)
         question = question_of(query, overrides.pop("question", None))
-        watchers = Watchers.taken_from(overrides)
+        if question is None:
+            raise UsageError("the question is missing; pass it as `query`")
+        watchers = overrides.pop("listener", None), overrides.pop("watch", None)
         if not self.root.is_dir():
             raise UsageError(f"`root`: {self.root} is not a folder")
         if isinstance(specialist, SpecialistFile):
@@ -181,8 +163,8 @@ class RunMaker:
         options: `ResumeOptions` or `ForkOptions`.
         """
         limits = dict(options)
-        question = optional_question(query, limits.pop("question", None))
-        watchers = Watchers.taken_from(limits)
+        question = question_of(query, limits.pop("question", None))
+        watchers = limits.pop("listener", None), limits.pop("watch", None)
         run = await self.store.load(run_id, project_path(self.root))
         return await self.resume(run, ResumeRequest(question, limits, force, at=at), watchers, model=model)
 
@@ -229,7 +211,7 @@ class RunMaker:
         return self._run(job, watchers, await self.store.fork(job.opened(), copied, request.at or 0))
 
     def _run(self, job: Job, watchers: Watchers, journal: Journal | None) -> Run:
-        return Run(job, watchers.listener, watchers.watch, journal=journal, on_lost=self.store.on_lost)
+        return Run(job, *watchers, journal=journal, on_lost=self.store.on_lost)
 
 
 async def _lent(job: Job, lend: Lend | None) -> Job:
@@ -265,29 +247,19 @@ def file_of(specialist: Specialist) -> SpecialistFile:
     return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist, given_origin="caller")
 
 
-def question_of(query: str | None, question: str | None) -> str:
-    """Return the question, given by either name.
-
-    Raises UsageError if it is missing, given twice, empty, or no string.
-    """
-    asked = optional_question(query, question)
-    if asked is None:
-        raise UsageError("the question is missing; pass it as `query`")
-    if not isinstance(asked, str):
-        raise UsageError(f"query must be a string, got {type(asked).__name__}")
-    if not asked.strip():
-        raise UsageError("the question is empty; pass the question that the specialist should answer")
-    return asked
-
-
-def optional_question(query: str | None, question: str | None) -> str | None:
+def question_of(query: str | None, question: str | None) -> str | None:
     """Return the question, given by either name; None if there is none.
 
-    Raises UsageError if it is given twice.
+    Raises UsageError if it is given twice, empty, or no string.
     """
     if query is not None and question is not None:
         raise UsageError("`query` and `question` are two names of one argument; pass only `query`")
-    return question if query is None else query
+    asked: object = question if query is None else query
+    if not isinstance(asked, str | None):
+        raise UsageError(f"query must be a string, got {type(asked).__name__}")
+    if asked is not None and not asked.strip():
+        raise UsageError("the question is empty; pass the question that the specialist should answer")
+    return asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,12 +306,7 @@ class Runner:
         return await (self.maker.new(asked) if run_id is None else begin(self.maker, asked, run_id))
 
     async def resume(
-        self,
-        run_id: str,
-        query: str | None = None,
-        *,
-        force: bool = False,
-        **options: Unpack[ResumeOptions],
+        self, run_id: str, query: str | None = None, *, force: bool = False, **options: Unpack[ResumeOptions]
     ) -> Run:
         """Return a stored run, ready to continue where it stopped.
 

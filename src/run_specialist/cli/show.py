@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
     from run_specialist.api.preview import EffectiveModel, EffectiveSettings
     from run_specialist.spawning.prompt_texts import AddedText
-    from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import Defaults, SpecialistFile
     from run_specialist.specialist.settings import Setting
     from run_specialist.views.tune import Medians
@@ -101,14 +100,10 @@ def unavailable(files: "Sequence[SpecialistFile]", root: Path, default: str | No
 
     default: the model of a config file.
     """
-    from run_specialist.spawning.availability import ModelRule, obstacles, without_credentials, without_model  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.availability import ModelRule, model_obstacle, obstacles  # noqa: PLC0415 - fast `--help`
 
     rule = ModelRule.of(None)
-
-    def of_model(settings: "Specialist") -> str:
-        return without_model(rule, settings, default) or without_credentials(settings, default)
-
-    return obstacles(files, root, of_model)
+    return obstacles(files, root, lambda settings: model_obstacle(rule, settings, default))
 
 
 def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]) -> None:

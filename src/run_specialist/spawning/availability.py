@@ -79,20 +79,14 @@ ModelObstacle = Callable[[Specialist], str]
 """Returns why the model of a specialist prevents a run, in one clause; empty if it does not."""
 
 
-def without_model(rule: ModelRule, settings: Specialist, default: str | None) -> str:
-    """Return why a specialist that needs a model cannot be asked, in one clause; empty if it can.
+def model_obstacle(rule: ModelRule, settings: Specialist, default: str | None) -> str:
+    """Return why the model of a specialist prevents a run: a required one, or its credentials, are missing.
 
     default: the model of a config file.
     """
     why = why_offline(None, settings.model, default)
-    return rule.refusal(settings, why) if why else ""
-
-
-def without_credentials(settings: Specialist, default: str | None) -> str:
-    """Return the credentials that are missing for a specialist's model; empty for none, and for a local model.
-
-    default: the model of a config file.
-    """
+    if refusal := rule.refusal(settings, why) if why else "":
+        return refusal
     model = choose_model(None, settings.model, default, settings.fallback_models)
     if why := unserved(model):
         return f"{model}: {why}"

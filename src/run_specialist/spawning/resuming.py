@@ -10,20 +10,12 @@ from typing import Any
 from run_specialist import budget, prompts
 from run_specialist.budget import Kind
 from run_specialist.errors import NotResumable, SpecialistNotFound, UsageError
+from run_specialist.loop import transcript
 from run_specialist.loop.account import NOT_STARTED, drawn
 from run_specialist.loop.compaction import archived_placeholder, characters, tokens
 from run_specialist.loop.evidence import ReturnReason
 from run_specialist.loop.evidence import proven as proven_by
 from run_specialist.loop.job import CallRecord, EarlierCalls, ForkedFrom, Job, ResumeNote, ResumeState
-from run_specialist.loop.transcript import (
-    lost_parts,
-    named_arguments,
-    named_blocks,
-    naming,
-    portable_blocks,
-    portable_id,
-    portable_messages,
-)
 from run_specialist.providers.base import Opening
 from run_specialist.record.journal import Checkpointed, Received, Record, Returned, RunSnapshot
 from run_specialist.record.messages import Message, Stop, Usage, counted, encode, sendable, server_calls, text_of
@@ -89,8 +81,6 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     used = {**used, Kind.TOOL_CALLS: used.get(Kind.TOOL_CALLS, 0) + state.earlier.cut_off}
     check_totals(f"{run.run_id} has already", settings, used, changed)
     question = request.question
-    if question is not None and not question.strip():
-        raise NotResumable("the question is empty; omit it, or ask a further question")
     if question is None and run.status == "answered":
         raise NotResumable(f"{run.run_id} is already answered; to ask a follow-up question, add it after the run")
     if question is None and run.status == "landed" and not changed:
@@ -146,7 +136,7 @@ def _refill(archive: Archive, run: StoredRun) -> None:
     for call in sorted(run.calls, key=lambda call: call.at):
         archive.add(call.call.id, call.whole)
     if run.snapshot and len(run.snapshot.models) > 1:
-        archive.add_names(portable_id)
+        archive.add_names(transcript.portable_id)
     # Results of calls that were not run are archived only when they are summarized.
     newest = max((stored.part for stored in run.messages), default=0)
     for block in (block for stored in run.messages if stored.part < newest for block in stored.message.content):
@@ -245,8 +235,8 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
 
     also_written: also remove thinking that a server wrote at the beginning of the text.
     """
-    messages = portable_messages(state.messages, also_written=also_written)
-    pending = state.pending and replace(state.pending, content=portable_blocks(state.pending.content))
+    messages = transcript.portable_messages(state.messages, also_written=also_written)
+    pending = state.pending and replace(state.pending, content=transcript.portable_blocks(state.pending.content))
     if messages == state.messages and pending == state.pending:
         return state
     # The adapted transcript is stored as a new part, all of it copied.
@@ -258,7 +248,7 @@ def with_own_ids(run: StoredRun) -> StoredRun:
     contents = [*(turn.blocks for turn in run.turns), *(one.message.blocks for one in run.messages)]
     ids = dict.fromkeys(block["id"] for blocks in contents for block in blocks if block.get("type") == "tool_use")
     # A run that has changed its model may have two ids of one call.
-    known = {portable_id(call_id): call_id for call_id in ids if portable_id(call_id) != call_id}
+    known = {transcript.portable_id(call_id): call_id for call_id in ids if transcript.portable_id(call_id) != call_id}
     firsts = dict.fromkeys(known.get(call_id, call_id) for call_id in ids)
     names = {call_id: f"copied_{number}" for number, call_id in enumerate(firsts, 1)}
     names |= {call_id: names[known[call_id]] for call_id in ids if call_id in known}
@@ -268,17 +258,19 @@ def with_own_ids(run: StoredRun) -> StoredRun:
 
     return replace(
         run,
-        turns=tuple(replace(turn, blocks=named_blocks(turn.blocks, name)) for turn in run.turns),
+        turns=tuple(replace(turn, blocks=transcript.named_blocks(turn.blocks, name)) for turn in run.turns),
         calls=tuple(
             replace(
                 one,
-                call=replace(one.call, id=name(one.call.id), arguments=named_arguments(one.call.arguments, name)),
-                note=naming(one.note, name),
+                call=replace(
+                    one.call, id=name(one.call.id), arguments=transcript.named_arguments(one.call.arguments, name)
+                ),
+                note=transcript.naming(one.note, name),
             )
             for one in run.calls
         ),
         messages=tuple(
-            replace(one, message=replace(one.message, blocks=named_blocks(one.message.blocks, name)))
+            replace(one, message=replace(one.message, blocks=transcript.named_blocks(one.message.blocks, name)))
             for one in run.messages
         ),
     )
@@ -577,8 +569,6 @@ def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) ->
     file, before = begun_with(run, request.file, environment.root)
     settings = overridden(before, request.limits)
     begin = first_turns(run, at)
-    if question is not None and not question.strip():
-        raise NotResumable("the question is empty; omit it, or ask a further question")
     if question is None and begin.is_answered:
         raise NotResumable(
             f"`at={at}`: turn {at} of {run.run_id} is its answer; add a further question, or use `at={at - 1}` to have "
@@ -606,7 +596,7 @@ def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) ->
         copy = f"{turns} of {run.run_id} {'is' if at == 1 else 'are'} copied"
         warnings = [f"{copy}: {calls} count against the limits, their tokens, cost and time do not"]
     if is_other:
-        if lost := lost_parts(state.messages):
+        if lost := transcript.lost_parts(state.messages):
             remarks.append(prompts.other_model(author))
             warnings.append(f"{lost} of {author} were left out, because {provider.model} cannot use them")
         state = for_other_model(state, also_written=True)
