@@ -21,12 +21,13 @@ from run_specialist.errors import ToolError
 from run_specialist.safety.safe_files import (
     Changed,
     Folder,
-    delete_file,
     digest_of,
     folder,
+    make_folders,
     read_content,
     replace_file,
     temporary_name,
+    unlink_file,
 )
 from run_specialist.tools.base import Tool
 from run_specialist.tools.sandbox import fit
@@ -125,7 +126,7 @@ class NotesFolder:
                 raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
             after = change(before)
             if after is None:
-                delete_file(self._root, path, expected=expected or "", folders=note.count("/"), most=LARGEST)
+                unlink_file(self._root, path, expected or "", folders=note.count("/"), most=LARGEST)
                 return ""
             data = after.encode("utf-8", "replace")
             if len(data) > LARGEST:
@@ -149,11 +150,7 @@ class NotesFolder:
         if self.ignored:
             with suppress(Changed):
                 self._write(f"{self.ignored}/{_GITIGNORE}", b"*\n", None)
-        above = ""
-        for name in self.folder.split("/"):
-            with folder(self._root, above) as here, suppress(FileExistsError):
-                os.mkdir(name if here.descriptor is not None else f"{here.path}/{name}", dir_fd=here.descriptor)
-            above = f"{above}/{name}" if above else name
+        make_folders(self._root, self.folder)
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
