@@ -442,9 +442,9 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     """Store and report what a command has changed; return whether the changes are stored, or never will be."""
     if log is None:
         return True
-    stored = await asyncio.gather(*(log.stored(one.record) for one in changes.files))
-    for one, is_stored in zip(changes.files, stored, strict=True):
-        log.notify(replace(one.event, undoable=one.event.undoable and is_stored and log.is_stored))
+    stored = await asyncio.gather(*(log.stored(record) for record, _ in changes.files))
+    for (_, event), is_stored in zip(changes.files, stored, strict=True):
+        log.notify(replace(event, undoable=event.undoable and is_stored and log.is_stored))
     if changes.undone:
         undone = few([*map(escape_path, changes.undone)], _NAMED)
         log.notify(Warned(f"a command changed protected files, which was undone: {undone}"))
