@@ -167,7 +167,7 @@ def test_random_patterns_hide_the_same_files_as_git(root, seed):
         chosen = [folder / ".gitignore" for folder in chance.sample(folders, 2)]
         for path in chosen:
             lines = ["".join(chance.choices(PIECES, k=chance.randint(1, 5))) for _ in range(4)]
-            # git and pathspec differ on classes that contain a `/`, and on several `/` in a row.
+            # git and our patterns differ on classes that contain a `/`, and on several `/` in a row.
             lines = [line for line in lines if "//" not in line.replace("**", "") and not ("[" in line and "/" in line)]
             path.write_text("".join(f"{'!' * (chance.random() < 0.2)}{line}\n" for line in lines))
         shown = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
