@@ -65,10 +65,10 @@ def _path_regex(glob: str) -> str:
             blocks.append("")
         else:
             blocks[-1] += f"/{_name_regex(name)}"
-    first, *middle = blocks
-    if not middle:
+    first, *others = blocks
+    if not others:
         return first
-    *middle, last = middle
+    *middle, last = others
     # Between two `**`, a block ends at the end of a folder name.
     between = "".join(f"(?>(?:/.+?)??{block}(?=/))" for block in middle if block)
     return f"{first}{between}{f'(?:/.+)?{last}' if last else '/.+'}"
@@ -90,13 +90,16 @@ def _name_regex(glob: str) -> str:
             raise re.error("unfinished")
         else:
             parts[-1] += "[^/]" if plain == "?" else re.escape(escaped or plain)
-    first, *middle = parts
-    if not middle:
+    return "[^/]+" if len(parts) > 1 and not any(parts) else join_by_stars(parts, "[^/]")
+
+
+def join_by_stars(parts: Sequence[str], character: str) -> str:
+    """Return an expression for parts with any number of characters between them."""
+    first, *others = parts
+    if not others:
         return first
-    if not any(parts):
-        return "[^/]+"
-    *middle, last = middle
-    return first + "".join(f"(?>[^/]*?{part})" for part in middle if part) + f"[^/]*{last}"
+    *middle, last = others
+    return first + "".join(f"(?>{character}*?{part})" for part in middle if part) + f"{character}*{last}"
 
 
 @dataclass(frozen=True, slots=True)
