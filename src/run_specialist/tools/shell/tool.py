@@ -22,7 +22,7 @@ from run_specialist.tools.file_checkpoint import FileCheckpoint, held, recovered
 from run_specialist.tools.ignore import join_by_stars
 from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.shell.places import writable_places
-from run_specialist.tools.shell.process import CommandExit, KeptOutput, OneCommand
+from run_specialist.tools.shell.process import CommandExit, KeptOutput, run_command
 from run_specialist.tools.threads import in_thread
 
 LONGEST = 100_000
@@ -72,8 +72,7 @@ class _Shell:
         others = _OTHERS if any(names_tool(settings.tools, name) for name in ("search", "grep", "read")) else ""
         parts = (_DESCRIPTION.format(root=root, changes=changes), others, str(self._rules))
         self.description = " ".join(part for part in parts if part)
-        sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
-        self._runner = OneCommand(sandbox, self.writable)
+        self._sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
 
     async def bash(
         self,
@@ -90,7 +89,7 @@ class _Shell:
         output = KeptOutput(4 * self._limit)
         seconds = context.seconds * (1 - _MARGIN)
         if not self.writable:
-            ended = await self._runner.run(command, output, seconds)
+            ended = await run_command(self._sandbox, (), command, output, seconds)
             return Output(output.text(self._limit), _note(ended), is_error=bool(ended.stopped))
         # A file moved by one command could be hidden from the checks of another, or taken for a change of it.
         async with self._one_at_a_time, self._alone(seconds) as seconds:
@@ -105,7 +104,7 @@ class _Shell:
                 lambda: FileCheckpoint.take(self._root, self.writable, closed, context.run_id, context.call_id)
             )
             try:
-                ended = await self._runner.run(command, output, seconds, checkpoint)
+                ended = await run_command(self._sandbox, self.writable, command, output, seconds, checkpoint)
             finally:
                 undone = await self._record_uncancelled(checkpoint, context)
         note = _note(ended)
