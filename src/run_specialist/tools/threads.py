@@ -17,7 +17,6 @@ from threading import Thread
 from typing import Any
 
 KILL = signal.SIGKILL if os.name == "posix" else signal.SIGTERM
-_POLL = 0.01
 _ABANDONED: ContextVar[Future[None] | None] = ContextVar("abandoned", default=None)
 """Set in threads of `in_thread`; cancelled once the caller has stopped waiting."""
 
@@ -164,13 +163,13 @@ async def running(command: Sequence[str], limit: int = 65_536, **options: Any) -
         transport.close()
 
 
-async def exits_within(process: Process, seconds: float) -> bool:
+async def exits_within(process: Process, seconds: float, poll: float = 0.01) -> bool:
     """Wait for the process only, since a child of it may keep the pipes open; return False after a timeout [s]."""
     deadline = asyncio.get_running_loop().time() + seconds
     while process.returncode is None:
         if asyncio.get_running_loop().time() >= deadline:
             return False
-        await asyncio.sleep(_POLL)
+        await asyncio.sleep(poll)
     return True
 
 
