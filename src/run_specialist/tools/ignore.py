@@ -144,8 +144,8 @@ class IgnoreFile:
         groups = []
         for is_name, found in groupby(reversed(wildcards), itemgetter(0)):
             while some := list(islice(found, _PATTERNS_PER_REGEX)):
-                regex = compile_quietly("|".join(f"({regex})" for _, _, regex in some), re.DOTALL)
-                groups.append((is_name, regex, [rank for _, rank, _ in some]))
+                combined = compile_quietly("|".join(f"({regex})" for _, _, regex in some), re.DOTALL)
+                groups.append((is_name, combined, [rank for _, rank, _ in some]))
         return cls(plain, groups)
 
     def hides(self, relative: str, *, is_folder: bool) -> bool | None:

@@ -144,7 +144,6 @@ class McpSession:
         self._error = ""
         self._hide: Hide = redact
         self._listing: asyncio.Future[Listing | Unreachable] = loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -209,11 +208,6 @@ class McpSession:
             self._task.cancel()
             await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
 
-    def _on_timeout(self) -> None:
-        if not self._listing.done():
-            self._error = f"it did not tell its tools within {self._server.timeout:g} seconds"
-            self._task.cancel()
-
     def _on_transport_closed(self) -> None:
         # Before the tools are listed, the pending request fails by itself.
         self._transport_closed = True
@@ -224,13 +218,11 @@ class McpSession:
         try:
             await self._connect()
         except asyncio.CancelledError:
-            # Cancelled by `close`, by the timeout, or at the end of the program: nothing awaits the cancellation.
+            # Cancelled by `close`, or at the end of the program: nothing awaits the cancellation.
             pass
         except BaseException as error:  # noqa: BLE001 - any failure of a server must only lose its own tools
-            self._error = self._error or describe(error, self._hide)
+            self._error = describe(error, self._hide)
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
             self._closed.set()
             if not self._listing.done():
                 self._listing.set_result(Unreachable(self._failure()))
@@ -242,32 +234,40 @@ class McpSession:
             await in_thread(_import_library)
         except ImportError as error:
             raise Unreachable(f"the MCP client is not installed ({error}); {adding('mcp')}") from None
-        # The timeout starts after the import of the library.
-        self._timer = asyncio.get_running_loop().call_later(server.timeout, self._on_timeout)
         from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above
 
-        # All servers support the legacy handshake, and some exit immediately on the new one.
-        for mode in ("auto",) if server.url else ("legacy", "auto"):
-            try:
-                await self._serve(server, mode)
-            except Exception as error:
-                code = getattr(cause(error), "code", None)
-                if mode == "auto" or self._listing.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
-                    raise
-            else:
-                return
+        limit = asyncio.timeout(server.timeout)
+        try:
+            async with limit:
+                # All servers support the legacy handshake, and some exit immediately on the new one.
+                for mode in ("auto",) if server.url else ("legacy", "auto"):
+                    try:
+                        return await self._serve(server, mode, limit)
+                    except Exception as error:
+                        code = getattr(cause(error), "code", None)
+                        if mode == "auto" or self._listing.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
+                            raise
+        except BaseException:
+            if limit.expired():
+                raise Unreachable(f"it did not tell its tools within {server.timeout:g} seconds") from None
+            raise
 
-    async def _serve(self, server: ServerConfig, mode: str) -> None:
+    async def _serve(self, server: ServerConfig, mode: str, limit: asyncio.Timeout) -> None:
+        """Serve calls until either side closes the session.
+
+        limit: timeout that applies until the tools are listed.
+        """
         from mcp import Client  # noqa: PLC0415 - as above
         from mcp.types import Implementation  # noqa: PLC0415 - as above
 
         transport = self._transport_of(server)
         self._transport, self._transport_closed = transport, False
-        client_info = Implementation(name="run-specialist", version=release())
         invalid = _InvalidTools()
         connected = invalid.removed_from(transport.connected())
+        client_info = Implementation(name="run-specialist", version=release())
         async with Client(connected, client_info=client_info, mode=mode, cache=None) as client:
             listing = await _list_tools(client, invalid, self._hide)
+            limit.reschedule(None)
             self._client = client
             self._listing.set_result(listing)
             if not self._transport_closed:

@@ -273,8 +273,8 @@ class SandboxedProcess:
             command = self._group.entering(command)
         standard_input, release = self._pipe()
         given = [*descriptors, *([] if self._reports is None else [self.status])]
-        options = {"env": dict(environment or {}), "cwd": folder, "pass_fds": given}
-        async with running(command, stdin=standard_input, stdout=PIPE, stderr=STDOUT, **options) as process:
+        pipes = {"stdin": standard_input, "stdout": PIPE, "stderr": STDOUT}
+        async with running(command, env=dict(environment or {}), cwd=folder, pass_fds=given, **pipes) as process:
             reading = asyncio.ensure_future(self._read_output(process))
             try:
                 return await self._ended(process, reading, release, seconds)

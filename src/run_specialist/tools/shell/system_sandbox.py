@@ -12,7 +12,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -283,7 +283,7 @@ def profile(root: Path, files: CommandFiles, own: Path) -> str:
         '(allow file-read-metadata (literal "/") (subpath "/private") (subpath "/Users") (subpath "/Volumes"))',
         *(f"(allow mach-lookup (global-name {_quoted(name)}))" for name in _SERVICES),
     ]
-    for rule, places in (
+    filled: Sequence[tuple[str, Sequence[str | Path]]] = (
         ("(allow file-read* (subpath {}))", (*_READABLE, *files.shown)),
         ("(allow file-read* file-write-data (subpath {}))", _DEVICES),
         ("(allow file-read* file-write* (subpath {}))", (own, *files.writable)),
@@ -292,7 +292,8 @@ def profile(root: Path, files: CommandFiles, own: Path) -> str:
         ("(deny file-write-unlink (literal {}))", files.pinned),
         (f'(deny file-write* (require-all (subpath {{}}) (regex #"/{PROTECTED_NAMES}(/|$)")))', (root,)),
         ("(deny file-read-data file-write* (subpath {}))", (*files.emptied, *files.closed, *files.git_settings)),
-    ):
+    )
+    for rule, places in filled:
         rules += [rule.replace("{}", _quoted(place)) for place in places]
     return "\n".join([*rules, "(deny network*)"])
 
