@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markdown_it.tree import SyntaxTreeNode
@@ -24,8 +24,17 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from run_specialist.cli.console import as_json_text, has_colours, print_styled, printable, say
-from run_specialist.cli.tables import END_OF_COPY, forked_line, local, print_rendered, rendered_lines
+from run_specialist.budget import counted
+from run_specialist.cli.console import (
+    as_json_text,
+    has_colours,
+    is_terminal,
+    print_line,
+    print_styled,
+    printable,
+    say,
+)
+from run_specialist.cli.tables import local, print_rendered, rendered_lines
 from run_specialist.loop.evidence import is_salvaged
 from run_specialist.record.outcome import Evidence, Outcome
 from run_specialist.tools.respond import NAME as RESPOND
@@ -86,77 +95,83 @@ class Prefixed:
 
 
 _INDENT = "  "
+_HEAD, _CALL = "head", "tool_call"
+_END_OF_COPY = "the copied turns end here"
+"""Line in the transcript of a fork before its own messages."""
 
 
-def show_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int = 0) -> None:
-    """Show the conversation of a run on the terminal.
+def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> None:
+    """Print the conversation of a run: on a terminal rendered and through the pager, else as text.
 
     copied: number of rows at the beginning that a fork has copied from another run.
     """
-    screen = Screen.of_stdout()
-    numbers: dict[object, int] = {}
-    end = [_label(END_OF_COPY)] if run.forked_from else []
-    blocks = [*_blocks(rows[:copied], numbers, screen), *end, *_blocks(rows[copied:], numbers, screen)]
-    page("\n".join(rendered_lines(apart([Group(*_head(run)), *blocks]))))
+    screen = Screen.of_stdout() if is_terminal() else None
+    shown: list[RenderableType] = []
+    before = _HEAD
+    for kind, label, row in _entries(run, rows, copied):
+        # The lines of the head, and the calls of a turn, are not separated.
+        if kind not in {_HEAD, _CALL} or kind != before:
+            shown.append("")
+        before = kind
+        if screen:
+            shown.append(_rendered(kind, label, row, screen))
+        elif kind == _CALL:
+            shown.append(f"{label}  {row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}")
+        else:
+            shown += [label, *(f"{_INDENT}{line}".rstrip() for line in _content(row).split("\n") if row)]
+    if screen:
+        page("\n".join(rendered_lines(Group(*shown))))
+    else:
+        print_line("\n".join(map(str, shown)))
 
 
-def _head(run: "StoredRun") -> Iterator[Text]:
-    yield _label(f"{run.run_id}  {run.specialist}  {run.status}  {local(run.started_at)}")
+def _entries(run: "StoredRun", rows: Sequence["Row"], copied: int) -> Iterator[tuple[str, str, "Row"]]:
+    """Yield the kind, the label and the row of each message, call and result; the lines of the head have no row."""
+    yield _HEAD, f"{run.run_id}  {run.specialist}  {run.status}  {local(run.started_at)}", {}
     if run.parent_id:
-        yield _label(f"asked by {run.parent_id}")
+        yield _HEAD, f"asked by {run.parent_id}", {}
     if run.forked_from:
-        yield _label(forked_line(run))
+        yield _HEAD, f"forked from {run.forked_from} after {counted(run.forked_at or 0, 'turn')}", {}
     for one in run.children:
-        yield _label(f"asked {one.run_id}  {one.specialist}  {one.status}")
-
-
-def _blocks(rows: Sequence["Row"], numbers: dict[object, int], screen: Screen) -> Iterator[RenderableType]:
-    """Yield a block for each message and each result; the calls of a turn are one block.
-
-    numbers: numbers of the calls before, by id; extended with those of these rows.
-    """
-    calls = len(numbers)
-    for is_call, group in groupby(rows, key=lambda row: row["kind"] == "tool_call"):
-        if not is_call:
-            yield from (_message(row, numbers, screen) for row in group)
-            continue
-        lines: list[RenderableType] = []
-        for row in group:
+        yield _HEAD, f"asked {one.run_id}  {one.specialist}  {one.status}", {}
+    numbers: dict[object, int] = {}
+    calls = 0
+    for index, row in enumerate(rows):
+        if index == copied and run.forked_from:
+            yield "", _END_OF_COPY, {}
+        label = kind = row["kind"]
+        if kind == _CALL:
             calls += 1
             numbers[row["id"]] = calls
-            lines.append(_call(row, calls, screen))
-        yield Group(*lines)
+            label = f"call {calls}"
+        elif kind == "tool_result":
+            number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
+            label = f"result{number}{', an error' if row['is_error'] else ''}"
+        yield kind, label, row
+    if copied == len(rows) and run.forked_from:
+        yield "", _END_OF_COPY, {}
 
 
-def _call(row: "Row", number: int, screen: Screen) -> RenderableType:
+def _content(row: "Row") -> str:
+    return str(row.get("content", row.get("text", "")))
+
+
+def _rendered(kind: str, label: str, row: "Row", screen: Screen) -> RenderableType:
+    if kind != _CALL:
+        heading = Text(printable(label), "dim", overflow="fold")
+        text = markdown(_content(row), screen) if kind == "assistant" else written(_content(row))
+        return Group(heading, Prefixed(text, _INDENT)) if row else heading
     arguments = row["arguments"]
-    label = Prefixed(Text(printable(row["name"]), "bold"), f"call {number}  ", style="dim")
+    text = Text(printable(row["name"]), "bold", overflow="fold")
     if row["name"] == RESPOND and isinstance(arguments, Mapping) and isinstance(arguments.get("answer"), str):
         response = Response.parse(arguments)
         # Without marks: only the outcome knows which quotes were found.
         quotes = [Evidence(one.source, one.quote, verified=None) for one in response.evidence]
         answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)), screen)
         blocks = [answer, *evidence_block(quotes, screen, marked=False), *gaps_block(response.gaps, screen)]
-        return Group(label, Prefixed(apart(blocks), _INDENT))
-    text = Text(overflow="fold").append(printable(row["name"]), "bold")
-    text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}")
-    return Prefixed(text, f"call {number}  ", style="dim")
-
-
-def _message(row: "Row", numbers: Mapping[object, int], screen: Screen) -> RenderableType:
-    match row["kind"]:
-        case "tool_result":
-            number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
-            label = f"result{number}{', an error' if row['is_error'] else ''}"
-            return Group(_label(label), Prefixed(written(row["content"]), _INDENT))
-        case "assistant":
-            return Group(_label("assistant"), Prefixed(markdown(row["text"], screen), _INDENT))
-        case kind:
-            return Group(_label(kind), Prefixed(written(row["text"]), _INDENT))
-
-
-def _label(text: str) -> Text:
-    return Text(printable(text), "dim", overflow="fold")
+        return Group(Prefixed(text, f"{label}  ", style="dim"), Prefixed(apart(blocks), _INDENT))
+    text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}", "not bold")
+    return Prefixed(text, f"{label}  ", style="dim")
 
 
 NOT_FOUND = "not found in what was read"
@@ -398,7 +413,6 @@ def _add_link(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
         text.stylize(clickable, start)
 
 
-_LESS = "less"
 _SETTINGS = {"LESS": "FRX", "LV": "-c"}
 """Default settings of pagers: show colors, leave the text on the screen, exit immediately if it fits."""
 _NOT_STARTED = (126, 127)
@@ -406,42 +420,28 @@ _NOT_STARTED = (126, 127)
 
 
 def page(text: str) -> None:
-    """Print a text on a terminal: through the pager if it is longer than the screen.
+    """Print a text on a terminal: through PAGER, or `less`, if it is longer than the screen.
 
     text: its untrusted parts must have passed `printable`.
     """
-    command = pager()
-    if not command or text.count("\n") + 1 < shutil.get_terminal_size().lines:
+    command = os.environ.get("PAGER", shutil.which("less") or "").strip()
+    fits = text.count("\n") + 1 < shutil.get_terminal_size().lines
+    if fits or command in {"", "cat"} or os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
         print_styled(text)
         return
-    if _show(command, text) in _NOT_STARTED:
-        say(f"the pager could not be run: {command}; set PAGER to another command, or to cat for none")
-        print_styled(text)
-
-
-def pager() -> str:
-    """Return the command of the pager: PAGER, else `less`; empty if there is none or none is wanted."""
-    command = os.environ.get("PAGER")
-    if command is None:
-        command = _LESS if shutil.which(_LESS) else ""
-    is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
-    return "" if is_dumb or command.strip() == "cat" else command.strip()
-
-
-def _show(command: str, text: str) -> int:
-    """Run the pager until its user leaves it; return its exit code."""
-    encoding = sys.stdout.encoding or "utf-8"
-    environment = _SETTINGS | os.environ
     # Ctrl-C belongs to the pager, where it stops a search. A handler, unlike SIG_IGN, is not inherited by the pager.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         # PAGER is a shell command, as for git and man.
-        process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)  # noqa: S602
+        process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=_SETTINGS | os.environ)  # noqa: S602
         with suppress(BrokenPipeError):
-            process.communicate(f"{text}\n".encode(encoding, "backslashreplace"))
-        return process.wait()
+            process.communicate(f"{text}\n".encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+        code = process.wait()
     finally:
         signal.signal(signal.SIGINT, before)
+    if code in _NOT_STARTED:
+        say(f"the pager could not be run: {command}; set PAGER to another command, or to cat for none")
+        print_styled(text)
 
 
 def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:

@@ -426,9 +426,7 @@ def print_problems(problems: Sequence["Problem"]) -> None:
 
 def one_line(text: str) -> str:
     """Return the text on one line, without control characters."""
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
-
-    return shown(" ".join(text.split()), None)
+    return printable(" ".join(text.split()))
 
 
 MODE = 0o600

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, get_args
 
 import typer
 
@@ -192,12 +192,15 @@ def _limit(key: str, metavar: str, help_: str) -> Any:  # noqa: ANN401 - as `typ
     return typer.Option(metavar=metavar, callback=takes(key), help=help_)
 
 
-def _on_lost(text: str) -> OnLost:
-    # The option uses a hyphen, the Python argument an underscore.
-    for choice in get_args(OnLost):
-        if text.replace("-", "_") == choice:
-            return cast("OnLost", choice)
-    raise typer.BadParameter(f"{text!r} is not one of go-on, abort")
+def one_of_words(words: Sequence[str]) -> Callable[[str], str]:
+    """Return a parser of options that accepts only these words; hyphens become underscores, as in Python."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(words)}")
+        return text.replace("-", "_")
+
+    return parse
 
 
 SpecialistName = Annotated[
@@ -289,7 +292,7 @@ OnLostFlag = Annotated[
     typer.Option(
         "--on-lost",
         metavar="HOW",
-        parser=_on_lost,
+        parser=one_of_words(("go-on", "abort")),
         callback=personal("on_lost"),
         autocompletion=lambda: ("go-on", "abort"),
         show_default=False,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from run_specialist.budget import dollars
+from run_specialist.budget import counted, dollars
 from run_specialist.cli.console import (
     fail,
     guarded,
@@ -250,11 +250,9 @@ def _added(one: "AddedText", model: "EffectiveModel") -> str:
 
 
 def _medians(one: "Medians") -> str:
-    from run_specialist.cli.tables import counted  # noqa: PLC0415 - fast `--help`
-
     cost = "cost unknown" if one.cost_usd is None else dollars(one.cost_usd)
     calls = f"{one.tool_calls:g} tool call{'' if one.tool_calls == 1 else 's'}"
-    return f"{counted(one.runs)} with {one.model}; median {calls}, {one.seconds:.3g} s, {cost}"
+    return f"{counted(one.runs, 'run')} with {one.model}; median {calls}, {one.seconds:.3g} s, {cost}"
 
 
 def _print_row(label: str, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from run_specialist.budget import dollars
+from run_specialist.budget import counted, dollars
 from run_specialist.cli.console import (
     complete_names,
     fail,
@@ -21,7 +21,7 @@ from run_specialist.cli.console import (
 )
 from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl, registry_in
 from run_specialist.cli.runs import AllProjects, project_filter
-from run_specialist.cli.tables import counted, local, print_table, short_path
+from run_specialist.cli.tables import local, print_table, short_path
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
@@ -100,7 +100,7 @@ def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | 
 def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     _print_suggestion(tuning.suggestion, tuning.limit, file)
     when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
-    print_line(f"\n{tuning.specialist}  {counted(tuning.runs)}{when}")
+    print_line(f"\n{tuning.specialist}  {counted(tuning.runs, 'run')}{when}")
     if tuning.runs:
         print_line(_by_status(tuning.statuses))
     _print_not_counted(tuning)
@@ -129,9 +129,11 @@ def _print_not_counted(tuning: "Tuning") -> None:
     """Print how many runs do not count, and why."""
     parts = []
     if changed := tuning.changed_limits:
-        parts.append(f"{counted(sum(changed.values()))} with limits set by a flag or a parent ({_by_status(changed)})")
+        parts.append(
+            f"{counted(sum(changed.values()), 'run')} with limits set by a flag or a parent ({_by_status(changed)})"
+        )
     if others := sum(version.runs for version in tuning.versions if not version.counted):
-        parts.append(f"{counted(others)} of other versions of its file")
+        parts.append(f"{counted(others, 'run')} of other versions of its file")
     if parts:
         print_line(f"Not counted: {', '.join(parts)}.")
 
@@ -184,7 +186,7 @@ def _print_bills(tuning: "Tuning") -> None:
         [(name, *_bill(form, runs), *_bill(form, landings))[: len(head)] for name, form, runs, landings in rows],
     )
     if unknown := tuning.cost_usd.unknown:
-        print_line(f"The cost of {counted(unknown)} is unknown.")
+        print_line(f"The cost of {counted(unknown, 'run')} is unknown.")
 
 
 def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
@@ -232,7 +234,9 @@ def ended_runs(name: str, given: str | None, project: str | None) -> "Sequence[P
             known = sorted({printable(run.specialist) for run in store.trees(Selection(project=project))} - {name})
             others = f"; it has runs of {', '.join(known)}" if known else ""
             elsewhere = len(store.past(name)) if project else 0
-            more = f"; other projects have {counted(elsewhere)} of {name}: use --all-projects" if elsewhere else ""
+            more = (
+                f"; other projects have {counted(elsewhere, 'run')} of {name}: use --all-projects" if elsewhere else ""
+            )
             where_in = f" in {short_path(project)}" if project else ""
             fail(f"{shown(where.url)} has no ended run of {name}{where_in}{others}{more}")
         return runs

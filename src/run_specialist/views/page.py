@@ -11,7 +11,7 @@ from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.budget import dollars
+from run_specialist.budget import counted, dollars
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -107,11 +107,6 @@ def stamp(at: float) -> str:
     at: [seconds since 1970].
     """
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, e.g. `1 turn` or `2 turns`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def ticks(seconds: float, most: int = 6) -> list[float]:

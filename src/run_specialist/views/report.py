@@ -17,7 +17,7 @@ from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views import page
-from run_specialist.views.page import HtmlPage, brief, counted
+from run_specialist.views.page import HtmlPage, brief
 from run_specialist.views.run_charts import HOW, axis, budget_chart, marks, timeline
 from run_specialist.views.run_turns import holders, models, requests, turns
 
@@ -165,7 +165,7 @@ def status(run: StoredRun) -> str:
     cause = "the context window was full" if limit is None else f"the limit of {budget.amount(kind, limit)} was reached"
     how = HOW.get(landing["how"], landing["how"])
     requests = landing["requests"]
-    effort = f" in {counted(requests, 'request')}" if requests else ""
+    effort = f" in {budget.counted(requests, 'request')}" if requests else ""
     return ("" if run.status == "landed" else f"{meaning}; ") + f"{cause}, and {how}{effort}"
 
 

@@ -10,7 +10,7 @@ from run_specialist import budget as units
 from run_specialist.budget import COUNTDOWN_FROM, Budget, Kind, Phase, Rung
 from run_specialist.record.messages import Usage, server_calls
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredRun, StoredTurn
-from run_specialist.views.page import clock, counted, lasted
+from run_specialist.views.page import clock, lasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
                 found.append((event.at, "landing", words, ""))
             case "summarized":
                 sizes = f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"
-                words = f"Summarized: {counted(body['archived'], 'output')} archived, {sizes}"
+                words = f"Summarized: {units.counted(body['archived'], 'output')} archived, {sizes}"
                 found.append((event.at, "summarized", words, str(body["summary"])))
     last = run.turns[-1].number if run.turns else 0
     return [

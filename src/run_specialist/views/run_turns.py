@@ -12,7 +12,7 @@ from run_specialist.record.messages import Block, Usage, sendable, text_of
 from run_specialist.record.outcome import AskedModel
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
-from run_specialist.views.page import MOST_CHARACTERS, brief, counted, lasted, pretty
+from run_specialist.views.page import MOST_CHARACTERS, brief, lasted, pretty
 from run_specialist.views.run_charts import Axis
 
 
@@ -309,7 +309,7 @@ def _sentences(run: StoredRun, rows: Sequence[dict[str, Any]], *, uses_cache: bo
         last = one.since_turn + one.turns - 1
         asked = f"Turn {last} was" if one.turns == 1 else f"Turns {one.since_turn} to {last} were"
         cost = "price unknown" if one.cost_usd is None else budget.dollars(one.cost_usd)
-        yield f"{asked} requested from {one.model}: {counted(one.usage.total_tokens, 'token')}, {cost}."
+        yield f"{asked} requested from {one.model}: {budget.counted(one.usage.total_tokens, 'token')}, {cost}."
     if not any(row["total"] for row in rows):
         yield "No tokens were billed." if rows else "No request was answered."
         return
@@ -321,12 +321,12 @@ def _sentences(run: StoredRun, rows: Sequence[dict[str, Any]], *, uses_cache: bo
     readers = [row for row in rows if row["read"]]
     verb = "reads" if len(readers) == 1 else "read"
     yield (
-        f"{len(readers)} of {counted(len(rows), 'request')} {verb} from the cache: "
+        f"{len(readers)} of {budget.counted(len(rows), 'request')} {verb} from the cache: "
         f"{read:,} of {inputs:,} input tokens, {read / inputs:.0%}."
     )
     losses = sum(1 for row in rows if row["lost"])
     if losses:
-        yield f"{counted(losses, 'request')} missed the cache entry of the previous request."
+        yield f"{budget.counted(losses, 'request')} missed the cache entry of the previous request."
     elif len(rows) > 1:
         yield "No request missed the cache entry of the previous request."
 
