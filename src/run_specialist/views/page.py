@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -107,6 +107,12 @@ def stamp(at: float) -> str:
     at: [seconds since 1970].
     """
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None if any value is unknown."""
+    known = [*values]
+    return None if None in known else sum(one for one in known if one is not None)
 
 
 def ticks(seconds: float, most: int = 6) -> list[float]:

@@ -12,8 +12,8 @@ from run_specialist.record.messages import Block, Usage, sendable, text_of
 from run_specialist.record.outcome import AskedModel
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
-from run_specialist.views.page import MOST_CHARACTERS, brief, lasted, pretty
-from run_specialist.views.run_charts import Axis
+from run_specialist.views.page import MOST_CHARACTERS, brief, lasted, pretty, total
+from run_specialist.views.run_charts import Axis, events_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +219,12 @@ CACHE_LIVES = 300
 """Time to live of a cache entry since its last read [s]."""
 
 
+_SUMMED = ("input", "read", "written", "output", "total", "cost")
+
+
 def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     """Return the table of requests, including those for summaries, and sentences about the cache."""
-    summaries = [event for event in run.events if event.body.get("event") == "summarized"]
+    summaries = events_of(run, "summarized")
     uses_cache = any(
         turn.usage.cache_read_input_tokens or turn.usage.cache_creation_input_tokens for turn in run.own_turns
     )
@@ -244,8 +247,7 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
         "largest": max((row["total"] for row in rows), default=0),
         "sentences": list(_sentences(run, turns, uses_cache=uses_cache)),
         "losses": [{"turn": row["turn"], "words": row["lost"]} for row in turns if row["lost"]],
-        "total": {key: sum(row[key] for row in rows) for key in ("input", "read", "written", "output", "total")}
-        | {"cost": None if any(row["cost"] is None for row in rows) else sum(row["cost"] for row in rows)},
+        "total": {key: total(row[key] for row in rows) for key in _SUMMED},
     }
 
 
@@ -335,11 +337,8 @@ def models(run: StoredRun) -> list[dict[str, Any]]:
     """Return the models in order, each with its turns and their cost; empty if there is only one."""
     return [
         {
-            "model": one.model,
-            "turns": one.turns,
+            **{key: getattr(one, key) for key in ("model", "turns", "cost_usd", "failure")},
             "tokens": one.usage.total_tokens,
-            "cost_usd": one.cost_usd,
-            "failure": one.failure,
         }
         for one in _several(run)
     ]

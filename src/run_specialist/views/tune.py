@@ -10,7 +10,7 @@ from math import inf
 from statistics import median
 from typing import Any, Literal, Self
 
-from run_specialist.budget import Kind
+from run_specialist.budget import Kind, counted
 from run_specialist.record.messages import Usage
 from run_specialist.store.stored import PastRun
 
@@ -93,6 +93,9 @@ class NeedBar:
     cut: int
     """Number of runs that were cut."""
 
+    def __contains__(self, calls: int) -> bool:
+        return self.first <= calls <= self.last
+
 
 def bars(needs: Sequence[Need]) -> tuple[NeedBar, ...]:
     """Return a histogram of calls used, with at most twelve bars of equal width."""
@@ -148,9 +151,10 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
     if now == 0:
         return Suggestion("keep", 0, "with a limit of 0 it answers immediately, without tool calls")
     if len(needs) < FEWEST:
-        count = "no run shows" if not needs else f"{_runs(len(needs))} {'shows' if len(needs) == 1 else 'show'}"
+        shown = counted(len(needs), "run")
+        few = "no run shows" if not needs else f"{shown} shows" if len(needs) == 1 else f"{shown} show"
         more = f"{FEWEST - len(needs)}{' more' if needs else ''}"
-        return Suggestion("too early", None, f"{count} the number of calls needed, and {more} are required")
+        return Suggestion("too early", None, f"{few} the number of calls needed, and {more} are required")
     if repeated >= REPEATS:
         return Suggestion(
             "prompt",
@@ -186,8 +190,8 @@ def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
     ended = sum(need.known and need.calls <= enough for need in needs)
     cut = sum(not need.known for need in needs)
     others = f", and the {'one that was' if cut == 1 else f'{cut} that were'} cut may need more" if cut else ""
-    calls = f"{enough} tool call{'' if enough == 1 else 's'}"
-    why = f"{ended} of {_runs(len(needs))} ended by themselves with {calls} or fewer{others}"
+    calls = counted(enough, "tool call")
+    why = f"{ended} of {counted(len(needs), 'run')} ended by themselves with {calls} or fewer{others}"
     if now is None:
         return Suggestion("set", limit, why)
     if now <= enough:
@@ -198,7 +202,7 @@ def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
 def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
     """Return a suggestion if too many runs were cut to estimate the need."""
     cut = Counter(need.cut_by for need in needs if not need.known)
-    many = f"{cut.total()} of {_runs(len(needs))} were cut before they showed the number of calls needed"
+    many = f"{cut.total()} of {counted(len(needs), 'run')} were cut before they showed the number of calls needed"
     if 2 * cut[Kind.TOOL_CALLS] < cut.total():
         by, times = next((by, times) for by, times in cut.most_common() if by != Kind.TOOL_CALLS)
         if by is None:
@@ -209,17 +213,10 @@ def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
             cause = f"by the limit of {Kind(by).label}; raise {Kind(by).key} first"
         return Suggestion("other cause", None, f"{many}, {times} of them {cause}")
     comparable = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
-    if comparable < FEWEST:
+    if now is None or comparable < FEWEST:
         current = "no limit" if now is None else f"the limit of {now}"
-        few = "none" if not comparable else "only one" if comparable == 1 else f"only {comparable}"
-        return Suggestion("too early", None, f"{many}, and {few} of them had the current setting, {current}; run more")
-    if now is None:
-        return Suggestion("too early", None, f"{many}; there is no limit to raise, run more")
+        return Suggestion("too early", None, f"{many}, and {comparable} of them had {current}; run more")
     return Suggestion("probe", None, f"{many}, so no run shows how many calls are enough")
-
-
-def _runs(number: int) -> str:
-    return f"{number} run{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,12 +353,12 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     by_digest: dict[str | None, list[PastRun]] = {}
     for run in reversed(runs):
         by_digest.setdefault(run.digest, []).append(run)
-    counted = set(by_digest) if all_versions else {digest if digest is not None else next(iter(by_digest), None)}
+    current_ones = set(by_digest) if all_versions else {digest if digest is not None else next(iter(by_digest), None)}
     versions = tuple(
-        Version(version, len(found), found[-1].started_at, found[0].started_at, version in counted)
+        Version(version, len(found), found[-1].started_at, found[0].started_at, version in current_ones)
         for version, found in by_digest.items()
     )
-    runs = [run for run in runs if run.digest in counted]
+    runs = [run for run in runs if run.digest in current_ones]
     changed = [run.outcome["status"] for run in runs if run.limits_changed]
     runs = [run for run in runs if not run.limits_changed]
     runs = runs if last is None else runs[-last:]
@@ -436,11 +433,8 @@ def _with_times(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _iso(at: float | None) -> str | None:
-    return (
-        None
-        if at is None
-        else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    when = None if at is None else datetime.fromtimestamp(at, UTC)
+    return when and when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,18 +448,6 @@ class Medians:
     cost_usd: float | None
     """None if the price of every run is unknown."""
 
-    @classmethod
-    def of(cls, model: str, outcomes: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the medians of at least one outcome in the form of `--json`."""
-        costs = [one["cost_usd"] for one in outcomes if one["cost_usd"] is not None]
-        return cls(
-            model,
-            len(outcomes),
-            median(one["tool_calls"]["used"] for one in outcomes),
-            round(median(one["duration_s"] for one in outcomes), 3),
-            round(median(costs), 8) if costs else None,
-        )
-
 
 def medians_by_model(outcomes: Iterable[Mapping[str, Any]]) -> tuple[Medians, ...]:
     """Return the medians of all runs with an answer, by model, the model with the most runs first."""
@@ -473,7 +455,13 @@ def medians_by_model(outcomes: Iterable[Mapping[str, Any]]) -> tuple[Medians, ..
     for one in outcomes:
         if one.get("status") in {"answered", "landed", "partial"}:
             by_model.setdefault(one["model"], []).append(one)
-    return tuple(Medians.of(model, by_model[model]) for model in sorted(by_model, key=lambda one: -len(by_model[one])))
+    found = []
+    for model, ended in sorted(by_model.items(), key=lambda one: -len(one[1])):
+        costs = [one["cost_usd"] for one in ended if one["cost_usd"] is not None]
+        calls = median(one["tool_calls"]["used"] for one in ended)
+        seconds = round(median(one["duration_s"] for one in ended), 3)
+        found.append(Medians(model, len(ended), calls, seconds, round(median(costs), 8) if costs else None))
+    return tuple(found)
 
 
 def as_json(medians: Iterable[Medians]) -> list[dict[str, Any]]:
