@@ -7,10 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markdown_it.tree import SyntaxTreeNode
@@ -51,26 +50,6 @@ _LEAST_WIDTH = 8
 """Minimum width of indented text, even if its lines then exceed a narrower terminal [columns]."""
 
 
-@dataclass(frozen=True)
-class Screen:
-    """The capabilities of the terminal."""
-
-    unicode: bool
-    """False if the encoding lacks marks and lines outside ASCII."""
-    styled: bool
-    """False with NO_COLOR or TERM=dumb; then no escape sequence is printed."""
-
-    @classmethod
-    def of_stdout(cls) -> "Screen":
-        """Return the capabilities of the terminal on standard output."""
-        encoding = (getattr(sys.stdout, "encoding", None) or "").lower()
-        return cls(encoding.startswith("utf"), has_colours())
-
-    def either(self, character: str, ascii_: str) -> str:
-        """Return a character, or its replacement in ASCII."""
-        return character if self.unicode else ascii_
-
-
 class Prefixed:
     """A renderable with one text before its first line, and another before each further line."""
 
@@ -105,7 +84,7 @@ def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> No
 
     copied: number of rows at the beginning that a fork has copied from another run.
     """
-    screen = Screen.of_stdout() if is_terminal() else None
+    rendered = is_terminal()
     shown: list[RenderableType] = []
     before = _HEAD
     for kind, label, row in _entries(run, rows, copied):
@@ -113,13 +92,13 @@ def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> No
         if kind not in {_HEAD, _CALL} or kind != before:
             shown.append("")
         before = kind
-        if screen:
-            shown.append(_rendered(kind, label, row, screen))
+        if rendered:
+            shown.append(_rendered(kind, label, row))
         elif kind == _CALL:
             shown.append(f"{label}  {row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}")
         else:
             shown += [label, *(f"{_INDENT}{line}".rstrip() for line in _content(row).split("\n") if row)]
-    if screen:
+    if rendered:
         page("\n".join(rendered_lines(Group(*shown))))
     else:
         print_line("\n".join(map(str, shown)))
@@ -156,10 +135,10 @@ def _content(row: "Row") -> str:
     return str(row.get("content", row.get("text", "")))
 
 
-def _rendered(kind: str, label: str, row: "Row", screen: Screen) -> RenderableType:
+def _rendered(kind: str, label: str, row: "Row") -> RenderableType:
     if kind != _CALL:
         heading = Text(printable(label), "dim", overflow="fold")
-        text = markdown(_content(row), screen) if kind == "assistant" else written(_content(row))
+        text = markdown(_content(row)) if kind == "assistant" else written(_content(row))
         return Group(heading, Prefixed(text, _INDENT)) if row else heading
     arguments = row["arguments"]
     text = Text(printable(row["name"]), "bold", overflow="fold")
@@ -167,8 +146,8 @@ def _rendered(kind: str, label: str, row: "Row", screen: Screen) -> RenderableTy
         response = Response.parse(arguments)
         # Without marks: only the outcome knows which quotes were found.
         quotes = [Evidence(one.source, one.quote, verified=None) for one in response.evidence]
-        answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)), screen)
-        blocks = [answer, *evidence_block(quotes, screen, marked=False), *gaps_block(response.gaps, screen)]
+        answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)))
+        blocks = [answer, *evidence_block(quotes, marked=False), *gaps_block(response.gaps)]
         return Group(Prefixed(text, f"{label}  ", style="dim"), Prefixed(apart(blocks), _INDENT))
     text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}", "not bold")
     return Prefixed(text, f"{label}  ", style="dim")
@@ -183,36 +162,36 @@ _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULT
 _OPENINGS = (":", "{", "(", "[")
 """Ends of a code line below which the next lines are indented."""
 _STEP = 4
-"""Indentation of a code block that does not show its own [columns]."""
+"""Indentation of the lines after one that opens a block [columns]."""
 
 
-def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool = True) -> Iterator[RenderableType]:
+def evidence_block(evidence: Sequence[Evidence], *, marked: bool = True) -> Iterator[RenderableType]:
     """Yield a heading, and each quote with its source and a mark, explained if the quote was not found.
 
     marked: False = it is unknown yet which quotes were looked up.
     """
     if evidence:
-        yield _heading("Evidence", screen)
-        yield from (_piece(one, screen, marked=marked) for one in evidence)
+        yield _heading("Evidence")
+        yield from (_piece(one, marked=marked) for one in evidence)
 
 
-def gaps_block(gaps: Iterable[str], screen: Screen) -> Iterator[RenderableType]:
+def gaps_block(gaps: Iterable[str]) -> Iterator[RenderableType]:
     """Yield a heading, and the things that the specialist looked for without finding them."""
-    shown = [Prefixed(_text(gap), screen.either("• ", "- ")) for gap in gaps if gap.strip()]
+    shown = [Prefixed(_text(gap), "• ") for gap in gaps if gap.strip()]
     if shown:
-        yield _heading("Gaps", screen)
+        yield _heading("Gaps")
         yield Group(*shown)
 
 
-def _heading(text: str, screen: Screen) -> Text:
-    return Text(text if screen.styled else f"{text}:", "bold")
+def _heading(text: str) -> Text:
+    return Text(text if has_colours() else f"{text}:", "bold")
 
 
-def _piece(one: Evidence, screen: Screen, *, marked: bool) -> RenderableType:
+def _piece(one: Evidence, *, marked: bool) -> RenderableType:
     mark, color, words = {
-        True: (screen.either("✓", "+"), "green", ""),
-        False: (screen.either("✗", "x"), "red", NOT_FOUND),
-        None: (screen.either("•", "-"), "dim", "not looked up" if marked else ""),
+        True: ("✓", "green", ""),
+        False: ("✗", "red", NOT_FOUND),
+        None: ("•", "dim", "not looked up" if marked else ""),
     }[one.verified]
     source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
     line = Text.assemble(source, "  " if words else "", (words, color))
@@ -226,15 +205,11 @@ def _piece(one: Evidence, screen: Screen, *, marked: bool) -> RenderableType:
 
 def _dedented(code: str) -> str:
     """Return code without common indentation; the first line of a quote has already lost its own."""
-    first, *further = code.split("\n")
-    indented = [len(line) - len(line.lstrip()) for line in further if line.strip()]
-    if not indented:
-        return code
-    levels = sorted(set(indented))
-    step = min((upper - lower for lower, upper in pairwise(levels)), default=_STEP)
-    of_first = indented[0] - (step if first.rstrip().endswith(_OPENINGS) else 0)
-    lost = max(min(of_first, levels[0]), 0)
-    return "\n".join([first, *(line[lost:] for line in further)])
+    first, _, further = code.partition("\n")
+    block = textwrap.dedent(further)
+    if first.rstrip().endswith(_OPENINGS) and block[:1].strip():
+        block = textwrap.indent(block, " " * _STEP)
+    return f"{first}\n{block}" if further else first
 
 
 def _text(text: str) -> Text:
@@ -251,12 +226,12 @@ _LONGEST_CODE = 10_000
 """Longer code is shown without colors, which take time [characters]."""
 
 
-def markdown(text: str, screen: Screen) -> RenderableType:
+def markdown(text: str) -> RenderableType:
     """Return a Markdown text as a renderable; unrendered if parsing takes too long or fails."""
     tokens = parse(text, printable)
     if tokens is None:
         return written(text)
-    blocks = ((node.type, _block(node, screen)) for node in SyntaxTreeNode(tokens).children)
+    blocks = ((node.type, _block(node)) for node in SyntaxTreeNode(tokens).children)
     return apart(block if kind in _WIDE else Constrain(block, MOST_WIDTH) for kind, block in blocks)
 
 
@@ -273,42 +248,42 @@ def apart(blocks: Iterable[RenderableType]) -> Group:
     return Group(*parts)
 
 
-def _inside(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+def _inside(node: SyntaxTreeNode) -> RenderableType:
     """Return the blocks of a list item or a quotation."""
-    blocks = [_block(child, screen) for child in node.children]
+    blocks = [_block(child) for child in node.children]
     tight = any(child.type == "paragraph" and child.hidden for child in node.children)
     return Group(*blocks) if tight else apart(blocks)
 
 
-def _block(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+def _block(node: SyntaxTreeNode) -> RenderableType:
     match node.type:
         case "paragraph":
-            block: RenderableType = inline(node.children[0], screen)
+            block: RenderableType = inline(node.children[0])
         case "heading":
             level = int(node.tag[1:])
-            text = inline(node.children[0], screen, "bold underline" if level == 1 else "bold")
+            text = inline(node.children[0], "bold underline" if level == 1 else "bold")
             # Without a style, the marks show that it is a heading.
-            block = text if screen.styled else Prefixed(text, "#" * level + " ")
+            block = text if has_colours() else Prefixed(text, "#" * level + " ")
         case "fence" | "code_block":
-            block = Prefixed(_code(node, screen), "    ")
+            block = Prefixed(_code(node), "    ")
         case "blockquote":
-            bar = screen.either("│ ", "> ")
-            block = Prefixed(_inside(node, screen), bar, bar, "dim")
+            bar = "│ "
+            block = Prefixed(_inside(node), bar, bar, "dim")
         case "bullet_list" | "ordered_list":
-            block = _list(node, screen)
+            block = _list(node)
         case "table":
-            block = _MarkdownTable(node, screen)
+            block = _MarkdownTable(node)
         case "hr":
-            block = Rule(characters=screen.either("─", "-"), style="dim")
+            block = Rule(characters="─", style="dim")
         case _:
             block = Text(node.content, overflow="fold")
     return block
 
 
-def _code(node: SyntaxTreeNode, screen: Screen) -> Text:
+def _code(node: SyntaxTreeNode) -> Text:
     code = node.content.rstrip("\n")
     language = node.info.split()[0] if node.info.split() else ""
-    if not language or not screen.styled or len(code) > _LONGEST_CODE:
+    if not language or not has_colours() or len(code) > _LONGEST_CODE:
         return Text(code, CODE, overflow="fold")
     from rich.syntax import Syntax  # noqa: PLC0415 - brings Pygments
 
@@ -319,15 +294,15 @@ def _code(node: SyntaxTreeNode, screen: Screen) -> Text:
     return highlighted
 
 
-def _list(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+def _list(node: SyntaxTreeNode) -> RenderableType:
     items = node.children
     if node.type == "bullet_list":
-        marks = [screen.either("• ", "- ")] * len(items)
+        marks = ["• "] * len(items)
     else:
         first = int(node.attrs.get("start", 1))
         width = len(str(first + len(items) - 1))
         marks = [f"{number:>{width}}. " for number in range(first, first + len(items))]
-    rows = [Prefixed(_inside(item, screen), mark) for item, mark in zip(items, marks, strict=True)]
+    rows = [Prefixed(_inside(item), mark) for item, mark in zip(items, marks, strict=True)]
     loose = any(child.type == "paragraph" and not child.hidden for item in items for child in item.children)
     return apart(rows) if loose else Group(*rows)
 
@@ -335,13 +310,13 @@ def _list(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
 class _MarkdownTable:
     """A table in columns, or one line per cell if the columns would be too narrow."""
 
-    def __init__(self, node: SyntaxTreeNode, screen: Screen) -> None:
+    def __init__(self, node: SyntaxTreeNode) -> None:
         rows = [row for part in node.children for row in part.children]
         styles = [str(cell.attrs.get("style", "")) for cell in rows[0].children]
         self._sides: list[JustifyMethod] = [
             "right" if style.endswith("right") else "center" if style.endswith("center") else "left" for style in styles
         ]
-        self._head, *self._rows = [[inline(cell.children[0], screen) for cell in row.children] for row in rows]
+        self._head, *self._rows = [[inline(cell.children[0]) for cell in row.children] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = zip(self._head, *self._rows, strict=True)
@@ -366,18 +341,18 @@ CODE = "cyan"
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
-def inline(node: SyntaxTreeNode, screen: Screen, style: str = "") -> Text:
+def inline(node: SyntaxTreeNode, style: str = "") -> Text:
     """Return the text of a block.
 
     style: of all of it.
     """
     text = Text(style=style, overflow="fold")
     for child in node.children:
-        _add(text, child, screen)
+        _add(text, child)
     return text
 
 
-def _add(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
+def _add(text: Text, node: SyntaxTreeNode) -> None:
     match node.type:
         case "softbreak":
             text.append(" ")
@@ -385,24 +360,24 @@ def _add(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
             text.append("\n")
         case "code_inline":
             # Without a style, the marks show where a name begins and ends.
-            text.append(node.content if screen.styled else f"`{node.content}`", CODE)
+            text.append(node.content if has_colours() else f"`{node.content}`", CODE)
         case "link" | "image":
-            _add_link(text, node, screen)
+            _add_link(text, node)
         case _ if node.children:
             start = len(text)
             for child in node.children:
-                _add(text, child, screen)
+                _add(text, child)
             if node.type in _STYLES:
                 text.stylize(_STYLES[node.type], start)
         case _:
             text.append(node.content)
 
 
-def _add_link(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
+def _add_link(text: Text, node: SyntaxTreeNode) -> None:
     """Add the text of a link or an image and then its address; only the address can be clicked."""
     start = len(text)
     for child in node.children:
-        _add(text, child, screen)
+        _add(text, child)
     label = text.plain[start:]
     url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
     clickable = Style(underline=True, link=url) if opens(url) else Style(dim=True)
@@ -449,7 +424,6 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
 
     alone: omit evidence and gaps.
     """
-    screen = Screen.of_stdout()
     evidence = () if alone else outcome.evidence
     blocks: list[RenderableType] = []
     # Structured and salvaged answers are not Markdown.
@@ -462,9 +436,9 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
             blocks.append(written(outcome.answer))
     elif not blocks:
         text = without_quotes(outcome.answer, ((one.source, one.quote) for one in evidence)).strip("\n")
-        blocks += [markdown(text, screen)] if text else []
+        blocks += [markdown(text)] if text else []
     if not alone:
-        below = (*evidence_block(evidence, screen), *gaps_block(outcome.gaps, screen))
+        below = (*evidence_block(evidence), *gaps_block(outcome.gaps))
         blocks += [Constrain(block, MOST_WIDTH) for block in below]
     if blocks:
         print_rendered(apart(blocks))

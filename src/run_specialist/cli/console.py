@@ -10,6 +10,7 @@ import signal
 import stat
 import sys
 import tempfile
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -223,17 +224,10 @@ def wrapped(text: str, width: int, command: str = "") -> list[str]:
     width: [columns]; a longer word or command gets a separate line.
     command: a part of the text that counts as one word.
     """
-    from rich.cells import cell_len  # noqa: PLC0415 - only a terminal needs it
-
-    before, found, after = text.partition(command) if command else (text, "", "")
-    lines, free = [""], width
-    for word in (*before.split(), *filter(None, [found]), *after.split()):
-        longer = f"{lines[-1]} {word}" if lines[-1].strip() else lines[-1] + word
-        if lines[-1].strip() and cell_len(longer) > free:
-            lines, free = [*lines, _INDENT + word], width
-        else:
-            lines[-1] = longer
-    return lines
+    # The blanks of the command are replaced while the text is wrapped.
+    whole = text.replace(command, command.replace(" ", "\0"))
+    lines = textwrap.wrap(whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines] or [""]
 
 
 def stderr_width() -> int:

@@ -30,8 +30,8 @@ _WIDEST_ID = 30
 """Width that is reserved for a run id indented by two levels [columns]; ids are never cut, because users copy them."""
 _UNLIMITED = 1_000_000
 """Width used for a pipe, so that nothing is cut [columns]."""
-_ASCII = str.maketrans("▏▎▍▌▋▊▉█", "########")
-"""Replacements for the blocks of bars, in an encoding that has none."""
+_ASCII = str.maketrans("▏▎▍▌▋▊▉█•✓✗│─", "########-+x>-")
+"""Replacements for bars, marks and lines, in an encoding that has none."""
 _STYLES = {
     "ok": "green",
     "warning": "yellow",
