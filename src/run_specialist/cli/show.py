@@ -5,7 +5,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.budget import counted, dollars
 from run_specialist.cli.console import (
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.specialist.settings import Setting
-    from run_specialist.views.tune import Medians
 
 
 def show(
@@ -56,7 +55,6 @@ def show(
     with guarded():
         from run_specialist.api.runner import Runner, effective_of  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.settings import resolve, settings_of  # noqa: PLC0415 - fast `--help`
-        from run_specialist.views.tune import as_json  # noqa: PLC0415 - fast `--help`
 
         project, meant = project_folder(root), root is not None
         registry, folder, defaults = configured_project(project, dir_, meant=meant)
@@ -64,7 +62,7 @@ def show(
         reason = unavailable([file], project, defaults.model).get(file.path, "")
         settings: list[Setting] = []
         trusted, trust_line, effective = None, "", None
-        medians: Sequence[Medians] = ()
+        medians: Sequence[dict[str, Any]] = ()
         note = ""
         if file.specialist:
             settings = settings_of(resolve(file, {"preset": preset}))
@@ -73,7 +71,7 @@ def show(
             effective = asyncio.run(effective_of(runner, file, {"preset": preset} if preset else {}))
             medians, note = _past(file, store)
         if json_:
-            past = {"runs": sum(one.runs for one in medians), "medians": as_json(medians), "note": note or None}
+            past = {"runs": sum(one["runs"] for one in medians), "medians": [*medians], "note": note or None}
             shown_effective = effective and effective.as_json(file) | {"past_runs": past}
             here = {"trusted": trusted, "unavailable": reason or None, "effective": shown_effective}
             prompt = file.specialist.prompt if file.specialist else None
@@ -167,7 +165,7 @@ def _facts(file: "SpecialistFile", found: "EffectiveSettings") -> Iterator[tuple
     yield from (("at run time", note) for note in found.at_run_time)
 
 
-def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence["Medians"], str]:
+def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence[dict[str, Any]], str]:
     """Return the medians of a file's past runs, or why there are none; no store is made, and none is required."""
     from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.tune import medians_by_model  # noqa: PLC0415 - fast `--help`
@@ -205,10 +203,10 @@ def _model(model: "EffectiveModel") -> str:
     return f"{name} ({model.source}), {prices}"
 
 
-def _medians(one: "Medians") -> str:
-    cost = "cost unknown" if one.cost_usd is None else dollars(one.cost_usd)
-    calls = f"{one.tool_calls:g} tool call{'' if one.tool_calls == 1 else 's'}"
-    return f"{counted(one.runs, 'run')} with {one.model}; median {calls}, {one.seconds:.3g} s, {cost}"
+def _medians(one: dict[str, Any]) -> str:
+    cost = "cost unknown" if one["cost_usd"] is None else dollars(one["cost_usd"])
+    calls = f"{one['tool_calls']:g} tool call{'' if one['tool_calls'] == 1 else 's'}"
+    return f"{counted(one['runs'], 'run')} with {one['model']}; median {calls}, {one['seconds']:.3g} s, {cost}"
 
 
 def _print_row(label: str, text: str) -> None:

@@ -106,7 +106,7 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if changed := tuning.changed_limits:
         by_flag = f"with limits set by a flag or a parent ({_by_status(changed)})"
         excluded.append(f"{counted(sum(changed.values()), 'run')} {by_flag}")
-    if others := sum(version.runs for version in tuning.versions if not version.counted):
+    if others := sum(one["runs"] for one in tuning.versions if not one["counted"]):
         excluded.append(f"{counted(others, 'run')} of other versions of its file")
     if excluded:
         print_line(f"Not counted: {', '.join(excluded)}.")
@@ -115,9 +115,9 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
         print_line("")
         rows = [
             (
-                "model's context" if hit.reason == "context" else hit.reason.replace("_", " "),
-                *(str(number) for number in (hit.runs, hit.partial, hit.failed)),
-                ", ".join(f"{how} {number}" for how, number in hit.how.items()),
+                "model's context" if hit["reason"] == "context" else hit["reason"].replace("_", " "),
+                *(str(hit[key]) for key in ("runs", "partial", "failed")),
+                ", ".join(f"{how} {number}" for how, number in hit["how"].items()),
             )
             for hit in tuning.hits
         ]
@@ -129,10 +129,10 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
         print_line("")
         versions = [
             (
-                "unknown" if one.digest is None else one.digest[:8] or "no file",
-                str(one.runs),
-                _days(one.first_at, one.last_at),
-                "yes" if one.counted else "no",
+                "unknown" if one["digest"] is None else one["digest"][:8] or "no file",
+                str(one["runs"]),
+                _days(one["first_at"], one["last_at"]),
+                "yes" if one["counted"] else "no",
             )
             for one in tuning.versions
         ]
@@ -150,10 +150,10 @@ def _by_status(statuses: Mapping[str, int]) -> str:
 def _print_calls(tuning: "Tuning") -> None:
     """Print the number of calls, and a histogram: runs that ended by themselves, and runs that were cut short."""
     calls = tuning.calls
-    share = f"{calls.repeated:,} ({_percent(calls.repeated / calls.run)})" if calls.repeated else ""
-    parts = {"repeated": share, "failed": calls.failed, "skipped": calls.skipped}
+    run, repeated = calls["run"], calls["repeated"]
+    parts = calls | {"run": 0, "repeated": f"{repeated:,} ({_percent(repeated / run)})" if repeated else 0}
     counts = "".join(f", {number} {name}" for name, number in parts.items() if number)
-    print_line(f"{counted(calls.run, 'tool call')}{counts}")
+    print_line(f"{counted(run, 'tool call')}{counts}")
     if not tuning.bars:
         return
     from rich.bar import Bar  # noqa: PLC0415 - fast `--help`

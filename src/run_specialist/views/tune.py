@@ -220,49 +220,6 @@ def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """The runs of one version of the file."""
-
-    digest: str | None
-    """SHA-256 of the file; None if it is unknown, empty for a specialist without a file."""
-    runs: int
-    first_at: float
-    """Start of the oldest run [seconds since 1970]."""
-    last_at: float
-    """Start of the newest run [seconds since 1970]."""
-    counted: bool
-    """Whether the statistics are about this version."""
-
-
-@dataclass(frozen=True, slots=True)
-class LimitHits:
-    """Runs that one kind of limit ended."""
-
-    reason: str
-    """The kind of limit, or `context` for a full context window."""
-    runs: int
-    how: dict[str, int]
-    """Number of answers by rung of the landing, most frequent first."""
-    partial: int
-    """Number of runs whose answer was salvaged or cut."""
-    failed: int
-    """Number of runs without an answer, or aborted during the landing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """The tool calls of all runs."""
-
-    run: int
-    repeated: int
-    """Number of run calls that were answered from the record of an identical call."""
-    failed: int
-    """Number of run calls that failed."""
-    skipped: int
-    """Number of calls that were not run; not counted elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
 class Bill:
     """Amounts per run: tokens or cost."""
 
@@ -311,9 +268,12 @@ class Tuning:
     """Calls that suffice for nine of ten evaluated runs; None if too many were cut to estimate it."""
     bars: tuple[NeedBar, ...]
     """Histogram of the calls used by evaluated runs."""
-    hits: tuple[LimitHits, ...]
-    """Limits that ended any of the runs, most frequent first."""
-    calls: Calls
+    hits: list[dict[str, Any]]
+    """Limits that ended any of the runs, most frequent first: `reason`, a kind of limit or `context`; number of `runs`,
+    and of answers by rung of the landing (`how`); how many are `partial`, and how many `failed` or were aborted."""
+    calls: dict[str, int]
+    """Tool calls of all runs: how many were `run`, and of these `repeated` from the record and `failed`; how many were
+    `skipped`, which counts nowhere else."""
     tokens: Bill
     cost_usd: Bill
     landings: int
@@ -324,13 +284,14 @@ class Tuning:
     suggestion: Suggestion
     changed_limits: dict[str, int]
     """Number of runs that do not count because a flag or a parent set their limits, by status."""
-    versions: tuple[Version, ...]
-    """The versions of the file that have runs, the newest run first."""
+    versions: list[dict[str, Any]]
+    """The versions of the file that have runs, the newest run first: SHA-256 (`digest`: None if unknown, empty without
+    a file), `runs`, start of the oldest and the newest run (`first_at`, `last_at` [seconds since 1970]), and whether
+    the version is `counted`."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; times as ISO 8601 in UTC."""
-        versions = [_with_times(asdict(version)) for version in self.versions]
-        return _with_times(asdict(self)) | {"versions": versions}
+        return _with_times(asdict(self)) | {"versions": [*map(_with_times, self.versions)]}
 
 
 def tune(  # noqa: PLR0913 - keyword arguments, all optional
@@ -354,23 +315,27 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     for run in reversed(runs):
         by_digest.setdefault(run.digest, []).append(run)
     current_ones = set(by_digest) if all_versions else {digest if digest is not None else next(iter(by_digest), None)}
-    versions = tuple(
-        Version(version, len(found), found[-1].started_at, found[0].started_at, version in current_ones)
+    versions = [
+        {
+            "digest": version,
+            "runs": len(found),
+            "first_at": found[-1].started_at,
+            "last_at": found[0].started_at,
+            "counted": version in current_ones,
+        }
         for version, found in by_digest.items()
-    )
+    ]
     runs = [run for run in runs if run.digest in current_ones]
     changed = [run.outcome["status"] for run in runs if run.limits_changed]
     runs = [run for run in runs if not run.limits_changed]
     runs = runs if last is None else runs[-last:]
     outcomes = [run.outcome for run in runs]
-    if current is None:
-        limit = outcomes[-1]["tool_calls"]["limit"] if outcomes else None
-    else:
-        limit = None if current == "none" else current
+    limit: int | None = None if current == "none" else current
+    if current is None and outcomes:
+        limit = outcomes[-1]["tool_calls"]["limit"]
     judged = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
     needs = [need for _, need in judged]
     judged_calls = sum(run.calls for run, _ in judged)
-    counts = [one["tool_calls"] for one in outcomes]
     by_cause: dict[str, list[Mapping[str, Any]]] = {}
     for one in outcomes:
         if (cause := reason(one)) is not None:
@@ -391,15 +356,14 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
         ended=sum(need.known for need in needs),
         enough=enough_for(needs, SHARE),
         bars=bars(needs),
-        hits=tuple(
+        hits=[
             _hit(cause, found) for cause, found in sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0]))
-        ),
-        calls=Calls(
-            run=sum(one["used"] for one in counts),
-            repeated=sum(run.repeated for run in runs),
-            failed=sum(one["failed"] for one in counts),
-            skipped=sum(one["skipped"] for one in counts),
-        ),
+        ],
+        calls={
+            "run": sum(one["tool_calls"]["used"] for one in outcomes),
+            "repeated": sum(run.repeated for run in runs),
+            **{name: sum(one["tool_calls"][name] for one in outcomes) for name in ("failed", "skipped")},
+        },
         tokens=tokens,
         cost_usd=cost,
         landings=len(landings),
@@ -413,10 +377,15 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     )
 
 
-def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> LimitHits:
+def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     statuses = Counter(one["status"] for one in outcomes)
-    how = _counted(one["landing"]["how"] for one in outcomes)
-    return LimitHits(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
+    return {
+        "reason": cause,
+        "runs": len(outcomes),
+        "how": _counted(one["landing"]["how"] for one in outcomes),
+        "partial": statuses["partial"],
+        "failed": statuses["failed"] + statuses["aborted"],
+    }
 
 
 def _tokens(spent: Mapping[str, Any]) -> int:
@@ -437,33 +406,26 @@ def _iso(at: float | None) -> str | None:
     return when and when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Medians:
-    """The medians of some runs."""
+def medians_by_model(outcomes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the medians of all runs with an answer, by model, the model with the most runs first.
 
-    model: str
-    runs: int
-    tool_calls: float
-    seconds: float
-    cost_usd: float | None
-    """None if the price of every run is unknown."""
-
-
-def medians_by_model(outcomes: Iterable[Mapping[str, Any]]) -> tuple[Medians, ...]:
-    """Return the medians of all runs with an answer, by model, the model with the most runs first."""
+    Each has `model`, number of `runs`, medians of `tool_calls`, `seconds` and `cost_usd`, which is None if the price of
+    every run is unknown.
+    """
     by_model: dict[str, list[Mapping[str, Any]]] = {}
     for one in outcomes:
-        if one.get("status") in {"answered", "landed", "partial"}:
+        if one.get("status") in JUDGED:
             by_model.setdefault(one["model"], []).append(one)
     found = []
     for model, ended in sorted(by_model.items(), key=lambda one: -len(one[1])):
         costs = [one["cost_usd"] for one in ended if one["cost_usd"] is not None]
-        calls = median(one["tool_calls"]["used"] for one in ended)
-        seconds = round(median(one["duration_s"] for one in ended), 3)
-        found.append(Medians(model, len(ended), calls, seconds, round(median(costs), 8) if costs else None))
-    return tuple(found)
-
-
-def as_json(medians: Iterable[Medians]) -> list[dict[str, Any]]:
-    """Return plain values."""
-    return [asdict(one) for one in medians]
+        found.append(
+            {
+                "model": model,
+                "runs": len(ended),
+                "tool_calls": median(one["tool_calls"]["used"] for one in ended),
+                "seconds": round(median(one["duration_s"] for one in ended), 3),
+                "cost_usd": round(median(costs), 8) if costs else None,
+            }
+        )
+    return found
