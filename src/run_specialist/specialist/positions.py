@@ -45,18 +45,28 @@ class PlacedValue:
         return next((value for name, _, value in self.fields if name == key), None)
 
 
+def read_file(path: Path, project: Path | None, most: int) -> bytes:
+    """Return the content of a regular file of at most so many bytes; raises ValueError with one clause.
+
+    project: Folder that symlinks must not lead out of; None to follow all.
+    """
+    try:
+        with safe_files.open_file(path, project) as file:
+            data = file.read(most + 1)
+    except safe_files.NotRegular:
+        raise ValueError("is not a regular file") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > most:
+        raise ValueError(f"is larger than {most // 1024:,} KiB")
+    return data
+
+
 def read(path: Path) -> PlacedValue:
     """Return the content of a file; raises UsageError with the position of the first error."""
+    name = shown(str(path), None)
     try:
-        with safe_files.open_file(path, None) as file:
-            data = file.read(LARGEST + 1)
-    except safe_files.NotRegular:
-        raise UsageError(f"{_file(path)}: is not a regular file") from None
-    except OSError as error:
-        raise UsageError(f"{_file(path)}: cannot be read: {error.strerror or error}") from None
-    if len(data) > LARGEST:
-        raise UsageError(f"{_file(path)}: is larger than {LARGEST // 1024**2} MiB")
-    try:
+        data = read_file(path, None, LARGEST)
         text = data.decode("utf-8-sig")
         if path.suffix == ".json":
             # A YAML parser accepts neither tabs as indentation nor surrogate escapes.
@@ -64,10 +74,12 @@ def read(path: Path) -> PlacedValue:
         return parse_placed(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{_file(path)}:{line}:1: is not UTF-8") from None
+        raise UsageError(f"{name}:{line}:1: is not UTF-8") from None
     except NotReadable as error:
         line, column = error.place
-        raise UsageError(f"{_file(path)}:{line}:{column}: {error}") from None
+        raise UsageError(f"{name}:{line}:{column}: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
 
 
 class NotReadable(ValueError):
@@ -144,10 +156,6 @@ def _whole(match: re.Match[str]) -> str:
     if not match[1]:
         return match[0]
     return (int(match[1], 16).to_bytes(2, "big") + int(match[2], 16).to_bytes(2, "big")).decode("utf-16-be")
-
-
-def _file(path: Path) -> str:
-    return shown(str(path), None)
 
 
 DEEPEST = 60
