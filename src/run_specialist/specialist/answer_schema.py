@@ -81,7 +81,7 @@ def _moved(part: object, pointer: str) -> Any:  # noqa: ANN401 - any JSON
     # References in a subschema with an `$id` are relative to that subschema.
     if not isinstance(part, dict) or isinstance(part.get("$id"), str):
         return part
-    moved = {}
+    moved: dict[str, Any] = {}
     for key, value in part.items():
         if key in _REFERENCES and isinstance(value, str):
             # An anchor, `#name`, does not depend on the place.

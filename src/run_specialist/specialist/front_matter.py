@@ -6,22 +6,18 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from frontmatter.default_handlers import YAMLHandler
+from yaml.reader import Reader
 
 from run_specialist.specialist.fields import canonical, is_known, starts_field_in_prose
 from run_specialist.specialist.positions import (
-    DEEPEST,
     Chunk,
     InvalidToml,
     MappingNode,
     Node,
     ScalarNode,
-    SequenceNode,
-    TomlTable,
     UnreadableError,
     parse,
     read_table,
-    value_of,
 )
 from run_specialist.specialist.problems import START, Position, Problems, shown
 
@@ -183,83 +179,6 @@ class FrontMatter:
     """Whether the file has front matter."""
 
 
-class LenientHandler(YAMLHandler):
-    """Lenient handler for `frontmatter.loads(text, handler=...)`; use one per file."""
-
-    def __init__(self, problems: Problems) -> None:
-        """Set where tolerated deviations are reported."""
-        super().__init__()
-        self._problems = problems
-        self.fields: dict[str, Field] = {}
-        """Fields found by `split`, by canonical key."""
-
-    def detect(self, text: str) -> bool:
-        """Return whether the text starts with front matter."""
-        return cut(text, Problems(self._problems.path)) is not None
-
-    def split(self, text: str) -> tuple[str, str]:
-        """Return front matter and body, and fill `fields`; raises ValueError if there is no front matter."""
-        parts = cut(text, self._problems)
-        if parts is None:
-            raise ValueError("no front matter")
-        front, body = parts.front, parts.text[parts.body :]
-        chunk = Chunk(front, parts.line, parts.indent)
-        try:
-            root = parse(front)
-        except UnreadableError as error:
-            # An error at the end is reported on the last line, not on the fence below.
-            place = chunk.place(min(error.index, len(front.rstrip())))
-            self._problems.warn(place, f"is not valid YAML ({error}); parsed line by line")
-        else:
-            if root is None:
-                return front, body
-            if isinstance(root, MappingNode) and not _holds_prose(root, front):
-                for key, node in root.pairs:
-                    if isinstance(key, ScalarNode):
-                        self._add(Field(key.text.strip(), node, chunk, chunk.place(key.start)))
-                    else:
-                        self._problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
-                return front, body
-            self._problems.warn(
-                chunk.place(root.start), "the front matter contains more than keys; parsed line by line"
-            )
-        used = self._take_spans(front, parts)
-        if not self.fields:
-            raise ValueError("no keys between the fences")
-        if used < len(front):
-            text = "the front matter has no closing fence; the body is assumed to start here"
-            self._problems.warn(chunk.place(used + 1), text)
-            return front[:used], parts.text[parts.start + used :]
-        return front, body
-
-    def load(self, fm: str, **_: object) -> dict[str, object]:  # noqa: ARG002, already parsed by `split`
-        """Return the fields as plain values."""
-        return {key: value_of(field.node)[0] for key, field in self.fields.items()}
-
-    def _take_spans(self, front: str, parts: FencedParts) -> int:
-        spans, used = field_spans(front, parts.line)
-        # Damaged files may have thousands of fields, so only the values that are used are parsed as YAML.
-        last = {canonical(span.key): span for span in spans}
-        for span in spans:
-            place = Position(span.line, parts.indent + 1)
-            if span is last[canonical(span.key)] and is_known(span.key):
-                node, chunk = read_span(span, self._problems)
-            else:
-                node, chunk = ScalarNode(0, len(span.text), span.text), Chunk(span.text, span.line)
-            self._add(Field(span.key, node, chunk, place))
-        return used
-
-    def _add(self, field: Field) -> None:
-        key = canonical(field.key)
-        if earlier := self.fields.get(key):
-            self._problems.warn(
-                field.key_place,
-                f"given on lines {earlier.key_place.line} and {field.key_place.line}; the last one is used",
-                shown(key),
-            )
-        self.fields[key] = field
-
-
 def _holds_prose(root: MappingNode, front: str) -> bool:
     """Return whether a sentence after a blank line was parsed as a key, because the closing fence is missing."""
     keys = [key for key, _ in root.pairs if isinstance(key, ScalarNode)]
@@ -269,17 +188,64 @@ def _holds_prose(root: MappingNode, front: str) -> bool:
 def read(data: bytes | str, problems: Problems) -> FrontMatter:
     """Parse a file; any content gives a usable result, and deviations are added to `problems`."""
     text = decode(data, problems)
-    handler = LenientHandler(problems)
-    try:
-        _, body = handler.split(text)
-    except ValueError:
+    parts = cut(text, problems)
+    found = _fields(parts, problems) if parts else None
+    if found is None:
         why = " (the file starts with a code fence)" if text.lstrip().startswith("```") else ""
         fallback_used = "using the file name as name and the first line of text as description"
         problems.warn(START, f"no front matter{why}; {fallback_used}")
         return FrontMatter({}, text.strip("\n"), present=False)
+    fields, body = found
     # Without the blank lines at the top, but with the indentation of the first line.
     first = body.rfind("\n", 0, len(body) - len(body.lstrip())) + 1
-    return FrontMatter(handler.fields, body[first:].rstrip(), present=True)
+    return FrontMatter(fields, body[first:].rstrip(), present=True)
+
+
+def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], str] | None:
+    """Return the fields and the body of a file; None if there are no keys between the fences."""
+    front, body = parts.front, parts.text[parts.body :]
+    chunk = Chunk(front, parts.line, parts.indent)
+    fields: dict[str, Field] = {}
+    try:
+        root = parse(front)
+    except UnreadableError as error:
+        # An error at the end is reported on the last line, not on the fence below.
+        place = chunk.place(min(error.index, len(front.rstrip())))
+        problems.warn(place, f"is not valid YAML ({error}); parsed line by line")
+    else:
+        if root is None:
+            return fields, body
+        if isinstance(root, MappingNode) and not _holds_prose(root, front):
+            for key, node in root.pairs:
+                if isinstance(key, ScalarNode):
+                    _add(fields, Field(key.text.strip(), node, chunk, chunk.place(key.start)), problems)
+                else:
+                    problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
+            return fields, body
+        problems.warn(chunk.place(root.start), "the front matter contains more than keys; parsed line by line")
+    spans, used = field_spans(front, parts.line)
+    # Damaged files may have thousands of fields, so only the values that are used are parsed as YAML.
+    last = {canonical(span.key): span for span in spans}
+    for span in spans:
+        node, part = ScalarNode(0, len(span.text), span.text), Chunk(span.text, span.line)
+        if span is last[canonical(span.key)] and is_known(span.key):
+            node, part = read_span(span, problems)
+        _add(fields, Field(span.key, node, part, Position(span.line, parts.indent + 1)), problems)
+    if not fields:
+        return None
+    if used < len(front):
+        text = "the front matter has no closing fence; the body is assumed to start here"
+        problems.warn(chunk.place(used + 1), text)
+        body = parts.text[parts.start + used :]
+    return fields, body
+
+
+def _add(fields: dict[str, Field], field: Field, problems: Problems) -> None:
+    key = canonical(field.key)
+    if earlier := fields.get(key):
+        lines = f"lines {earlier.key_place.line} and {field.key_place.line}"
+        problems.warn(field.key_place, f"given on {lines}; the last one is used", shown(key))
+    fields[key] = field
 
 
 PROMPT = "developer_instructions"
@@ -304,52 +270,25 @@ def read_toml(data: bytes | str, problems: Problems) -> FrontMatter:
         text = "must be a text, which is the prompt" if prompt is not None else "missing, so there is no prompt"
         problems.error(Position(table.line(PROMPT), 1), text, PROMPT)
         prompt = ""
-    fields = _fields(table, problems)
-    return FrontMatter(fields, prompt.strip("\n"), present=True)
-
-
-def _fields(table: TomlTable, problems: Problems) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     for key, value in table.values.items():
-        if key == PROMPT:
-            continue
+        place = Position(table.line(key), 1)
         if key == "skills" and isinstance(value, dict):
-            problems.notice(Position(table.line(key), 1), "has no effect here, because it is not a list of names", key)
-            continue
-        place = Position(table.line(key), START.column)
-        node, text = _node(value, 0, 0)
-        name = canonical(key)
-        if name in fields:
-            problems.warn(place, f"is given more than once, in several spellings; {shown(key)} is used", shown(name))
-        fields[name] = Field(key, node, Chunk(text, place.line), place)
-    return fields
-
-
-def _node(value: object, start: int, depth: int) -> tuple[Node, str]:
-    """Return a value as a node, and its text on one line, of which the node is the part from `start` on."""
-    if depth <= DEEPEST and isinstance(value, list):
-        text = "["
-        items: list[Node] = []
-        for item in value:
-            text += ", " if items else ""
-            node, part = _node(item, start + len(text), depth + 1)
-            items.append(node)
-            text += part
-        return SequenceNode(start, start + len(text) + 1, tuple(items)), f"{text}]"
-    if depth <= DEEPEST and isinstance(value, dict):
-        text = "{"
-        pairs: list[tuple[Node, Node]] = []
-        for key, item in value.items():
-            text += ", " if pairs else ""
-            name, written = _node(key, start + len(text), depth + 1)
-            text += f"{written} = "
-            node, part = _node(item, start + len(text), depth + 1)
-            pairs.append((name, node))
-            text += part
-        return MappingNode(start, start + len(text) + 1, tuple(pairs)), f"{text}}}"
-    is_text = not isinstance(value, bool | int | float)
-    text = json.dumps(str(value) if is_text else value, ensure_ascii=False)
-    return ScalarNode(start, start + len(text), str(value) if is_text else text, plain=not is_text), text
+            problems.notice(place, "has no effect here, because it is not a list of names", key)
+        elif key != PROMPT:
+            # As JSON it is one line of YAML.
+            text = json.dumps(value, ensure_ascii=False, default=str)
+            text = Reader.NON_PRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+            try:
+                node = parse(text) or ScalarNode(0, 0, "")
+            except UnreadableError as error:
+                problems.error(place, str(error), shown(key))
+                continue
+            if (name := canonical(key)) in fields:
+                repeated = f"is given more than once, in several spellings; {shown(key)} is used"
+                problems.warn(place, repeated, shown(name))
+            fields[name] = Field(key, node, Chunk(text, place.line), place)
+    return FrontMatter(fields, prompt.strip("\n"), present=True)
 
 
 # UTF-32 comes first because its little-endian mark begins with that of UTF-16.

@@ -2,9 +2,8 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -364,15 +363,16 @@ class _Expansion:
 
 _AT_LINE = re.compile(r" ?\(at line (\d+), column \d+\)$")
 _AT_END = re.compile(r" ?\(at end of document\)$")
-_MAY_END = re.compile(r"""[\]}"']\s*(#.*)?$""")
-_MOST_TRIES = 100
-"""Maximum number of lines on which one value may seem to end; beyond it, positions of later keys stay unknown."""
-
 DEEPEST_TOML = 50
 """Maximum number of parts of a dotted key, and of nested values; the parser's time for a key is quadratic in it."""
 _TOO_MANY_PARTS = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST_TOML}}}(?=[\w"'-])"""
 )
+
+
+_NAME = r"""(?:"[^"\n]*+"|'[^'\n]*+'|[\w-]++)"""
+_STATEMENT = re.compile(rf"\s*+(\[\[?\s*+)?({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+[]=]")
+"""The start of a line with the header of a table, or with a key and its value."""
 
 
 class InvalidToml(ValueError):
@@ -383,14 +383,14 @@ class InvalidToml(ValueError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TomlTable:
     """A table with the places of its keys."""
 
     values: dict[str, Any]
-    places: Mapping[str, int]
+    places: dict[str, int] = field(default_factory=dict)
     """Line of each key whose place could be found."""
-    header: int
+    header: int = 1
     """Line of the table's header; 1 if there is none."""
 
     def line(self, key: str) -> int:
@@ -419,15 +419,30 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
         found = _AT_LINE.search(reason)
         line = int(found[1]) if found else max(len(lines), 1)
         raise InvalidToml(line, _AT_END.sub(" at the end", _AT_LINE.sub("", reason))) from None
-    values = _inside(document, names)
-    if values is None:
-        return None
-    header = _header(lines, names)
-    places = _places(lines[header - 1 :], names, values, header)
-    if len(places) < len(values):
-        # The header may have been a line of a longer text, or its keys are written elsewhere, with dots.
-        places = _places(lines, names, values, 1)
-    return TomlTable(values, places, header)
+    for name in names:
+        document = document.get(name)  # type: ignore[assignment] # any value
+        if not isinstance(document, dict):
+            return None
+    table = TomlTable(document)
+    above: tuple[str, ...] = ()
+    quotes = ""
+    for number, line in enumerate(lines, 1):
+        if not quotes and (found := _STATEMENT.match(line)):
+            path = tuple(name.strip("\"'") for name in re.findall(_NAME, found[2]))
+            if found[1]:
+                above = path
+            else:
+                path = (*above, *path)
+            if path == names:
+                table.header = number
+            elif path[: len(names)] == names:
+                table.places.setdefault(path[len(names)], number)
+        # Lines of a text of several lines are no statements.
+        for mark in (quotes,) if quotes else ('"""', "'''"):
+            if line.count(mark) % 2:
+                quotes = "" if quotes else mark
+                break
+    return table
 
 
 def _require_flat(document: dict[str, Any]) -> None:
@@ -439,63 +454,3 @@ def _require_flat(document: dict[str, Any]) -> None:
         if not level:
             return
     raise RecursionError
-
-
-def _header(lines: Sequence[str], names: tuple[str, ...]) -> int:
-    dotted = r"\s*\.\s*".join(f"[\"']?{re.escape(name)}[\"']?" for name in names)
-    header = re.compile(rf"\s*\[\s*{dotted}\s*\]")
-    return next((number for number, line in enumerate(lines, 1) if header.match(line)), 1) if names else 1
-
-
-def _places(lines: Sequence[str], names: tuple[str, ...], wanted: Collection[str], first: int) -> Mapping[str, int]:
-    """Return the line of each key of a table, by parsing one statement after another.
-
-    lines: text from the header of the table, or from the start.
-    wanted: the keys; the search ends when all are found.
-    first: number of the first line.
-    """
-    places: dict[str, int] = {}
-    table: tuple[str, ...] = ()
-    at = 0
-    while at < len(lines) and len(places) < len(wanted):
-        length, statement = _statement(lines, at)
-        if statement is None:
-            break
-        if lines[at].lstrip().startswith("["):
-            table, found = (), statement
-            while len(found) == 1:
-                name, inner = next(iter(found.items()))
-                table, found = (*table, name), inner[0] if isinstance(inner, list) else inner
-        else:
-            for name in reversed(table):
-                statement = {name: statement}
-        for key in _inside(statement, names) or {}:
-            places.setdefault(key, first + at)
-        at += length
-    return places
-
-
-def _statement(lines: Sequence[str], at: int) -> tuple[int, dict[str, Any] | None]:
-    """Return the number of lines of the statement that starts on a line, and its value; None if it is too long."""
-    import tomllib  # noqa: PLC0415 - as above
-
-    tries = 0
-    for end in range(at + 1, len(lines) + 1):
-        # A value of several lines ends with a bracket or a quote, perhaps followed by a comment.
-        if end > at + 1 and not _MAY_END.search(lines[end - 1]):
-            continue
-        tries += 1
-        with suppress(ValueError, RecursionError):
-            return end - at, tomllib.loads("".join(lines[at:end]))
-        if tries > _MOST_TRIES:
-            break
-    return 0, None
-
-
-def _inside(document: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
-    for name in names:
-        inner = document.get(name)
-        if not isinstance(inner, dict):
-            return None
-        document = inner
-    return document

@@ -221,7 +221,7 @@ def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  
 
         return counting
 
-    keywords = {name: counted(name, OURS.get(name, keyword)) for name, keyword in kind.VALIDATORS.items()}
+    keywords = {name: counted(name, OURS.get(name) or keyword) for name, keyword in kind.VALIDATORS.items()}
     bounded: type[Validator] = extend(kind, keywords)  # type: ignore[no-untyped-call] # the stubs leave it open
     # By its `$schema` it would choose the library's own validator.
     anonymous = {key: item for key, item in schema.items() if key != "$schema"}
