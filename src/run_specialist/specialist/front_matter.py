@@ -44,6 +44,8 @@ class FencedParts:
     """First character of the body."""
     indent: int = 0
     """Number of columns removed from every line."""
+    closed: bool = True
+    """Whether there is a closing fence."""
 
     @property
     def front(self) -> str:
@@ -81,7 +83,8 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
     fence = place_of(text, opening.start())
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        return _unclosed(text, opening.end(), indent, fence, problems)
+        problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
+        return FencedParts(text, opening.end(), len(text), len(text), indent, closed=False)
     if at:
         problems.warn(fence, "the front matter does not start on line 1")
     _check_fence(text[opening.start() : opening.end()].removesuffix("\n"), fence, "opening", problems)
@@ -110,36 +113,6 @@ def _skip_lead(text: str, at: int = 0) -> tuple[int, bool]:
 def _check_fence(fence: str, place: Position, which: str, problems: Problems) -> None:
     if fence != "---":
         problems.warn(place, f"the {which} fence is not exactly three dashes")
-
-
-def _unclosed(text: str, start: int, indent: int, fence: Position, problems: Problems) -> FencedParts | None:
-    """Return the leading key lines and their indented continuation lines as front matter."""
-    end = at = start
-    lines = 0
-    blank_before = False
-    while at < len(text) and lines < MOST_LINES:
-        lines += 1
-        stop = text.find("\n", at) + 1 or len(text)
-        line = text[at:stop]
-        if not line.strip() or (end == start and line.startswith("#")):
-            blank_before = True
-        elif _is_front_matter(line, end > start, blank_before):
-            end, blank_before = stop, False
-        else:
-            break
-        at = stop
-    if end == start:
-        return None
-    problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
-    return FencedParts(text, start, end, end, indent)
-
-
-def _is_front_matter(line: str, begun: bool, blank_before: bool) -> bool:  # noqa: FBT001 - private
-    """Return whether a line belongs to front matter that has no closing fence."""
-    key = is_key_line(line)
-    if key:
-        return not blank_before or is_known(key)
-    return begun and (line[0] in " \t" or (not blank_before and line.startswith(("- ", "#"))))
 
 
 # A blank line followed only by headings.
@@ -207,13 +180,13 @@ def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], s
     chunk = Chunk(front, parts.line, parts.indent)
     fields: dict[str, Field] = {}
     try:
-        root = parse(front)
+        root = parse(front) if parts.closed else None
     except UnreadableError as error:
         # An error at the end is reported on the last line, not on the fence below.
         place = chunk.place(min(error.index, len(front.rstrip())))
         problems.warn(place, f"is not valid YAML ({error}); parsed line by line")
     else:
-        if root is None:
+        if root is None and parts.closed:
             return fields, body
         if isinstance(root, MappingNode) and not _holds_prose(root, front):
             for key, node in root.pairs:
@@ -222,8 +195,9 @@ def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], s
                 else:
                     problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
             return fields, body
-        problems.warn(chunk.place(root.start), "the front matter contains more than keys; parsed line by line")
-    spans, used = field_spans(front, parts.line)
+        if root is not None:
+            problems.warn(chunk.place(root.start), "the front matter contains more than keys; parsed line by line")
+    spans, used = field_spans(front, parts.line, closed=parts.closed)
     # Damaged files may have thousands of fields, so only the values that are used are parsed as YAML.
     last = {canonical(span.key): span for span in spans}
     for span in spans:
@@ -234,8 +208,9 @@ def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], s
     if not fields:
         return None
     if used < len(front):
-        text = "the front matter has no closing fence; the body is assumed to start here"
-        problems.warn(chunk.place(used + 1), text)
+        if parts.closed:
+            text = "the front matter has no closing fence; the body is assumed to start here"
+            problems.warn(chunk.place(used + 1), text)
         body = parts.text[parts.start + used :]
     return fields, body
 
@@ -338,6 +313,8 @@ def _to_text(data: bytes, problems: Problems) -> str:
 
 _OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
 _PROSE_KEYS = frozenset({"description", "landing_prompt"})
+_CONTINUED = " \t-#]})\"'"
+"""First characters of lines that cannot begin a body."""
 _TITLE = re.compile(r"# \S")
 _COMMENT = re.compile(r"#+(?:[ \t]|\Z)")
 _BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:\n|$)")
@@ -356,7 +333,7 @@ class FieldSpan:
     """First line, counted in the file."""
 
 
-def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
+def field_spans(front: str, line: int, *, closed: bool) -> tuple[list[FieldSpan], int]:
     """Split invalid front matter into fields; also return the number of characters they cover.
 
     The rest belongs to the body: if the closing fence is missing, a `---` rule far below may end `front`.
@@ -377,10 +354,12 @@ def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
         key = is_key_line(text.removeprefix(margin))
         if key and in_prose and ((open_examples and index <= last_close) or not starts_field_in_prose(key)):
             key = None
+        if key and blank_before and not closed and not is_known(key):
+            key = None
         if key:
             starts.append((index, key))
             in_prose, open_examples = canonical(key) in _PROSE_KEYS, 0
-        elif starts and blank_before and not in_prose and text[0] not in " \t-#]})\"'":
+        elif starts and blank_before and not (in_prose and closed) and text[0] not in (_CONTINUED if closed else " \t#"):
             end = index
             while end and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
                 end -= 1
