@@ -43,7 +43,6 @@ from run_specialist.specialist.tool_names import (
     EDIT,
     SEARCH,
     WRITE,
-    is_editor_tool,
     join_parentheses,
     names_tool,
     resolve_tools,
@@ -73,37 +72,24 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     lacking = [*resolved.unknown]
     if given.get("mcp_servers"):
         lacking = [name for name in lacking if not name.startswith("mcp__") and "/" not in name]
-    billed = next((name for name in lacking if names_tool([name], SEARCH)), None)
-    if billed:
-        text = f"{shown(billed)} is run by the API, which bills it; `server_tools: true` allows that"
+    if billed := [name for name in lacking if names_tool([name], SEARCH)]:
+        text = f"{shown(billed[0])} is run by the API, which bills it; `server_tools: true` allows that"
         problems.warn(front.fields["tools"].place, text, "server_tools")
-    lacking = [name for name in lacking if not names_tool([name], SEARCH)]
-    if not lacking:
+    unknown = [name for name in lacking if name not in billed]
+    if not unknown:
         return
-    of_editor = [name for name in lacking if is_editor_tool(name)]
-    unknown = [name for name in lacking if name not in set(of_editor)]
-    texts = []
-    if of_editor:
-        are = "tool of an editor is" if len(of_editor) == 1 else "tools of an editor are"
-        texts.append(f"{len(of_editor)} {are} not here: {shown(', '.join(of_editor), _LONGEST_TOOLS)}")
-    texts += [_unknown_text(unknown, available)] if unknown else []
-    if resolved.nothing_known and len(lacking) == len(resolved.unknown):
-        texts[-1] += "; no tool is left, so the specialist cannot be run"
-    for text in texts:
-        problems.warn(front.fields["tools"].place, text, "tools")
-
-
-def _unknown_text(names: Sequence[str], available: Sequence[str]) -> str:
-    text = f"not available here: {shown(', '.join(names), _LONGEST_TOOLS)}"
+    text = f"not available here: {shown(', '.join(unknown), _LONGEST_TOOLS)}"
     # Comparing all pairs would take minutes for a file with thousands of names.
-    likely = available[:_COMPARED]
-    near = [one for name in names[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
-    text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    for key in dict.fromkeys(_REQUIRED.values()):
-        tools = [tool for tool, required in _REQUIRED.items() if required == key and tool not in available]
-        asks = next((name for name in names[:_PROPOSED] if resolve_tools([name], (), tools).names), None)
-        text += f"; `{shown(asks)}` requires the key `{key}`" if asks else ""
-    return text
+    likely, names = available[:_COMPARED], unknown[:_PROPOSED]
+    if near := [one for name in names for one in get_close_matches(name.lower(), likely, 1, _NEAR)]:
+        text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?"
+    for tool, key in _REQUIRED.items():
+        asks = next((name for name in names if tool not in available and names_tool([name], tool)), None)
+        if asks and f"`{key}`" not in text:
+            text += f"; `{shown(asks)}` requires the key `{key}`"
+    if resolved.nothing_known and len(unknown) == len(resolved.unknown):
+        text += "; no tool is left, so the specialist cannot be run"
+    problems.warn(front.fields["tools"].place, text, "tools")
 
 
 def check_output_schema(

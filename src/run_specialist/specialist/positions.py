@@ -417,8 +417,9 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
     except ValueError as error:
         reason = str(error)
         found = _AT_LINE.search(reason)
-        line = int(found[1]) if found else max(len(lines), 1)
-        raise InvalidToml(line, _AT_END.sub(" at the end", _AT_LINE.sub("", reason))) from None
+        raise InvalidToml(
+            int(found[1]) if found else max(len(lines), 1), _AT_END.sub(" at the end", _AT_LINE.sub("", reason))
+        ) from None
     for name in names:
         document = document.get(name)  # type: ignore[assignment] # any value
         if not isinstance(document, dict):
