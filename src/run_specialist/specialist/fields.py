@@ -69,13 +69,14 @@ class Expected:
     if_number: str = ""
     """The key that was probably meant if the value is a number; empty if there is none."""
 
-    def hint(self, found: object) -> str:
-        """Return advice for an invalid value, as the end of the error message; empty if there is none.
+    def complaint(self, found: object) -> str:
+        """Return why a value is invalid, as one clause.
 
         found: the value, or its text in the file.
         """
         is_limit = re.fullmatch(r"[0-9]+|none", str(found).strip().strip("'\""), re.IGNORECASE)
-        return f"; to limit their number use {self.if_number}" if self.if_number and is_limit else ""
+        hint = f"; to limit their number use {self.if_number}" if self.if_number and is_limit else ""
+        return f"must be {self.phrase}, got {found}{hint}"
 
 
 def none_word(value: object) -> object:
@@ -401,10 +402,17 @@ _T = TypeVar("_T")
 
 
 def declared(key: str, kind: type[_T], model: type[BaseModel] = Specialist) -> _T | None:
-    """Return the metadata of a kind that a field has, such as `Expected`; None if it has none."""
+    """Return the metadata of a kind that a field has, such as `Rules`; None if it has none."""
     return next((item for item in model.model_fields[key].metadata if isinstance(item, kind)), None)
 
 
+EXPECTED = {
+    f"{prefix}{name.rstrip('_')}": one
+    for prefix, model in (("", Specialist), ("countdown.", Countdown))
+    for name in model.model_fields
+    if (one := declared(name, Expected, model))
+}
+"""The expected values by key, those of the countdown by `countdown.from` and so on."""
 CANONICAL = tuple(key for key in Specialist.model_fields if key not in ("prompt", "path"))
 """All keys of a file."""
 ALIASES = {alias: key for key in CANONICAL for alias in declared(key, Aliases) or ()}
@@ -415,16 +423,6 @@ TEXTS = frozenset(key for key in CANONICAL if Specialist.model_fields[key].annot
 """Keys whose value is a text."""
 NAMES = frozenset(key for key in CANONICAL if AsList in Specialist.model_fields[key].metadata)
 """Keys whose value is a list of names."""
-
-# Restrictions of other programs that hold here too, as long as all tools only read; None = by any value.
-KEPT_BY_READING = {
-    "isolation": None,
-    "permission_mode": "plan",
-    "read_only": None,
-    "readonly": None,
-    "sandbox": None,
-    "sandbox_mode": None,
-}
 
 # Other programs restrict an agent by these keys. They have no effect here, so each gets a warning.
 RESTRICTING = frozenset(

@@ -410,7 +410,7 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
     if found := _TOO_MANY_PARTS.search(text):
         raise InvalidToml(text.count("\n", 0, found.start()) + 1, f"a key has more than {DEEPEST_TOML} parts")
     try:
-        document = tomllib.loads(text)
+        document: Any = tomllib.loads(text)
         _require_flat(document)
     except RecursionError:
         raise InvalidToml(1, "it is nested too deeply") from None
@@ -421,7 +421,7 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
             int(found[1]) if found else max(len(lines), 1), _AT_END.sub(" at the end", _AT_LINE.sub("", reason))
         ) from None
     for name in names:
-        document = document.get(name)  # type: ignore[assignment] # any value
+        document = document.get(name)
         if not isinstance(document, dict):
             return None
     table = TomlTable(document)

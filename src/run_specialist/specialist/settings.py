@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from run_specialist.budget import PRESETS, Preset
 from run_specialist.errors import SpecialistUnusable, UsageError
-from run_specialist.specialist.checks import expected
-from run_specialist.specialist.fields import CANONICAL, Countdown, Specialist, nearest
+from run_specialist.specialist.fields import CANONICAL, EXPECTED, Countdown, Specialist, nearest
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import without_secrets
 from run_specialist.specialist.origins import OriginKind, ValueOrigins, refusal, rule, stricter
@@ -267,14 +266,13 @@ def _amount(limit: float | None) -> str:
 def _message(settings: Mapping[str, Any], error: ValidationError) -> str:
     first = error.errors()[0]
     key, *inside = map(str, first["loc"])
-    inner = inside[0] if key == "countdown" and inside else None
-    expected_value = expected(key, inner)
-    if inner and not expected_value:
-        return f"{key}.{inner}: unknown key"
-    found = first["input"] if inner else settings[key]
-    rule = f"must be {expected_value.phrase}" if expected_value else first["msg"]
-    hint = expected_value.hint(found) if expected_value else ""
-    return f"{key}{f'.{inner}' if inner else ''}: {rule}, got {found!r}{hint}"
+    found = settings[key]
+    if key == "countdown" and inside:
+        key, found = f"{key}.{inside[0]}", first["input"]
+        if key not in EXPECTED:
+            return f"{key}: unknown key"
+    complaint = EXPECTED[key].complaint(repr(found)) if key in EXPECTED else f"{first['msg']}, got {found!r}"
+    return f"{key}: {complaint}"
 
 
 _SHOWN_SEPARATELY = ("name", "description")
