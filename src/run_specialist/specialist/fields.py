@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -43,19 +43,8 @@ IN_CONFIG_FILES = "in config files"
 """Marks a key that config files may set, too."""
 
 
-class Aliases(tuple[str, ...]):
-    """Other spellings of a key, in snake_case."""
-
-    __slots__ = ()
-
-    def __new__(cls, *names: str) -> Self:
-        """Make the metadata from the spellings."""
-        return super().__new__(cls, names)
-
-
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +55,13 @@ class Expected:
     """Noun phrase for error messages, following "must be"."""
     number: bool = False
     """Whether a quoted number is accepted as a number, with a warning."""
-    if_number: str = ""
-    """The key that was probably meant if the value is a number; empty if there is none."""
 
     def complaint(self, found: object) -> str:
         """Return why a value is invalid, as one clause.
 
         found: the value, or its text in the file.
         """
-        is_limit = re.fullmatch(r"[0-9]+|none", str(found).strip().strip("'\""), re.IGNORECASE)
-        hint = f"; to limit their number use {self.if_number}" if self.if_number and is_limit else ""
-        return f"must be {self.phrase}, got {found}{hint}"
+        return f"must be {self.phrase}, got {found}"
 
 
 def none_word(value: object) -> object:
@@ -94,12 +79,6 @@ def lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def _share_or_calls(value: object) -> object:
-    if isinstance(value, float) and value > 1:
-        raise ValueError("a share is at most 1.0")
-    return value
-
-
 def _inside(folder: str) -> str:
     if not folder.strip():
         raise ValueError("empty")
@@ -114,12 +93,6 @@ def path_not_markup(value: object) -> object:
     if isinstance(value, str) and (value.startswith(("{", "[")) or "\n" in value):
         raise ValueError("not a path")
     return value
-
-
-def _function(name: str) -> str:
-    if not _FUNCTION.fullmatch(name):
-        raise ValueError("not module:function")
-    return name
 
 
 def _schema(kind: str, *, none: bool = False, least: int = 0, text: bool = False) -> WithJsonSchema:
@@ -175,9 +148,8 @@ OptionalCount = Annotated[
 ]
 Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
 Share = Annotated[
-    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None,
+    _Whole | Annotated[float, Field(strict=True, ge=0, le=1)] | None,
     _OrNone,
-    AfterValidator(_share_or_calls),
     _schema("number", none=True),
     Expected("a share from 0.0 to 1.0, an integer number of calls left, or none"),
 ]
@@ -185,15 +157,11 @@ AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items"
 Names = Annotated[tuple[str, ...], AsList, Expected("a list of names")]
 OptionalNames = Annotated[tuple[str, ...] | None, AsList, Expected("a list of names")]
 InnerPath = Annotated[str, AfterValidator(_inside)]
-FunctionName = Annotated[str, AfterValidator(_function)]
+FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
 
 
 MemoryScope = Literal["user", "project", "local"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-
-
-def _scope(value: object) -> object:
-    return lower(none_word(value))
 
 
 def _countdown_word(value: object) -> object:
@@ -236,31 +204,31 @@ class Specialist(BaseModel):
     """Tools to remove; takes precedence over `tools`."""
     model: Annotated[str | None, Rules("trust", "allowed")] = None
     """Alias (sonnet, opus, haiku), full model id, local model such as ollama:NAME, or inherit."""
-    fallback_models: Annotated[Names, Rules("trust", "allowed"), Aliases("fallback_model")] = ()
+    fallback_models: Annotated[Names, Rules("trust", "allowed"), AliasChoices("fallback_model")] = ()
     """Models to use instead, in this order, if the model cannot answer."""
     effort: Annotated[
         Effort | None,
         BeforeValidator(lower),
         Expected("low, medium, high, xhigh or max"),
         STYLE,
-        Aliases("reasoning_effort", "model_reasoning_effort", "thinking_level"),
+        AliasChoices("reasoning_effort", "model_reasoning_effort", "thinking_level"),
     ] = None
     """Effort level sent to the model."""
-    tool_calls_limit: Annotated[Limit, Aliases("max_tool_calls", "tool_call_limit"), IN_CONFIG_FILES] = 30
+    tool_calls_limit: Annotated[Limit, AliasChoices("max_tool_calls", "tool_call_limit"), IN_CONFIG_FILES] = 30
     """Maximum tool calls per run; 0 = answer without any, none = no limit."""
-    turns_limit: Annotated[Limit, Aliases("max_turns", "max_steps", "steps"), IN_CONFIG_FILES] = None
+    turns_limit: Annotated[Limit, AliasChoices("max_turns", "max_steps", "steps"), IN_CONFIG_FILES] = None
     """Maximum model replies per run."""
     total_tokens_limit: Annotated[Limit, IN_CONFIG_FILES] = None
     """Maximum input and output tokens per run."""
-    cost_limit: Annotated[Money, Aliases("max_cost_usd"), IN_CONFIG_FILES] = None
+    cost_limit: Annotated[Money, AliasChoices("max_cost_usd"), IN_CONFIG_FILES] = None
     """Maximum cost per run in USD; needs a model with a known price."""
-    time_limit: Annotated[Time, Aliases("timeout", "timeout_mins"), IN_CONFIG_FILES] = None
+    time_limit: Annotated[Time, AliasChoices("timeout", "timeout_mins"), IN_CONFIG_FILES] = None
     """Maximum wall time per run: seconds, or a duration like 90s, 10m, 1h."""
     patience: Annotated[Time, IN_CONFIG_FILES] = 120.0
     """Maximum time for which one request is retried while the model's API is busy or unreachable; 0 = never."""
-    tool_chars_limit: Annotated[Limit, Aliases("max_total_chars"), IN_CONFIG_FILES] = None
+    tool_chars_limit: Annotated[Limit, AliasChoices("max_total_chars"), IN_CONFIG_FILES] = None
     """Maximum characters of all tool results per run."""
-    parallel_tools_limit: Annotated[Count, Aliases("max_parallel_tools")] = 4
+    parallel_tools_limit: Annotated[Count, AliasChoices("max_parallel_tools")] = 4
     """Maximum tool calls running at once in one turn."""
     tool_timeout: Seconds = 60.0
     """Timeout of one tool call, in seconds."""
@@ -269,7 +237,7 @@ class Specialist(BaseModel):
     tool_calls: Annotated[
         CallFormat,
         BeforeValidator(lower),
-        Expected("native or json", if_number="tool_calls_limit"),
+        Expected("native or json (tool_calls_limit limits their number)"),
         STYLE,
         IN_CONFIG_FILES,
     ] = "native"
@@ -296,11 +264,11 @@ class Specialist(BaseModel):
         Countdown, BeforeValidator(_countdown_word), Expected("a map with from, style and warn_at, or none"), PLAIN
     ] = Countdown()
     """Countdown line in tool results: start, wording, warning; or none."""
-    summarize_at: Annotated[OptionalCount, PLAIN, Aliases("max_token")] = None
+    summarize_at: Annotated[OptionalCount, PLAIN, AliasChoices("max_token")] = None
     """Estimated tokens of context that trigger summarizing; none = never."""
-    context_target: Annotated[OptionalCount, PLAIN, Aliases("context_token_limit")] = None
+    context_target: Annotated[OptionalCount, PLAIN, AliasChoices("context_token_limit")] = None
     """Target size of the context after summarizing, in tokens."""
-    summary_limit: Annotated[OptionalCount, PLAIN, Aliases("summary_token_limit")] = None
+    summary_limit: Annotated[OptionalCount, PLAIN, AliasChoices("summary_token_limit")] = None
     """Maximum tokens of one summary."""
     output_schema: Annotated[
         dict[str, Any] | str | None,
@@ -323,9 +291,11 @@ class Specialist(BaseModel):
     """MCP servers without which it must not run, by name or part of a name."""
     skills: Annotated[Names, POWER] = ()
     """Skills whose SKILL.md is added to the prompt."""
-    project_instructions: Annotated[Switch, PLAIN, Aliases("inherit_project_context")] = False
+    project_instructions: Annotated[Switch, PLAIN, AliasChoices("inherit_project_context")] = False
     """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
-    memory: Annotated[MemoryScope | None, BeforeValidator(_scope), Expected("user, project or local"), POWER] = None
+    memory: Annotated[
+        MemoryScope | None, BeforeValidator(lower), _OrNone, Expected("user, project or local"), POWER
+    ] = None
     """Where to keep notes from run to run, which are added to the prompt; omitted = no notes."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function"), POWER] = ()
     """Python functions of the project to use as tools."""
@@ -415,7 +385,7 @@ EXPECTED = {
 """The expected values by key, those of the countdown by `countdown.from` and so on."""
 CANONICAL = tuple(key for key in Specialist.model_fields if key not in ("prompt", "path"))
 """All keys of a file."""
-ALIASES = {alias: key for key in CANONICAL for alias in declared(key, Aliases) or ()}
+ALIASES = {alias: key for key in CANONICAL for one in [declared(key, AliasChoices)] if one for alias in one.choices}
 """Other spellings, in snake_case; camelCase and kebab-case are converted before the lookup."""
 CONFIG_KEYS = tuple(key for key in CANONICAL if IN_CONFIG_FILES in Specialist.model_fields[key].metadata)
 """Keys that config files may set, too."""

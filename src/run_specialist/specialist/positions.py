@@ -276,7 +276,11 @@ def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
             node = anchors.get(str(event.anchor)) or ScalarNode(start, end, text[start:end])
         elif isinstance(event, yaml.CollectionEndEvent):
             source, children = opened.pop()
-            node = _collection(source, children, end)
+            start = _span(source)[0]
+            if isinstance(source, yaml.SequenceStartEvent):
+                node = SequenceNode(start, end, tuple(children))
+            else:
+                node = MappingNode(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
         else:
             continue
         if isinstance(source, yaml.ScalarEvent | yaml.CollectionStartEvent) and source.anchor:
@@ -293,13 +297,6 @@ def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
 
 def _span(event: yaml.Event) -> tuple[int, int]:
     return (event.start_mark.index if event.start_mark else 0, event.end_mark.index if event.end_mark else 0)
-
-
-def _collection(opened: yaml.CollectionStartEvent, children: list[Node], end: int) -> Node:
-    start = _span(opened)[0]
-    if isinstance(opened, yaml.SequenceStartEvent):
-        return SequenceNode(start, end, tuple(children))
-    return MappingNode(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
 
 
 def scalar_value(node: ScalarNode) -> str | int | float | bool | None:
@@ -333,32 +330,29 @@ def value_of(node: Node) -> tuple[object, tuple[ScalarNode, ...]]:
 
     Raises UnreadableError if aliases expand it beyond `MOST_VALUES`, or if a key is not a scalar.
     """
-    expansion = _Expansion(MOST_VALUES, [])
-    return expansion.value(node, 0), tuple(expansion.repeated)
+    left = MOST_VALUES
+    repeated: list[ScalarNode] = []
 
-
-@dataclass(slots=True)
-class _Expansion:
-    left: int
-    repeated: list[ScalarNode]
-
-    def value(self, node: Node, depth: int) -> object:
-        self.left -= 1
+    def expanded(node: Node, depth: int) -> object:
+        nonlocal left
+        left -= 1
         # Expanded aliases can nest deeper than the text.
-        if self.left < 0 or depth > DEEPEST:
+        if left < 0 or depth > DEEPEST:
             raise UnreadableError(f"contains more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
         if isinstance(node, ScalarNode):
             return scalar_value(node)
         if isinstance(node, SequenceNode):
-            return [self.value(item, depth + 1) for item in node.items]
+            return [expanded(item, depth + 1) for item in node.items]
         result: dict[str, object] = {}
         for key, item in node.pairs:
             if not isinstance(key, ScalarNode):
                 raise UnreadableError("a key is a list or a map", key.start)
             if key.text in result:
-                self.repeated.append(key)
-            result[key.text] = self.value(item, depth + 1)
+                repeated.append(key)
+            result[key.text] = expanded(item, depth + 1)
         return result
+
+    return expanded(node, 0), tuple(repeated)
 
 
 _AT_LINE = re.compile(r" ?\(at line (\d+), column \d+\)$")
@@ -411,7 +405,6 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
         raise InvalidToml(text.count("\n", 0, found.start()) + 1, f"a key has more than {DEEPEST_TOML} parts")
     try:
         document: Any = tomllib.loads(text)
-        _require_flat(document)
     except RecursionError:
         raise InvalidToml(1, "it is nested too deeply") from None
     except ValueError as error:
@@ -420,6 +413,8 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
         raise InvalidToml(
             int(found[1]) if found else max(len(lines), 1), _AT_END.sub(" at the end", _AT_LINE.sub("", reason))
         ) from None
+    if is_deeper(document, DEEPEST_TOML):
+        raise InvalidToml(1, "it is nested too deeply")
     for name in names:
         document = document.get(name)
         if not isinstance(document, dict):
@@ -446,12 +441,10 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
     return table
 
 
-def _require_flat(document: dict[str, Any]) -> None:
-    """Raise RecursionError for values that other functions could not print or check."""
-    level: list[object] = [document]
-    for _ in range(DEEPEST_TOML):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [value for values in inner for value in values]
-        if not level:
-            return
-    raise RecursionError
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether maps and lists are nested in more than so many levels."""
+    parts = [value]
+    for _ in range(levels):
+        inner = [part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, dict | list)]
+        parts = [item for items in inner for item in items]
+    return bool(parts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from run_specialist.specialist.positions import DEEPEST
+from run_specialist.specialist.positions import DEEPEST, is_deeper
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -49,11 +49,7 @@ def check(schema: object) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise ValueError("must be a JSON Schema, which is a map")  # noqa: TRY004 - bad input, not a bad call
     kind = _dialect(schema)
-    parts: list[Any] = [schema]
-    for _ in range(DEEPEST + 1):
-        inner = [part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, dict | list)]
-        parts = [item for items in inner for item in items]
-    if parts:
+    if is_deeper(schema, DEEPEST + 1):
         raise ValueError("is nested too deeply")
     _check_form(schema, kind)
     conditional = dict.fromkeys(_check_parts(schema, kind))
