@@ -17,6 +17,7 @@ from run_specialist.specialist.fields import (
     NAMES,
     RESTRICTING,
     TEXTS,
+    Number,
     Specialist,
     canonical,
     nearest,
@@ -251,8 +252,9 @@ def _other_value(key: str, field: Field, problems: Problems) -> object:
     """Return a value to validate; raises UnreadableError."""
     node = field.node
     value, repeated = value_of(node)
-    for name in repeated:
-        problems.warn(field.chunk.place(name.start), f"{shown(name.text)} is given twice; the last value is used", key)
+    for again in repeated:
+        text = f"{shown(again.text)} is given twice; the last value is used"
+        problems.warn(field.chunk.place(again.start), text, key)
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
         return split_names(value, problems.warner(field.place, key))
     if key == "countdown" and isinstance(node, MappingNode) and isinstance(value, dict):
@@ -263,7 +265,7 @@ def _other_value(key: str, field: Field, problems: Problems) -> object:
         return {canonical(name): item for name, item in value.items() if item is not None}
     if isinstance(value, str) and isinstance(node, ScalarNode) and (node.tag is None or node.tag in CORE_TAGS):
         converted: object = None
-        if EXPECTED[key].number:
+        if isinstance(EXPECTED[key], Number):
             converted = plain_value(value.strip())
         elif EXPECTED[key].phrase == "true or false":
             converted = _SWITCHES.get(value.strip().lower())

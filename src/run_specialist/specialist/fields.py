@@ -53,8 +53,6 @@ class Expected:
 
     phrase: str
     """Noun phrase for error messages, following "must be"."""
-    number: bool = False
-    """Whether a quoted number is accepted as a number, with a warning."""
 
     def complaint(self, found: object) -> str:
         """Return why a value is invalid, as one clause.
@@ -62,6 +60,10 @@ class Expected:
         found: the value, or its text in the file.
         """
         return f"must be {self.phrase}, got {found}"
+
+
+class Number(Expected):
+    """Expected number, which may be in quotes, with a warning."""
 
 
 def none_word(value: object) -> object:
@@ -95,64 +97,33 @@ def path_not_markup(value: object) -> object:
     return value
 
 
-def _schema(kind: str, *, none: bool = False, least: int = 0, text: bool = False) -> WithJsonSchema:
-    """Return the schema for editors: a number, or the string "none" or a duration."""
-    choices: list[dict[str, Any]] = [{"type": kind, "minimum": least}]
-    if text:
-        choices.append({"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)? ?[smh]|none)$"})
-    elif none:
-        choices.append({"const": "none"})
-    return WithJsonSchema({"anyOf": choices} if len(choices) > 1 else choices[0])
-
-
 _Whole = Annotated[int, Field(strict=True, ge=0)]
 _Positive = Annotated[int, Field(strict=True, ge=1)]
 _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 _OrNone = BeforeValidator(none_word)
-Limit = Annotated[
-    _Whole | None,
-    _OrNone,
-    _schema("integer", none=True),
-    Expected("an integer of at least 0, or none", number=True),
-    LIMIT,
-]
-Money = Annotated[
-    _Amount | None,
-    _OrNone,
-    _schema("number", none=True),
-    Expected("an amount in USD of at least 0, or none", number=True),
-    LIMIT,
-]
-Time = Annotated[
-    _Amount | None,
-    BeforeValidator(_duration),
-    _OrNone,
-    _schema("number", text=True),
-    Expected("a number of seconds, a duration like 90s, 10m or 1h, or none", number=True),
-    LIMIT,
-]
-Seconds = Annotated[
-    Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
-    BeforeValidator(_duration),
-    _schema("number", text=True),
-    Expected("a number of seconds above 0, or a duration like 90s or 10m", number=True),
-    LIMIT,
-]
-Count = Annotated[_Positive, _schema("integer", least=1), Expected("an integer of at least 1", number=True), LIMIT]
-OptionalCount = Annotated[
-    _Positive | None,
-    _OrNone,
-    _schema("integer", none=True, least=1),
-    Expected("an integer of at least 1, or none", number=True),
-]
+_Duration = BeforeValidator(_duration)
+
+
+def _or_none(kind: str, least: int = 0) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": kind, "minimum": least}, {"const": "none"}]})
+
+
+_INTEGER, _COUNT, _NUMBER = _or_none("integer"), _or_none("integer", 1), _or_none("number")
+_TEXT_OF_TIME = {"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)? ?[smh]|none)$"}
+_TIME = WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _TEXT_OF_TIME]})
+
+Limit = Annotated[_Whole | None, _OrNone, _INTEGER, Number("an integer of at least 0, or none"), LIMIT]
+Money = Annotated[_Amount | None, _OrNone, _NUMBER, Number("an amount in USD of at least 0, or none"), LIMIT]
+_IS_TIME = Number("a number of seconds, a duration like 90s, 10m or 1h, or none")
+Time = Annotated[_Amount | None, _Duration, _OrNone, _TIME, _IS_TIME, LIMIT]
+_IS_SECONDS = Number("a number of seconds above 0, or a duration like 90s or 10m")
+Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), _Duration, _TIME, _IS_SECONDS, LIMIT]
+Count = Annotated[_Positive, Number("an integer of at least 1"), LIMIT]
+OptionalCount = Annotated[_Positive | None, _OrNone, _COUNT, Number("an integer of at least 1, or none")]
 Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
-Share = Annotated[
-    _Whole | Annotated[float, Field(strict=True, ge=0, le=1)] | None,
-    _OrNone,
-    _schema("number", none=True),
-    Expected("a share from 0.0 to 1.0, an integer number of calls left, or none"),
-]
+_IS_SHARE = Expected("a share from 0.0 to 1.0, an integer number of calls left, or none")
+Share = Annotated[_Whole | Annotated[float, Field(strict=True, ge=0, le=1)] | None, _OrNone, _NUMBER, _IS_SHARE]
 AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
 Names = Annotated[tuple[str, ...], AsList, Expected("a list of names")]
 OptionalNames = Annotated[tuple[str, ...] | None, AsList, Expected("a list of names")]
@@ -324,19 +295,14 @@ def json_schema(models: Sequence[str] = ()) -> dict[str, Any]:
 
     models: Names of models that editors suggest; any other name is valid too.
     """
-    model_schema = Specialist.model_json_schema()
-    countdown = model_schema["$defs"]["Countdown"]
-    properties = {key: _property(model_schema["properties"][key]) for key in CANONICAL}
-    # A validator expands the string "none" to a map, so the model's own schema does not allow it.
-    reference = properties["countdown"].pop("$ref")
+    whole = Specialist.model_json_schema()
+    properties = {key: whole["properties"][key] for key in CANONICAL}
     for key in ("tools", "disallowed_tools"):
-        for choice in properties[key]["anyOf"]:
-            if choice.get("type") == "array":
-                choice["items"] = _suggested(_TOOLS)
-    one = _suggested(models) if models else {"anyOf": [{"type": "string"}]}
-    several = {"type": "array", "items": {"type": "string"}}
-    properties["model"] = {"anyOf": [*one["anyOf"], several], "description": properties["model"]["description"]}
-    properties["countdown"]["anyOf"] = [{"$ref": reference}, {"const": "none"}]
+        properties[key]["anyOf"] = [{"type": "string"}, {"type": "array", "items": _suggested(_TOOLS)}]
+    one = _suggested(models) if models else {"type": "string"}
+    properties["model"]["anyOf"] = [one, {"type": "array", "items": {"type": "string"}}]
+    # A validator expands the string "none" to a map, so the model's own schema does not allow it.
+    properties["countdown"]["anyOf"] = [{"$ref": properties["countdown"].pop("$ref")}, {"const": "none"}]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Specialist",
@@ -344,23 +310,8 @@ def json_schema(models: Sequence[str] = ()) -> dict[str, Any]:
         "type": "object",
         "properties": properties,
         "additionalProperties": True,
-        "$defs": {
-            "Countdown": countdown
-            | {"properties": {key: _property(schema) for key, schema in countdown["properties"].items()}}
-        },
+        "$defs": whole["$defs"],
     }
-
-
-def _property(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of one key without titles and null, because null in a file means an empty value."""
-    kept = {key: value for key, value in schema.items() if key not in ("title", "default", "anyOf")}
-    default = schema.get("default")
-    if default not in (None, []) and not isinstance(default, dict):
-        kept["default"] = default
-    choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
-    if not choices:
-        return kept
-    return kept | (choices[0] if len(choices) == 1 else {"anyOf": choices})
 
 
 def _suggested(names: Sequence[str]) -> dict[str, Any]:
@@ -385,7 +336,9 @@ EXPECTED = {
 """The expected values by key, those of the countdown by `countdown.from` and so on."""
 CANONICAL = tuple(key for key in Specialist.model_fields if key not in ("prompt", "path"))
 """All keys of a file."""
-ALIASES = {alias: key for key in CANONICAL for one in [declared(key, AliasChoices)] if one for alias in one.choices}
+ALIASES: dict[str, str] = {
+    str(alias): key for key in CANONICAL if (one := declared(key, AliasChoices)) for alias in one.choices
+}
 """Other spellings, in snake_case; camelCase and kebab-case are converted before the lookup."""
 CONFIG_KEYS = tuple(key for key in CANONICAL if IN_CONFIG_FILES in Specialist.model_fields[key].metadata)
 """Keys that config files may set, too."""

@@ -302,7 +302,9 @@ class Setting:
         if isinstance(value, list):
             return shown(", ".join(map(str, value)), _LONGEST) or "[]"
         if isinstance(value, dict):
-            return shown(", ".join(f"{key}: {item}" for key, item in value.items()), _LONGEST)
+            return shown(
+                ", ".join(f"{key}: {'none' if item is None else item}" for key, item in value.items()), _LONGEST
+            )
         if isinstance(value, float):
             return f"{value:.15g}"
         return str(value).lower() if isinstance(value, bool) else shown(str(value), _LONGEST)
