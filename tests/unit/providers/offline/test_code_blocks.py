@@ -101,7 +101,11 @@ def test_a_body_is_apart_from_its_docstring():
 
 def test_a_comment_above_a_function_belongs_to_it():
     """A comment above a function is found with the function."""
-    block = next(block for block in blocks_of("cart.js", CART) if block.headings[-1:] == ("expireItems",) and not block.is_comment)
+    block = next(
+        block
+        for block in blocks_of("cart.js", CART)
+        if block.headings[-1:] == ("expireItems",) and not block.is_comment
+    )
     assert "nobody bought" in block.around
     assert "visitor" not in block.around
 
