@@ -91,7 +91,7 @@ def structured_run() -> StoredRun:
     tape = Tape({Kind.COST: 1.0})
     output = {"files": ["a.py", "b.py"], "sure": True, "note": "</pre>"}
     tape.ask("", [Did("respond", {"answer": output}, "")])
-    tape.say(Message.results([ToolResult(tape.turns[0].calls[0].id, prompts.DELIVERED)]))
+    tape.say(Message.results([ToolResult(tape.turns[0].reply.calls[0].id, prompts.DELIVERED)]))
     return tape.end(tape.outcome("answered", '{"files": []}', output=output))
 
 

@@ -456,7 +456,7 @@ class Writer:
                         "another process has resumed it, or it was deleted", queued, taken_over=lost[run.run_id]
                     )
                 else:
-                    run.mark_committed(queued, turns=rows[run].turns, events=rows[run].event_count)
+                    run.mark_committed(queued, turns=rows[run].turns, events=len(rows[run].added.get("events", ())))
 
     def _give_up(self, why: str, records: Records) -> None:
         """Stop writing for all runs."""

@@ -10,10 +10,11 @@ from run_specialist import budget
 from run_specialist.budget import Kind
 from run_specialist.errors import RunNotFound
 from run_specialist.loop.account import drawn
+from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import NO_MODEL, OFFLINE, Child
 from run_specialist.store.rows import restored
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredRun
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views import page
@@ -37,7 +38,7 @@ class ChildRun:
     child: Child
     run: StoredRun | None
     """The stored run; None if it is no longer stored."""
-    call: StoredCall | None
+    call: Returned | None
     """The `delegate` call that started the run; None if it did not return."""
 
 
@@ -172,7 +173,7 @@ def status(run: StoredRun) -> str:
 def answer(
     run: StoredRun,
     turns: Sequence[Mapping[str, Any]],
-    holders: Sequence[StoredCall | None],
+    holders: Sequence[Returned | None],
 ) -> dict[str, Any]:
     """Return the answer with its evidence; each quote links to its position in the report.
 
@@ -290,7 +291,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
         # The calls of the first turn, otherwise its text.
         calls = (
             f"{one.name} {brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
-            for one in later[0].calls
+            for one in later[0].reply.calls
         )
         done = ", ".join(calls) or " ".join(later[0].reply.text.split())
     return {
@@ -313,7 +314,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
     }
 
 
-def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, float | None]:
+def _spent(run: StoredRun, at: int, later: Sequence[Received]) -> tuple[int, float | None]:
     """Return tokens and cost of a run after its first turns, including summaries and child runs.
 
     at: number of these turns.
@@ -321,7 +322,7 @@ def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, f
     since = max((turn.at for turn in run.turns if turn.number <= at), default=run.started_at)
     summaries = [one.body for one in run.events if one.body.get("event") == "summarized" and one.at > since]
     children = [one.child for one in child_runs(run, {}) if one.call is None or one.call.turn > at]
-    usages = [turn.usage for turn in later]
+    usages = [turn.reply.usage for turn in later]
     usages += [Usage(**body["usage"]) for body in summaries]
     usages += [child.usage for child in children]
     costs = [turn.cost_usd for turn in later]
