@@ -164,9 +164,9 @@ def _check_calls(run: StoredRun, limit: int | None) -> int:
     used = missing = 0
     for turn in run.turns:
         rows = [row for row in run.calls if row.turn == turn.number]
-        names = [call.name for call in turn.calls]
+        names = [call.name for call in turn.reply.calls]
         room = 0 if turn.landing or RESPOND in names else len(names) if limit is None else max(limit - used, 0)
-        wanted = [call.id for call in turn.calls[:room]]
+        wanted = [call.id for call in turn.reply.calls[:room]]
         found = [row.call.id for row in rows]
         assert found == [one for one in wanted if one in found], f"turn {turn.number}: {found} of {wanted}"
         if run.pending is None or turn.number < run.pending.number:

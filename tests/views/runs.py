@@ -102,7 +102,7 @@ class Tape(Recording):
                 self.landing.reason.value,
                 self.landing.how.value,
                 len(billed),
-                sum((turn.usage for turn in billed), Usage()),
+                sum((turn.reply.usage for turn in billed), Usage()),
                 sum(turn.cost_usd or 0 for turn in billed),
             )
         limit = self.budget[Kind.TOOL_CALLS].limit

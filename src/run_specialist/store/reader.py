@@ -299,7 +299,9 @@ class Store(OpenedStore):
             for row in fetched(connection, _ORDERED["calls"], calls.c.run_id, ids):
                 made[row.run_id].append(parsed(Returned, row.body))
             return {
-                row.run_id: RunSteps(*row, tuple(requests[row.run_id]), tuple(made[row.run_id]))
+                row.run_id: RunSteps(
+                    **row._asdict(), requests=tuple(requests[row.run_id]), calls=tuple(made[row.run_id])
+                )
                 for row in fetched(connection, select(*of_run), runs.c.run_id, ids)
             }
 

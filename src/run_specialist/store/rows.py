@@ -148,12 +148,13 @@ def restored(kind: type[_T], value: Any) -> _T:  # noqa: ANN401 - JSON
     Raises ValueError, TypeError or LookupError for other values.
     """
     found: Any = value
-    origin, inner = get_origin(kind), get_args(kind)
+    of: Any = kind
+    origin, inner = get_origin(of), get_args(of)
     if is_dataclass(kind):
         # `dict` refuses a damaged value by an error of the kinds that callers expect.
         found = kind(**{name: restored(_hints(kind)[name], one) for name, one in dict(value).items()})
-    elif isinstance(kind, EnumType):
-        found = kind(value)
+    elif isinstance(of, EnumType):
+        found = of(value)
     elif origin is tuple:
         found = tuple(restored(inner[0], one) for one in value)
     elif origin is dict:
