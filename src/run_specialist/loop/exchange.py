@@ -200,8 +200,7 @@ class Exchange:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
         for warning in done.warnings:
-            if warning not in self._run.observers.warnings:
-                self._run.observers.notify(Warned(warning))
+            self._run.observers.warn(warning)
         self._run.observers.notify(
             Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost_usd))
         )
