@@ -40,8 +40,8 @@ _DESCRIPTIONS = {
     "search": (
         "Ranked full-text search over all files: start here. Takes a question or its key words and returns the best "
         "passages as `path:line: text`, enough to judge them, and often to answer, without reading a file. Word "
-        "endings do not matter; identifiers and versions are found as they stand; words that stand in no file are named. If it "
-        "does not help, search again in other words. Never read file after file."
+        "endings do not matter; identifiers and versions are found as they stand; words that stand in no file are "
+        "named. If it does not help, search again in other words. Never read file after file."
     ),
     "grep": (
         "Find every line that matches a regular expression, as `path:line: text`. For an exact name, number or phrase, "
