@@ -157,7 +157,7 @@ def _functions(
     for found in declared.found:
         try:
             tool = python_tools.load(found, declared.claim.project)
-            python_tools.check_name(found, tool, loaded)
+            python_tools.check_name(found.reference, tool.name, loaded)
             loaded[tool.name] = tool
         except UsageError as error:
             warnings.append(_as_warning(file, error, resumed=resumed))
