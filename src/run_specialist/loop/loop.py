@@ -83,13 +83,13 @@ class Loop:
         """Act on a reply that arrived before the run was interrupted, and inform the model of changes."""
         state, note = self._run.job.resume_state, self._run.job.resume_note
         ending = None
-        if state.pending is not None and not self._run.stop.is_requested:
-            self._run.account.spend(state.pending_seconds, Kind.TIME)
-            choice, in_landing = state.pending_choice, state.pending_in_landing
-            self._exchange.receive(state.pending, choice, state.pending_instruction, in_landing=in_landing)
+        if (received := state.pending) is not None and not self._run.stop.is_requested:
+            self._run.account.spend(received.seconds, Kind.TIME)
+            reply, choice, in_landing = received.reply, received.choice, received.landing
+            self._exchange.receive(reply, choice, received.landing_instruction, in_landing=in_landing)
             if in_landing:
-                self.landing.resume_if_spent(self._run.account.budget, choice)
-            ending = await self.replies.take(state.pending)
+                self.landing.begin_if_spent(self._run.account.budget, choice)
+            ending = await self.replies.take(reply)
         if note is None or (ending and note.question is None):
             return ending
         if ending:

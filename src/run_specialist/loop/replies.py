@@ -139,8 +139,8 @@ class Replies:
 
     def _is_from_an_earlier_landing(self, reply: Reply) -> bool:
         """Return whether a reply arrived in a landing before the run was resumed; its calls must not be run."""
-        state = self._run.job.resume_state
-        return reply is state.pending and state.pending_in_landing and not self._landing.is_active
+        pending = self._run.job.resume_state.pending
+        return pending is not None and reply is pending.reply and pending.landing and not self._landing.is_active
 
     def _paused(self, reply: Reply) -> Ending | None:
         # With a tool that the API has run, the limits of the run bound the pauses.
@@ -196,14 +196,16 @@ class Replies:
             return False
         budget = self._run.account.budget
         has_budget = budget.phase is not Phase.SPENT and budget[Kind.TOOL_CALLS].remaining != 0
-        return has_budget and not evidence.are_all_verified(self._checked(response))
+        checked = self._checked(response)
+        return has_budget and not (checked and all(quote.verified for quote in checked))
 
     def _quotes_verdict(self, response: Response) -> Ending | Objection | None:
         """Apply the evidence policy; return the objection, or the ending if none is possible; None = acceptable."""
         if self._run.job.settings.evidence != "require":
             return None
         checked = self._checked(response)
-        if evidence.is_founded(response, checked, self._dispatcher.executed):
+        # An answer may state, after a call, what was not found.
+        if any(quote.verified for quote in checked) or (response.gaps and self._dispatcher.executed):
             return None
         settings, position = self._run.job.settings, self._landing.position
         if position is None:
@@ -211,7 +213,8 @@ class Replies:
         else:
             may_reply_again = position.answered().rung is not Rung.SALVAGE
         if ReturnReason.WITHOUT_QUOTE in self._exchange.returned.reasons or not may_reply_again:
-            return Ending("partial", response, evidence.NOT_FOUNDED.format(evidence.count(checked)))
+            found = f"0 of {len(checked)} quotes found"
+            return Ending("partial", response, f"no quote of the answer was found in what was read: {found}")
         self._exchange.returned.add(ReturnReason.WITHOUT_QUOTE, response)
         # The request was answered; the rung stays.
         self._landing.was_paused()
