@@ -227,7 +227,10 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
     also_written: also remove thinking that a server wrote at the beginning of the text.
     """
     messages = portable_messages(state.messages, also_written=also_written)
-    pending = state.pending and replace(state.pending, content=portable_blocks(state.pending.content))
+    pending = state.pending
+    if pending:
+        content = portable_blocks(pending.reply.content)
+        pending = replace(pending, reply=replace(pending.reply, content=content))
     if messages == state.messages and pending == state.pending:
         return state
     # The adapted transcript is stored as a new part, all of it copied.
@@ -285,11 +288,7 @@ def state_when_stopped(run: StoredRun, limit: int | None) -> ResumeState:
     return replace(
         state,
         earlier=replace(state.earlier, cut_off=min(to_run, affordable)),
-        pending=pending.reply,
-        pending_choice=pending.choice,
-        pending_instruction=pending.landing_instruction,
-        pending_in_landing=pending.landing,
-        pending_seconds=pending.seconds,
+        pending=pending,
     )
 
 
