@@ -235,7 +235,8 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
 
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
     """
-    unread = _warn_about_unread_input(output)
+    if not output.quiet and unread_input():
+        say("warning: the text on standard input was not read; to add it to the question, end the question with ` -`")
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
@@ -258,18 +259,7 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
     if printer.error:
         raise printer.error
     _show(outcome, output, runner.store and shown(runner.store), stored=printer.run is not None and printer.run.is_kept)
-    if not unread:
-        # A slow program has written to the pipe in the meantime.
-        _warn_about_unread_input(output)
     return outcome
-
-
-def _warn_about_unread_input(output: OutputSettings) -> bool:
-    """Warn if text on standard input is not part of the question; return whether there is any."""
-    unread = unread_input()
-    if unread and not output.quiet:
-        say("warning: the text on standard input was not read; to add it to the question, end the question with ` -`")
-    return unread
 
 
 class _EventPrinter:

@@ -19,6 +19,7 @@ from run_specialist.record.outcome import EvidencePolicy
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
     from run_specialist.api.runner import Runner
+    from run_specialist.spawning.trust import Claim
     from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import Defaults, SpecialistFile
     from run_specialist.specialist.registry import Registry
@@ -352,16 +353,23 @@ def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> 
         return None, ""
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust, model_claims, origins_of  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import model_claims, origins_of  # noqa: PLC0415 - fast `--help`
 
     try:
         claims = [wanted_by(file, settings, root).claim, *model_claims(file, settings, root)]
         claims.append(skills_claim(file, settings, root, origins_of(file)))
     except UsageError as error:
         return False, f"not trusted: {error}"
+    return trust_of("it", claims)
+
+
+def trust_of(subject: str, claims: Sequence["Claim"]) -> tuple[bool | None, str]:
+    """Return whether all claims are trusted, and a line about it; `(None, "")` if they demand nothing."""
+    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
+
     demands = ", ".join(demand.action for claim in claims for demand in claim.demands)
     if not demands:
         return None, ""
     if all(Trust().is_known(claim) for claim in claims):
-        return True, f"trusted: it may {demands}"
-    return False, f"not trusted: it would {demands}; to allow this, run it once with --trust"
+        return True, f"trusted: {subject} may {demands}"
+    return False, f"not trusted: {subject} would {demands}; to allow this, run it once with --trust"

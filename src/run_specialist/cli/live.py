@@ -3,7 +3,7 @@
 import math
 import shlex
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -13,10 +13,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.control import Control
 from rich.live import Live
 from rich.live_render import LiveRender
-from rich.padding import Padding
 from rich.segment import ControlType, Segment
-from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from run_specialist import budget as units
@@ -53,25 +50,8 @@ PARSED_CHARACTERS = 100_000
 """Longer answers are not shown while they stream, because each refresh parses the answer again."""
 
 
-@dataclass(frozen=True)
-class _Wait:
-    """A wait before a request or a retry."""
-
-    event: Retrying | Waiting
-    until: float | None
-    """Its end by the monotonic clock [s]; None if it is unknown."""
-    name: str
-    """Prefix with the name of the child run that waits; empty for the run itself."""
-
-    @property
-    def text(self) -> str:
-        """The remaining time first, so that even a narrow terminal shows it."""
-        left = 0 if self.until is None else math.ceil(self.until - time.monotonic())
-        if isinstance(self.event, Retrying):
-            what = f"retry {self.event.attempt} {f'in {left} s' if left > 0 else 'now'}"
-        else:
-            what = f"waiting {left} s" if left > 0 else "waiting"
-        return f"{self.name}{what} · {one_line(self.event.reason)}"
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""Frames of the spinner."""
 
 
 class LiveView:
@@ -79,10 +59,10 @@ class LiveView:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
-        self._spinner = Spinner("dots")
         self._title = ""
         self._doing = "starting"
-        self._wait: _Wait | None = None
+        self._wait: tuple[Retrying | Waiting, float, str] | None = None
+        """A wait before a request or a retry, its end by the monotonic clock [s], and the prefix of its line."""
         self._total = RunningTotal()
         self._turn = 0
         self._begun = time.monotonic()
@@ -138,8 +118,7 @@ class LiveView:
             case Called(phase="started"):
                 self._doing = f"{name}{call_text(event)}"
             case Retrying() | Waiting(phase="started"):
-                until = None if event.seconds is None else time.monotonic() + event.seconds
-                self._wait = _Wait(event, until, name)
+                self._wait = event, time.monotonic() + (event.seconds or 0), name
             case _:
                 pass
 
@@ -152,8 +131,7 @@ class LiveView:
 
     def stopping(self) -> None:
         """Show that the run ends after the current turn."""
-        line = Text("stopping after this turn; a second signal stops immediately", "yellow")
-        self._console.print(Padding(line, (0, 0, 0, 2), expand=False))
+        self._console.print(Text("  stopping after this turn; a second signal stops immediately", "yellow"))
 
     def prepare(self, what: str) -> None:
         """Show what happens before the run begins; may be called from any thread."""
@@ -170,15 +148,11 @@ class LiveView:
         self._console.print(Text(f"  {'forked' if isinstance(event, Forked) else 'resumed'} after {after}", "cyan"))
 
     def _render(self) -> RenderableType:
-        row = Table.grid(padding=(0, 1))
+        frame = _FRAMES[int(10 * time.monotonic()) % len(_FRAMES)]
+        doing = (self._wait_text(*self._wait), "yellow") if self._wait else self._doing
         # Without wrapping, the height stays constant; otherwise old lines would remain on the screen.
-        row.add_column(no_wrap=True, overflow="ellipsis")
-        wait = self._wait
-        doing = Text(wait.text, "yellow") if wait else Text(self._doing)
-        doing.no_wrap, doing.overflow = True, "ellipsis"
-        self._spinner.update(text=doing)
-        row.add_row(self._spinner)
-        parts: list[RenderableType] = [row, self._gauge()]
+        line = Text.assemble((f"{frame} ", "cyan"), doing, no_wrap=True, overflow="ellipsis")
+        parts = [line, self._gauge()]
         size = len(self._reply)
         answer = self._reply.text if size <= PARSED_CHARACTERS else f"… {size:,} characters"
         if answer:
@@ -187,6 +161,15 @@ class LiveView:
             newest = "\n".join(line.plain.rstrip() for line in lines[-ANSWER_LINES:])
             parts.append(Text(newest, "italic", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
+
+    def _wait_text(self, event: Retrying | Waiting, until: float, name: str) -> str:
+        """Return the remaining time first, so that even a narrow terminal shows it."""
+        left = math.ceil(until - time.monotonic())
+        if isinstance(event, Retrying):
+            what = f"retry {event.attempt} {f'in {left} s' if left > 0 else 'now'}"
+        else:
+            what = f"waiting {left} s" if left > 0 else "waiting"
+        return f"{name}{what} · {one_line(event.reason)}"
 
     def _gauge(self) -> Text:
         seconds = time.monotonic() - self._begun
@@ -230,10 +213,10 @@ class CallLines:
         self.calls = 0
         """Number of calls printed."""
         self._line = Text()
-        self._changes: dict[str, list[FileChanged]] = {}
+        self._running: dict[str, Called] = {}
+        self._changes: defaultdict[str, list[FileChanged]] = defaultdict(list)
         """Changes of files by the calls that are running."""
         self._ended_call = ""
-        self._running_delegates: list[Called] = []
         self._children: dict[str, CallLines] = {}
         self._children_by_call: dict[str, CallLines] = {}
         self._outcome: Outcome | None = None
@@ -257,7 +240,7 @@ class CallLines:
                     self._print(_start(self._depth).append(more, "magenta"))
             case FileChanged():
                 # Printed below the line of its call, which follows.
-                if event.call_id in self._changes:
+                if event.call_id in self._running:
                     self._changes[event.call_id].append(event)
                 else:
                     self._print_change(event)
@@ -275,11 +258,10 @@ class CallLines:
 
     def _call(self, event: Called) -> None:
         if event.phase == "started":
-            self._running_delegates += [event] if event.name == DELEGATE else []
-            self._changes[event.id] = []
+            self._running[event.id] = event
             return
         self._ended_call = event.id
-        self._running_delegates = [one for one in self._running_delegates if one.id != event.id]
+        self._running.pop(event.id, None)
         if child := self._children_by_call.pop(event.id, None):
             self._line = child.outcome_line()
         elif event.phase == "skipped":
@@ -300,24 +282,18 @@ class CallLines:
             self.calls += 1
             label = f"{self._label}.{self.calls}" if self._label else str(self.calls)
             child = self._children[event.run_id] = CallLines(self._console, label, event.specialist, self._depth + 1)
-            call = self._delegate_call(event)
-            if call is not None:
-                self._children_by_call[call.id] = child
             question = event.told.question if isinstance(event.told, Started) else ""
+            wanted = {"specialist": event.specialist, "query": question}
+            unmatched = [
+                one for one in self._running.values() if one.name == DELEGATE and one.id not in self._children_by_call
+            ]
+            if unmatched:
+                # The call that best matches by specialist, then by question.
+                call = min(unmatched, key=lambda one: [(one.arguments or {}).get(key) != wanted[key] for key in wanted])
+                self._children_by_call[call.id] = child
             line = self._numbered_line(str(self.calls), f"{DELEGATE} {printable(event.specialist)}")
             self._print(line.append(f"  {one_line(question)}", "italic"))
         return self._children[event.run_id]
-
-    def _delegate_call(self, event: ChildTold) -> Called | None:
-        """Return the running call that best matches a child run by specialist and question."""
-
-        def mismatch(call: Called) -> tuple[bool, bool]:
-            arguments = call.arguments or {}
-            question = event.told.question if isinstance(event.told, Started) else None
-            return arguments.get("specialist") != event.specialist, arguments.get("query") != question
-
-        unmatched = [one for one in self._running_delegates if one.id not in self._children_by_call]
-        return min(unmatched, key=mismatch, default=None)
 
     def outcome_line(self) -> Text:
         """Return the line of the `delegate` call that started the run, with its status and usage."""

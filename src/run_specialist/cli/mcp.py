@@ -170,13 +170,12 @@ LONGEST_LINE = 16_384
 """Longer lines, such as tracebacks, are cut [characters]."""
 PATIENCE = 0.5
 """Timeout for pending lines at exit [s]."""
-_WARNINGS = "py.warnings"
 
 
 class BackgroundStderr(logging.Handler):
     """Writes lines to standard error in order; drops lines if the queue is full.
 
-    As a context manager, it also receives warnings, and log records without a handler.
+    As a context manager, it also receives warnings and log records.
     """
 
     def __init__(self, descriptor: int = 2, *, most: int = MOST_LINES, patience: float = PATIENCE) -> None:
@@ -191,7 +190,6 @@ class BackgroundStderr(logging.Handler):
         self._dropped = 0
         self._patience = patience
         self._thread = threading.Thread(target=self._work, name="stderr", daemon=True)
-        self._last_resort: logging.Handler | None = None
 
     def say(self, text: str) -> None:
         """Write a message of the program."""
@@ -204,16 +202,14 @@ class BackgroundStderr(logging.Handler):
     def __enter__(self) -> Self:
         """Start the thread, and receive log records and warnings."""
         self._thread.start()
-        self._last_resort, logging.lastResort = logging.lastResort, self
         logging.captureWarnings(capture=True)
-        logging.getLogger(_WARNINGS).addHandler(self)
+        logging.getLogger().addHandler(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         """Wait for pending lines, up to the timeout."""
-        logging.getLogger(_WARNINGS).removeHandler(self)
+        logging.getLogger().removeHandler(self)
         logging.captureWarnings(capture=False)
-        logging.lastResort = self._last_resort
         with suppress(Full):
             self._lines.put(None, timeout=self._patience)
             self._thread.join(self._patience)

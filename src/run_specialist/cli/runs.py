@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -97,14 +98,13 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
     """Return the ids and questions of matching runs for shell completion: without a prefix, those of this project."""
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
-    try:
-        with open_store(context.params.get("store")) as opened:
-            project = None if incomplete else project_filter(None, all_projects=False)
-            ids = [incomplete] if incomplete else ()
-            found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
-    except Exception:  # noqa: BLE001 - shell completion must not print errors
-        return []
-    return [(one.run_id, one_line(one.question)) for one in found]
+    # Shell completion must not print errors.
+    with suppress(Exception), open_store(context.params.get("store")) as opened:
+        project = None if incomplete else project_filter(None, all_projects=False)
+        ids = [incomplete] if incomplete else ()
+        found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
+        return [(one.run_id, one_line(one.question)) for one in found]
+    return []
 
 
 def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -112,13 +112,11 @@ def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str,
     from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.location import place  # noqa: PLC0415 - fast `--help`
 
-    try:
-        with StoredBatches(place(context.params.get("store")).url) as opened:
-            found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
-    except Exception:  # noqa: BLE001 - shell completion must not print errors
-        return []
-    matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
-    return [(one.batch_id, one_line(one.question)) for one in matching]
+    with suppress(Exception), StoredBatches(place(context.params.get("store")).url) as opened:
+        found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
+        matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
+        return [(one.batch_id, one_line(one.question)) for one in matching]
+    return []
 
 
 def _age(text: str) -> float:

@@ -28,6 +28,7 @@ from run_specialist.cli.flags import (
     SpecialistName,
     StoreUrl,
     configured_project,
+    trust_of,
     trust_status,
 )
 from run_specialist.cli.tables import print_table
@@ -36,7 +37,6 @@ from run_specialist.specialist.problems import shown
 from run_specialist.store import location
 
 if TYPE_CHECKING:
-    from run_specialist.api.config_files import Config
     from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings
     from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import SpecialistFile
@@ -222,11 +222,12 @@ _STATES = {"read": "read", "missing": "does not exist", "no table": "no table [t
 def config(root: ProjectRoot = None, json_: Json = False) -> None:
     """Show the settings of config files and environment, with sources."""
     with guarded():
-        from run_specialist.api.config_files import holdings, near, read_config  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.config_files import holdings, model_claim, near, read_config  # noqa: PLC0415 - fast `--help`
 
         read = read_config(project_folder(root).absolute(), meant=root is not None)
         held = list(holdings(read))
-        trusted, line = _trust(read)
+        claim = model_claim(read)
+        trusted, line = trust_of("the model of the project", [claim] if claim else [])
         if json_:
             files = [
                 {"path": str(one.path), "scope": one.scope, "state": one.state.replace(" ", "_")}
@@ -246,17 +247,3 @@ def config(root: ProjectRoot = None, json_: Json = False) -> None:
             print_line("")
             _print_wrapped(line)
         say("for one specialist, with its own file: specialists show NAME", dim=True)
-
-
-def _trust(read: "Config") -> tuple[bool | None, str]:
-    """Return whether the model of the project may be used, and a line about it; `(None, "")` if it needs no trust."""
-    from run_specialist.api.config_files import model_claim  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
-
-    claim = model_claim(read)
-    if claim is None:
-        return None, ""
-    actions = ", ".join(demand.action for demand in claim.demands)
-    if Trust().is_known(claim):
-        return True, f"trusted: the model of the project may {actions}"
-    return False, f"not trusted: the model of the project would {actions}; to allow this, run once with --trust"
