@@ -22,24 +22,7 @@ from run_specialist.cli.console import one_line, printable
 from run_specialist.errors import with_flags
 from run_specialist.loop.exchange import PartialReply
 from run_specialist.providers.base import Delta
-from run_specialist.record.events import (
-    BudgetSpent,
-    Called,
-    ChildTold,
-    Event,
-    FileChanged,
-    Finished,
-    Forked,
-    Landed,
-    Replied,
-    Requested,
-    Resumed,
-    Retrying,
-    Started,
-    Summarized,
-    Waiting,
-    Warned,
-)
+from run_specialist.record import events
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.planning import TODO, current
@@ -61,12 +44,12 @@ class LiveView:
         self._console = console or Console(stderr=True, highlight=False)
         self._title = ""
         self._doing = "starting"
-        self._wait: tuple[Retrying | Waiting, float, str] | None = None
+        self._wait: tuple[events.Retrying | events.Waiting, float, str] | None = None
         """A wait before a request or a retry, its end by the monotonic clock [s], and the prefix of its line."""
         self._total = RunningTotal()
         self._turn = 0
         self._begun = time.monotonic()
-        self._budget: BudgetSpent | None = None
+        self._budget: events.BudgetSpent | None = None
         self._call_lines = CallLines(self._console)
         self._reply = PartialReply()
         self._live = live_lines(self._render, self._console)
@@ -80,44 +63,44 @@ class LiveView:
     ) -> None:
         self._live.stop()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Show an event of the run."""
         self._total.add(event)
         self._wait = None
         match event:
-            case Started():
+            case events.Started():
                 self._title = one_line(f"{event.specialist} · {event.model}")
                 kind, limit = next(((k, v) for k, v in event.limits.items() if v is not None), ("tool_calls", None))
-                self._budget = BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
+                self._budget = events.BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
                 self._console.print(Text(self._title, "bold"))
-            case Resumed() | Forked():
+            case events.Resumed() | events.Forked():
                 self._show_resumed(event)
-            case Requested():
+            case events.Requested():
                 self._turn, self._reply = event.turn, PartialReply()
-            case Retrying():
+            case events.Retrying():
                 self._doing, self._reply = "thinking", PartialReply()
-            case BudgetSpent():
+            case events.BudgetSpent():
                 self._budget = event
-            case Finished():
+            case events.Finished():
                 self._console.print("")
             case _:
                 pass
         self._show_activity(event)
         self._call_lines.add(event)
 
-    def _show_activity(self, event: Event, name: str = "") -> None:
+    def _show_activity(self, event: events.Event, name: str = "") -> None:
         """Show what the run does now, or a child run.
 
         name: prefix with the name of the child run; empty for the run itself.
         """
         match event:
-            case ChildTold():
+            case events.ChildTold():
                 self._show_activity(event.told, f"{printable(event.specialist)}: ")
-            case Requested():
+            case events.Requested():
                 self._doing = f"{name}thinking"
-            case Called(phase="started"):
+            case events.Called(phase="started"):
                 self._doing = f"{name}{call_text(event)}"
-            case Retrying() | Waiting(phase="started"):
+            case events.Retrying() | events.Waiting(phase="started"):
                 self._wait = event, time.monotonic() + (event.seconds or 0), name
             case _:
                 pass
@@ -137,15 +120,17 @@ class LiveView:
         """Show what happens before the run begins; may be called from any thread."""
         self._doing = one_line(what)
 
-    def _show_resumed(self, event: Resumed | Forked) -> None:
+    def _show_resumed(self, event: events.Resumed | events.Forked) -> None:
         self._call_lines.calls = int(event.used.get(Kind.TOOL_CALLS, 0))
         if self._budget is not None and self._budget.limit is not None:
             used = event.used.get(self._budget.kind, 0)
             self._budget = replace(self._budget, used=used, remaining=max(self._budget.limit - used, 0))
         after = units.amount(Kind.TOOL_CALLS, self._call_lines.calls)
-        if isinstance(event, Forked):
+        if isinstance(event, events.Forked):
             after = f"{units.amount(Kind.TURNS, event.at)} and {after}"
-        self._console.print(Text(f"  {'forked' if isinstance(event, Forked) else 'resumed'} after {after}", "cyan"))
+        self._console.print(
+            Text(f"  {'forked' if isinstance(event, events.Forked) else 'resumed'} after {after}", "cyan")
+        )
 
     def _render(self) -> RenderableType:
         frame = _FRAMES[int(10 * time.monotonic()) % len(_FRAMES)]
@@ -162,10 +147,10 @@ class LiveView:
             parts.append(Text(newest, "italic", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
-    def _wait_text(self, event: Retrying | Waiting, until: float, name: str) -> str:
+    def _wait_text(self, event: events.Retrying | events.Waiting, until: float, name: str) -> str:
         """Return the remaining time first, so that even a narrow terminal shows it."""
         left = math.ceil(until - time.monotonic())
-        if isinstance(event, Retrying):
+        if isinstance(event, events.Retrying):
             what = f"retry {event.attempt} {f'in {left} s' if left > 0 else 'now'}"
         else:
             what = f"waiting {left} s" if left > 0 else "waiting"
@@ -213,22 +198,22 @@ class CallLines:
         self.calls = 0
         """Number of calls printed."""
         self._line = Text()
-        self._running: dict[str, Called] = {}
-        self._changes: defaultdict[str, list[FileChanged]] = defaultdict(list)
+        self._running: dict[str, events.Called] = {}
+        self._changes: defaultdict[str, list[events.FileChanged]] = defaultdict(list)
         """Changes of files by the calls that are running."""
         self._ended_call = ""
         self._children: dict[str, CallLines] = {}
         self._children_by_call: dict[str, CallLines] = {}
         self._outcome: Outcome | None = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Print the lines of an event, if it has any."""
         match event:
-            case Called():
+            case events.Called():
                 self._call(event)
-            case ChildTold():
+            case events.ChildTold():
                 self._child(event).add(event.told)
-            case BudgetSpent():
+            case events.BudgetSpent():
                 # A call is printed once the remaining budget is known, which follows in this event.
                 self._print(self._line, _remaining(event))
                 self._line = Text()
@@ -238,25 +223,25 @@ class CallLines:
                 if len(changes) > _MOST_CHANGES:
                     more = f"    and {len(changes) - _MOST_CHANGES:,} more files"
                     self._print(_start(self._depth).append(more, "magenta"))
-            case FileChanged():
+            case events.FileChanged():
                 # Printed below the line of its call, which follows.
                 if event.call_id in self._running:
                     self._changes[event.call_id].append(event)
                 else:
                     self._print_change(event)
-            case Landed() | Warned() | Summarized():
+            case events.Landed() | events.Warned() | events.Summarized():
                 line = _start(self._depth)
                 if self._name:
                     line.append(f"{self._label}  ", "dim").append(f"{self._name}  ", "cyan")
                 line.append(_notice(event))
                 # The notices of the run itself are wrapped.
                 self._print(line) if self._name else self._console.print(line)
-            case Finished():
+            case events.Finished():
                 self._outcome = event.outcome
             case _:
                 pass
 
-    def _call(self, event: Called) -> None:
+    def _call(self, event: events.Called) -> None:
         if event.phase == "started":
             self._running[event.id] = event
             return
@@ -276,13 +261,13 @@ class CallLines:
                 self._line.truncate(max(most, 1), overflow="ellipsis")
                 self._line.append(reason)
 
-    def _child(self, event: ChildTold) -> "CallLines":
+    def _child(self, event: events.ChildTold) -> "CallLines":
         """Return the lines of a child run; its first event prints the `delegate` call that started it."""
         if event.run_id not in self._children:
             self.calls += 1
             label = f"{self._label}.{self.calls}" if self._label else str(self.calls)
             child = self._children[event.run_id] = CallLines(self._console, label, event.specialist, self._depth + 1)
-            question = event.told.question if isinstance(event.told, Started) else ""
+            question = event.told.question if isinstance(event.told, events.Started) else ""
             wanted = {"specialist": event.specialist, "query": question}
             unmatched = [
                 one for one in self._running.values() if one.name == DELEGATE and one.id not in self._children_by_call
@@ -310,13 +295,13 @@ class CallLines:
         line = _start(self._depth, f"{self._label}.{number.strip()}" if self._label else number, style)
         return line.append("  ").append(f"{self._name}  " if self._name else "", "cyan").append(text)
 
-    def _call_line(self, number: str, call: Called, style: str = "") -> Text:
+    def _call_line(self, number: str, call: events.Called, style: str = "") -> Text:
         line = self._numbered_line(number, "", style)
         path = (call.arguments or {}).get("path")
         room = self._console.width - line.cell_len - _ROOM_FOR_REMAINING
         return line.append(with_short_path(call_text(call), path if isinstance(path, str) else "", room))
 
-    def _print_change(self, event: FileChanged) -> None:
+    def _print_change(self, event: events.FileChanged) -> None:
         done = f"would {event.change[:-1]}" if event.dry_run else event.change
         counts = Text("  ")
         if event.added is not None and event.removed is not None:
@@ -337,7 +322,7 @@ def _start(depth: int, label: str = "", style: str = "") -> Text:
     return Text("  " * (depth + 2 if depth else 1), style).append(label if depth or not label else f"{label:>2}", "dim")
 
 
-def call_text(call: Called) -> str:
+def call_text(call: events.Called) -> str:
     """Return a call as text: the tool's name and its arguments."""
     if call.name == TODO:
         text = current(call.arguments)
@@ -349,18 +334,18 @@ def call_text(call: Called) -> str:
     return f"{printable(call.name):7} {one_line(text)}"
 
 
-def _notice(event: Landed | Warned | Summarized) -> Text:
+def _notice(event: events.Landed | events.Warned | events.Summarized) -> Text:
     match event:
-        case Landed():
+        case events.Landed():
             return Text(f"limit of {event.reason.label} reached: {LANDINGS[event.how]}", "bold red")
-        case Warned():
+        case events.Warned():
             return Text(one_line(event.text), "yellow")
-        case Summarized():
+        case events.Summarized():
             size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
             return Text(f"summarized {event.archived} earlier results, from {size}", "cyan")
 
 
-def _remaining(budget: BudgetSpent) -> Text:
+def _remaining(budget: events.BudgetSpent) -> Text:
     """Return the remaining budget that the countdown shows the model, in the color of the phase."""
     phase = Phase(budget.phase)
     if budget.remaining is None or phase is Phase.SILENT:
@@ -506,14 +491,14 @@ class RunningTotal:
     cost_usd: float | None = 0.0
     """None if the price of any request is unknown."""
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Add the requests that an event reports."""
         match event:
-            case Replied() | Summarized():
+            case events.Replied() | events.Summarized():
                 self._add(event.usage.total_tokens, event.cost_usd)
-            case Resumed():
+            case events.Resumed():
                 self._add(event.tokens, event.cost_usd)
-            case ChildTold():
+            case events.ChildTold():
                 self.add(event.told)
             case _:
                 pass
@@ -528,7 +513,7 @@ _NARROWEST_BAR = 8
 """Minimum width of the bar beside the long form of the text [columns]."""
 
 
-def gauge(budget: BudgetSpent, calls: int, turn: int, total: RunningTotal, seconds: float, width: int) -> Text:
+def gauge(budget: events.BudgetSpent, calls: int, turn: int, total: RunningTotal, seconds: float, width: int) -> Text:
     """Return the line, in at most `width` columns.
 
     budget: state of the limit closest to exhaustion; its `limit` is None if there is none.

@@ -17,17 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
+from run_specialist.cli import flags
 from run_specialist.cli.console import fail, guarded, labelled, say, say_allowed
-from run_specialist.cli.flags import (
-    Dir,
-    Model,
-    OnLostFlag,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    config_for_run,
-    configured_runner,
-)
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
@@ -70,13 +61,13 @@ NoToken = Annotated[
 
 def mcp(
     http: HttpAddress = None,
-    dir_: Dir = None,
+    dir_: flags.Dir = None,
     root: ServedRoot = None,
-    model: Model = None,
-    require_model: RequireModel = False,
-    requests_at_once: RequestsAtOnce = None,
-    store: StoreUrl = None,
-    on_lost: OnLostFlag = "go_on",
+    model: flags.Model = None,
+    require_model: flags.RequireModel = False,
+    requests_at_once: flags.RequestsAtOnce = None,
+    store: flags.StoreUrl = None,
+    on_lost: flags.OnLostFlag = "go_on",
     trust: TrustAll = False,
     token: Token = None,
     no_token: NoToken = False,
@@ -110,7 +101,7 @@ def mcp(
             # MCP clients start servers in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
-        config = config_for_run(root, model, trust=trust)
+        config = flags.config_for_run(root, model, trust=trust)
         from run_specialist.mcp_server.server import Stdio, serve  # noqa: PLC0415 - fast `--help`
 
         generated = None
@@ -119,7 +110,7 @@ def mcp(
 
             generated = access_token()
             token = generated.value
-        runner = configured_runner(
+        runner = flags.configured_runner(
             config,
             dir_=dir_,
             strict=False,  # the command has no --strict, and serves files with warnings
