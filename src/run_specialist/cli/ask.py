@@ -182,7 +182,6 @@ def run(
 
 def main() -> None:
     """Run the command."""
-    console.pause_gc()
     with console.as_program():
         app()
 
@@ -218,7 +217,6 @@ def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputSettings) 
             _handle_signals(printer, view)
             listener, watch = printer if output.events else view, view.grow if view else None
             printer.run = await prepare(listener=listener, watch=watch)
-            console.resume_gc()
             return await printer.run.outcome()
 
     # Prints of tools and their modules must not mix with the answer or the events.

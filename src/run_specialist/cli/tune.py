@@ -218,7 +218,6 @@ def ended_runs(name: str, given: str | None, project: str | None) -> "Sequence[P
     """
     from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
     where = place(given)
     if where.url == NONE:
@@ -226,14 +225,6 @@ def ended_runs(name: str, given: str | None, project: str | None) -> "Sequence[P
     with Store(where.url) as store:
         runs = store.past(name, project)
         if not runs:
-            known = sorted(
-                {console.printable(run.specialist) for run in store.trees(Selection(project=project))} - {name}
-            )
-            others = f"; it has runs of {', '.join(known)}" if known else ""
-            elsewhere = len(store.past(name)) if project else 0
-            more = (
-                f"; other projects have {counted(elsewhere, 'run')} of {name}: use --all-projects" if elsewhere else ""
-            )
-            where_in = f" in {short_path(project)}" if project else ""
-            console.fail(f"{shown(where.url)} has no ended run of {name}{where_in}{others}{more}")
+            where_in = f" in {short_path(project)}; use --all-projects for those of other projects" if project else ""
+            console.fail(f"{shown(where.url)} has no ended run of {name}{where_in}")
         return runs
