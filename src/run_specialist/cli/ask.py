@@ -159,10 +159,10 @@ def run(
 
     Exit codes: 0 answered, 2 wrong flag or file, 3 model not reachable, 4 no answer, 130 interrupted.
     """
-    shown = output.chosen()
+    output.check()
     with console.guarded():
         question = question_from(query)
-        config = flags.config_for_run(root, model, trust=trust, quiet=shown.quiet)
+        config = flags.config_for_run(root, model, trust=trust, quiet=output.quiet)
         runner = flags.configured_runner(
             config,
             dir_=dir_,
@@ -176,7 +176,7 @@ def run(
             requests_at_once=requests_at_once,
             dry_run=dry_run,
         )
-        outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), shown)
+        outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -190,15 +190,15 @@ PrepareRun = Callable[..., Awaitable["Run | EndedRun"]]
 """Prepares the run, e.g. `partial(runner.prepare, name, question)`, with its `listener` and the `watch` of replies."""
 
 
-def _view(output: flags.OutputSettings) -> "LiveView | None":
-    if output.json or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
+def _view(output: flags.OutputOptions) -> "LiveView | None":
+    if output.json_ or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
         return None
     from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
 
     return LiveView()
 
 
-def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputSettings) -> "Outcome":
+def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
@@ -283,7 +283,7 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
         loop.add_signal_handler(number, abort)
 
 
-def _show(outcome: "Outcome", output: flags.OutputSettings, store: str | None, *, stored: bool) -> None:
+def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *, stored: bool) -> None:
     """Print the outcome, its warnings, the summary and what was changed.
 
     store: the value of `--store`; None if it was not given.
@@ -292,9 +292,9 @@ def _show(outcome: "Outcome", output: flags.OutputSettings, store: str | None, *
     from run_specialist.cli.live import changed_files, limit_hint, resume_command, run_command, summary  # noqa: PLC0415 - fast `--help`
 
     resume = resume_command(outcome, store) if stored else None
-    for_people = not (output.json or output.events)
+    for_people = not (output.json_ or output.events)
     with output.file.opened() as out:
-        if output.json:
+        if output.json_:
             console.print_json(outcome.as_json() | {"error": _error(outcome)}, to=out)
         elif output.file.path or for_people:
             to_file = out if output.file.path else None
@@ -366,7 +366,7 @@ MOST_LINES, MOST_COLUMNS = 16, 100
 """What is printed of the results of an interrupted run, so that they and the notes about the run fit on a screen."""
 
 
-def _print_answer(outcome: "Outcome", output: flags.OutputSettings, to: TextIO | None, transcript: str | None) -> None:
+def _print_answer(outcome: "Outcome", output: flags.OutputOptions, to: TextIO | None, transcript: str | None) -> None:
     """Print the answer; on a terminal rendered, followed by its evidence and gaps.
 
     Of an interrupted run, only the beginning of what was gathered is printed.

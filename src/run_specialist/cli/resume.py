@@ -86,7 +86,8 @@ def resume(
     forking = flags.settings(landing=landing, preset=preset)
     if at is None and forking:
         fail(f"--{next(iter(forking))} needs --at N: a resumed run keeps it")
-    given, shown = limits.settings, output.chosen()
+    given = limits.settings
+    output.check()
     with guarded():
         question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
@@ -110,13 +111,13 @@ def resume(
                 return await runner.resume(run, question, force=force, **given, **watched)
             fork = await runner.fork(run, question, at=at, force=force, **given, **forking, **watched)
             source = fork.forked_from
-            if source and source.cold_tokens is not None and not shown.quiet:
+            if source and source.cold_tokens is not None and not output.quiet:
                 say(cold_line(source, fork.model), dim=True)
             return fork
 
-        if root is not None and not shown.quiet:
+        if root is not None and not output.quiet:
             say(f"files are read in {runner.root}")
-        outcome = answer(runner, prepare, shown)
+        outcome = answer(runner, prepare, output)
     raise typer.Exit(outcome.exit_code)
 
 

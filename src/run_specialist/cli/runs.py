@@ -345,6 +345,8 @@ def _delete(
         tables.print_runs(doomed, projects=project is None)
     if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed), 'run')} permanently?", err=True):
         fail("nothing was deleted", 0)
+    from rich.filesize import decimal  # noqa: PLC0415 - fast `--help`
+
     from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
 
     freed = opened.delete([one.run_id for one in doomed])
@@ -354,7 +356,7 @@ def _delete(
         deleted = {"runs": [tables.as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
         print_json({**deleted, **tables.size_of(opened), "project": project})
     else:
-        freed_size = f", {tables.size(freed)} freed" if freed else ""
+        freed_size = f", {decimal(freed)} freed" if freed else ""
         say(f"{counted(len(doomed), 'run')} deleted{freed_size} · {tables.size_line(opened)}", dim=True)
         if not found and project is not None and not named:
             say(nothing_found(opened, project, filtered=True))

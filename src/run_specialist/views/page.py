@@ -110,6 +110,14 @@ def stamp(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def iso(at: float) -> str:
+    """Return a time in UTC as ISO 8601, with milliseconds.
+
+    at: [seconds since 1970].
+    """
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def total(values: Iterable[float | None]) -> float | None:
     """Return the sum; None if any value is unknown."""
     known = [*values]
