@@ -15,7 +15,6 @@ from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, AllProjects, BatchId, BatchLimit, RunsRoot, project_filter
 from run_specialist.cli.tables import (
     duration_words,
-    iso,
     local,
     print_labelled,
     print_table,
@@ -24,6 +23,7 @@ from run_specialist.cli.tables import (
     started,
 )
 from run_specialist.errors import StoreMissing
+from run_specialist.views.page import iso
 
 if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
