@@ -35,7 +35,6 @@ from run_specialist.cli.batch_options import (
 )
 from run_specialist.cli.console import (
     STDOUT,
-    OutputFile,
     fail,
     is_terminal,
     print_json,
@@ -46,7 +45,7 @@ from run_specialist.cli.console import (
     stderr_width,
     wrapped,
 )
-from run_specialist.cli.flags import OutputSettings, config_for_run
+from run_specialist.cli.flags import OutputOptions, config_for_run
 from run_specialist.cli.fleet import queue_url
 from run_specialist.cli.map_progress import (
     TELLING,
@@ -523,7 +522,7 @@ class MapCall:
         if self._prints_data:
             return asyncio.run(with_bounded_cleanup(once()))
         quiet = self._answers.quiet
-        output = OutputSettings(json=False, events=False, quiet=quiet, raw=False, file=OutputFile(None))
+        output = OutputOptions(quiet=quiet)
         return answer(runner, prepare, output)
 
     def _summarize(self, progress: MapProgress, code: int, reduced: "Outcome | None") -> None:

@@ -19,8 +19,9 @@ from run_specialist.tools.threads import in_thread
 if TYPE_CHECKING:
     from run_specialist.api.run_maker import RunRequest
     from run_specialist.api.runner import Runner
+    from run_specialist.record.journal import Returned
     from run_specialist.store.reader import RunSteps, Store
-    from run_specialist.store.stored import StoredCall, StoredRun
+    from run_specialist.store.stored import StoredRun
 
 ENDED = frozenset({"answered", "landed", "partial", "failed"})
 """Statuses of runs that are reused; others are resumed."""
@@ -49,18 +50,14 @@ class StoredRuns:
 
     def statuses(self, run_ids: Sequence[str]) -> dict[str, str]:
         """Return the status of each of these runs that is stored."""
-        from run_specialist.store.reader import run_statuses  # noqa: PLC0415 - fast `--help`
-
-        return {} if self.store is None else run_statuses(self.store.url, run_ids)
+        return {} if self.store is None else self.store.statuses(run_ids)
 
     def steps_of(self, run_ids: Sequence[str]) -> Steps:
         """Return a function that returns the steps of one of these runs; the first call loads all runs."""
 
         @cache
         def steps() -> "Mapping[str, RunSteps]":
-            from run_specialist.store.reader import run_steps  # noqa: PLC0415 - fast `--help`
-
-            return {} if self.store is None else run_steps(self.store.url, run_ids)
+            return {} if self.store is None else self.store.steps(run_ids)
 
         return lambda run_id: steps().get(run_id)
 
@@ -190,7 +187,7 @@ class Unchanged:
     async def _reads_same(self, run_id: str) -> bool:
         """Return whether a run and all runs below it would read the same; True if it is not stored."""
         steps = self._steps(run_id)
-        if steps is not None and not any(call.name in READING for call in steps.calls):
+        if steps is not None and not any(one.call.name in READING for one in steps.calls):
             return True
         run = self._known.load(run_id)
         if run is None:
@@ -214,7 +211,7 @@ class Unchanged:
                 return False
         return True
 
-    async def _differs(self, settings: _Settings, tool: Tool, call: "StoredCall") -> bool:
+    async def _differs(self, settings: _Settings, tool: Tool, call: "Returned") -> bool:
         key = (settings, call.call.key)
         if key not in self._results:
             try:

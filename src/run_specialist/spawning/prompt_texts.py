@@ -21,7 +21,7 @@ from run_specialist.specialist.project import ownership_problem, project_root
 from run_specialist.specialist.skills import find_skill, read_instructions
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
-from run_specialist.tools.memory import MAIN, NAME, NotesFolder, PromptNotes, memory_tool, read_notes
+from run_specialist.tools.memory import MAIN, NAME, NotesFolder, memory_tool, read_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +221,13 @@ def agent_memory(context: RunContext, secrets: Sequence[str] = (), *, is_dry: bo
         return AgentMemory(withheld=reason, warnings=(not_offered(reason),))
     hide = redactor((*credentials(os.environ), *secrets))
     folder = NotesFolder(place.base, place.folder, place.ignored)
-    notes = PromptNotes() if context.resumed else read_notes(folder)
+    notes, problem = ("", "") if context.resumed else read_notes(folder)
     limit = settings.tool_result_limit
     tool = memory_tool(folder, hide, limit, is_dry=is_dry) if not withheld and _keeps_tool(settings) else None
-    warnings = [f"{context.place('memory')}: {notes.problem}"] if notes.problem else []
+    warnings = [f"{context.place('memory')}: {problem}"] if problem else []
     warnings += [not_offered(withheld)] if withheld else trust.check(claim)
     text = None
-    if (known := hide(notes.text)) or tool:
+    if (known := hide(notes)) or tool:
         text = AddedText(f"notes {place.shown}/{MAIN}", prompts.notes(known, MAIN, tool.name if tool else ""))
     return AgentMemory(text, tool, withheld, tuple(warnings))
 

@@ -38,7 +38,7 @@ from run_specialist.specialist.project import project_of
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import checked, overridden
 from run_specialist.store.rows import KnownRun, file_change
-from run_specialist.store.stored import MARK, StoredCall, StoredMessage, StoredRun, StoredTurn
+from run_specialist.store.stored import MARK, StoredMessage, StoredRun
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.planning import TODO, TodoList
@@ -96,7 +96,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         remarks.append(prompts.other_model(run.model))
     # If the transcript ends with the model, a user message must precede the next request.
     ends_with_model = state.messages and state.messages[-1].role == "assistant" and state.pending is None
-    if ends_with_model and not (remarks or changed or question) and run.turns[-1].stop != Stop.PAUSED:
+    if ends_with_model and not (remarks or changed or question) and run.turns[-1].reply.stop != Stop.PAUSED:
         remarks.append(prompts.GO_ON)
     job = continued(run, file, settings, environment)
     origin = stored_origin(job, run, _ORIGINAL, frozen.get("questions", ()), question)
@@ -236,7 +236,10 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
     also_written: also remove thinking that a server wrote at the beginning of the text.
     """
     messages = transcript.portable_messages(state.messages, also_written=also_written)
-    pending = state.pending and replace(state.pending, content=transcript.portable_blocks(state.pending.content))
+    pending = state.pending
+    if pending:
+        content = transcript.portable_blocks(pending.reply.content)
+        pending = replace(pending, reply=replace(pending.reply, content=content))
     if messages == state.messages and pending == state.pending:
         return state
     # The adapted transcript is stored as a new part, all of it copied.
@@ -245,7 +248,7 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
 
 def with_own_ids(run: StoredRun) -> StoredRun:
     """Return a run in which all calls have new ids, for the reasons given in `portable_id`."""
-    contents = [*(turn.blocks for turn in run.turns), *(one.message.blocks for one in run.messages)]
+    contents = [*(turn.reply.content for turn in run.turns), *(one.message.blocks for one in run.messages)]
     ids = dict.fromkeys(block["id"] for blocks in contents for block in blocks if block.get("type") == "tool_use")
     # A run that has changed its model may have two ids of one call.
     known = {transcript.portable_id(call_id): call_id for call_id in ids if transcript.portable_id(call_id) != call_id}
@@ -258,7 +261,10 @@ def with_own_ids(run: StoredRun) -> StoredRun:
 
     return replace(
         run,
-        turns=tuple(replace(turn, blocks=transcript.named_blocks(turn.blocks, name)) for turn in run.turns),
+        turns=tuple(
+            replace(turn, reply=replace(turn.reply, content=transcript.named_blocks(turn.reply.content, name)))
+            for turn in run.turns
+        ),
         calls=tuple(
             replace(
                 one,
@@ -288,16 +294,12 @@ def state_when_stopped(run: StoredRun, limit: int | None) -> ResumeState:
     if pending is None:
         return state
     to_run = _calls_to_run(pending, snapshot)
-    used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + counted(pending.blocks)
+    used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + counted(pending.reply.content)
     affordable = to_run if limit is None else max(limit - used, 0)
     return replace(
         state,
         earlier=replace(state.earlier, cut_off=min(to_run, affordable)),
-        pending=pending.reply,
-        pending_choice=pending.choice,
-        pending_instruction=pending.landing_instruction,
-        pending_in_landing=pending.landing,
-        pending_seconds=pending.seconds,
+        pending=pending,
     )
 
 
@@ -335,15 +337,15 @@ def _with_children(run: StoredRun) -> RunSnapshot:
     return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
 
 
-def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
+def _calls_to_run(turn: Received, snapshot: RunSnapshot) -> int:
     """Return how many calls of a turn may have been run: none in a landing or if truncated.
 
     Calls beside an answer may have been run once; the loop decides this again, see `Replies`.
     """
-    answers = sum(call.name == RESPOND for call in turn.calls)
-    if turn.landing or turn.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
+    answers = sum(call.name == RESPOND for call in turn.reply.calls)
+    if turn.landing or turn.reply.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
         return 0
-    return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
+    return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.reply.calls) - answers
 
 
 def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = False) -> tuple[Path, Path]:
@@ -433,7 +435,7 @@ class FirstTurns:
 
     run: StoredRun
     """The run with only its first turns: no outcome, no events, and a snapshot without tokens, cost and time."""
-    last: StoredTurn | None
+    last: Received | None
     """The newest turn in its transcript; None if that is only the question."""
     notes: Sequence[Note]
     """The notes in the transcript, in order."""
@@ -447,7 +449,7 @@ class FirstTurns:
             return False
         newest = self.run.messages[-1].message
         if newest.role == "assistant":
-            return self.last.stop not in {Stop.PAUSED, Stop.TRUNCATED}
+            return self.last.reply.stop not in {Stop.PAUSED, Stop.TRUNCATED}
         # A text after the results is a further question, whose reply was cut.
         are_results = all(block["type"] == "tool_result" for block in newest.blocks)
         return are_results and any(text_of(block["content"]) == prompts.DELIVERED for block in newest.blocks)
@@ -491,7 +493,7 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         late = {note["text"] for note in left_out}
         blocks = tuple(one for one in tail.message.blocks if one["type"] != "text" or one["text"] not in late)
         tail = replace(tail, message=replace(tail.message, blocks=blocks, landing_instruction=None))
-    if last is not None and last.calls and tail is None:
+    if last is not None and last.reply.calls and tail is None:
         raise NotResumable(f"{run.run_id}: the results of turn {last.number} are not stored; use `at={at - 1}`")
     kept = [one for one in run.messages if (one.part, one.place) <= (begin.part, begin.place)]
     if last is None:
@@ -514,42 +516,44 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
 
 
 def _snapshot(
-    at: int, turns: Sequence[StoredTurn], calls: Sequence[StoredCall], entered: Sequence[StoredTurn]
+    at: int, turns: Sequence[Received], calls: Sequence[Returned], entered: Sequence[Received]
 ) -> RunSnapshot:
     """Return the state of a run after its first turns, without tokens, cost and time.
 
     entered: the turns that became history.
     """
-    last_call = max((call.number for call in calls), default=0)
+    last_call, usages = max((call.number for call in calls), default=0), [turn.reply.usage for turn in turns]
     # Calls that the API still has to run count against the limit, but have no number.
     answered = {call.call.id for call in calls}
-    made = (use for turn in turns for use in server_calls(turn.blocks))
+    made = (use for turn in turns for use in server_calls(turn.reply.content))
     executed = {(call.turn, call.call.id) for call in calls}
-    asked = ((turn, call) for turn in entered for call in turn.calls)
+    asked = ((turn, call) for turn in entered for call in turn.reply.calls)
     return RunSnapshot(
         used={
             Kind.TOOL_CALLS.value: last_call + sum(use.result is None and use.call.id not in answered for use in made),
             Kind.TURNS.value: at,
             Kind.CHARACTERS.value: sum(len(call.text) for call in calls),
         },
-        largest_input=max((turn.usage.total_tokens - turn.usage.output_tokens for turn in turns), default=0),
-        largest_request=max((turn.usage.total_tokens for turn in turns), default=0),
+        largest_input=max((one.total_tokens - one.output_tokens for one in usages), default=0),
+        largest_request=max((one.total_tokens for one in usages), default=0),
         calls=last_call,
         skipped=sum(call.name != RESPOND and (turn.number, call.id) not in executed for turn, call in asked),
-        history_tokens=entered[-1].usage.total_tokens if entered else 0,
+        history_tokens=entered[-1].reply.usage.total_tokens if entered else 0,
         last_text=next((turn.reply.text for turn in reversed(turns) if turn.reply.text), ""),
     )
 
 
-def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> list[tuple[StoredTurn, StoredMessage]]:
+def _entered(messages: Sequence[StoredMessage], turns: Sequence[Received]) -> list[tuple[Received, StoredMessage]]:
     """Return the turns in the history, each with its message; a reply that was cut may be missing there."""
-    found: list[tuple[StoredTurn, StoredMessage]] = []
+    found: list[tuple[Received, StoredMessage]] = []
     following = 0
     for one in messages:
         if one.copied or one.message.role != "assistant":
             continue
         blocks = list(map(dict, one.message.blocks))
-        same = (at for at in range(following, len(turns)) if list(map(dict, sendable(turns[at].blocks))) == blocks)
+        same = (
+            at for at in range(following, len(turns)) if list(map(dict, sendable(turns[at].reply.content))) == blocks
+        )
         if (at := next(same, None)) is not None:
             found.append((turns[at], one))
             following = at + 1
@@ -606,7 +610,7 @@ def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) ->
         used = used.spend(state.snapshot.used.get(kind, 0), kind)
     if not (remarks or changed or question) and state.messages[-1].role == "assistant":
         # A turn that the API has paused is sent back unchanged.
-        is_paused = begin.last is not None and begin.last.stop == Stop.PAUSED
+        is_paused = begin.last is not None and begin.last.reply.stop == Stop.PAUSED
         remarks = [] if is_paused and not is_other else [prompts.GO_ON]
     note = prompts.resumed(used, changed, question, remarks)
     # The most expensive request determines the reserve.
@@ -663,14 +667,8 @@ def _cold_tokens(opening: Opening, state: ResumeState) -> int:
 
 def copied_records(begin: StoredRun) -> Iterator[Record]:
     """Yield the records of the copied turns, with the times and prices of the run that made them."""
-    for one in begin.turns:
-        instruction = one.landing_instruction
-        yield Received(
-            one.number, one.choice, one.landing, one.reply, one.cost_usd, one.seconds, instruction, at=one.at
-        )
-    for call in begin.calls:
-        seen = (call.whole, call.characters, call.is_error, call.note, call.repeated)
-        yield Returned(call.number, call.turn, call.call, *seen, call.seconds, at=call.at)
+    yield from begin.turns
+    yield from begin.calls
     assert begin.snapshot is not None  # noqa: S101 - `first_turns` makes one
     for part, group in groupby(begin.messages, key=lambda one: one.part):
         stored = [*group]
