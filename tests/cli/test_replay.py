@@ -9,6 +9,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.record.journal import Received
+from run_specialist.replay.differences import MOST_LINES
 from run_specialist.tools import files
 from tests.cli.specialists_command import call, program
 from tests.journals import Notebook, keep
@@ -47,7 +48,11 @@ def test_c2_a_difference_has_exit_code_1(recorded):
     assert lines[1:3] == ["--- stored", "+++ now"]
     assert {"-You find notes.", "+You find all notes."} < {*lines}
     assert lines[-2] == "finder.md has changed since the run."
+    recorded("finder", "tool_calls_limit: 3", "paths: notes", body="\n".join("a" * 500))
     values = json.loads(call("replay", "last", "--json").stdout)
+    more = len(values["difference"]["diff"]) - MOST_LINES
+    assert more > 300
+    assert f"[{more} more lines; --json has them all]" in call("replay", "last").stdout.splitlines()
     assert (values["same"], values["requests"]) == (False, 1)
     assert (values["difference"]["request"], values["difference"]["part"]) == (1, "system prompt")
 
@@ -62,7 +67,7 @@ def test_c2_a_changed_description_of_a_tool_is_found(recorded, monkeypatch):
     monkeypatch.setattr("run_specialist.spawning.spawner.file_tools", changed)
     done = call("replay", "last")
     assert done.stdout.splitlines()[0].endswith(" differs at request 1 of 3: definition of the tool grep")
-    assert "+Other." in done.stdout
+    assert '+  "description": "Other.",' in done.stdout
     assert "finder.md is unchanged, so a tool, a config file or this program differs." in done.stdout
 
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.replay.cassette import Cassette, cassette_of, cassette_text, fit_for_file, read_cassette
+from run_specialist.replay.cassette import Cassette, cassette_of, parsed, read_cassette
 from run_specialist.replay.replay import ReplayResult, SpecialistLocation, replay
 from run_specialist.store.stored import StoredRun
 from tests.journals import load
@@ -98,11 +98,11 @@ class RecordedRuns:
 
     async def save(self, run: StoredRun) -> Path:
         """Write a cassette as the command does, and return its path."""
-        cassette = fit_for_file(cassette_of(run), self.root)
-        replayed = await self.replay(cassette)
+        text = cassette_of(run).text(self.root)
+        replayed = await self.replay(parsed(text, "a cassette"))
         assert replayed.difference is None
         path = self.root / "cassette.json"
-        path.write_text(cassette_text(cassette))
+        path.write_text(text)
         return path
 
     async def replay_file(self, path: Path) -> ReplayResult:

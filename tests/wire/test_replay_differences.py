@@ -47,7 +47,7 @@ async def test_c2_a_changed_limit_is_found_in_the_prompt(messages_runs):
     one.write("tool_calls_limit: 3", "budget_notice: false")
     request, part, lines = await differs(one, silent)
     assert (request, part) == (3, "result of the tool read in message 5")
-    assert lines == ["-2 tool calls remaining", "+1 tool call remaining"]
+    assert lines == ['-2 tool calls remaining",', '+1 tool call remaining",']
 
 
 async def test_c2_a_call_that_was_skipped_then_is_found(messages_runs):
@@ -79,9 +79,8 @@ async def test_c2_a_result_that_is_cut_elsewhere_is_found(messages_runs):
     one.write("tool_result_limit: 500")
     found = (await one.replay(run)).difference
     assert found.part == "result of the tool long in message 3"
-    shown, note = found.now.split("\n")[1], found.now.split("\n")[-1]
-    assert shown == "x" * 500
-    assert note.startswith("[cut at 500 of 3000 characters; read on by get_tool_response")
+    assert f'"{"x" * 500}\n' in found.now
+    assert "\n[cut at 500 of 3000 characters; read on by get_tool_response" in found.now
 
 
 async def test_c2_the_end_of_a_run_is_compared(messages_runs, monkeypatch):

@@ -123,11 +123,12 @@ def replay(
             else:
                 file = None
         if save is not None:
-            recorded = files.fit_for_file(recorded, root or project_root(Path.cwd()))
+            text = recorded.text(root or project_root(Path.cwd()))
+            recorded = files.parsed(text, recorded.source)
         place = replays.SpecialistLocation(root, dir_, file, trust)
         done = asyncio.run(with_bounded_cleanup(replays.replay(recorded, place)))
         if save is not None and done.difference is None:
-            _write(save, files.cassette_text(recorded))
+            _write(save, text)
     if json_:
         print_json(done.as_json())
     else:
