@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from run_specialist import prompts
-from run_specialist.replay.cassette import NotReplayable, cassette_of
+from run_specialist.errors import UsageError
+from run_specialist.replay.cassette import cassette_of
 from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.python_tools import tool
 from tests.wire.replayed_runs import differs
@@ -121,7 +122,7 @@ async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs
     run = await one.record(one.read(), one.say.answers("Mice."))
 
     def reason(**changes):
-        with pytest.raises(NotReplayable) as refused:
+        with pytest.raises(UsageError) as refused:
             cassette_of(replace(run, **changes))
         return str(refused.value).removeprefix(f"{run.run_id} cannot be replayed: ").split(" (")[0].split(",")[0]
 

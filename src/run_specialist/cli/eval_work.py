@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -293,12 +292,12 @@ def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> No
     rows.append(("score", *("–" if one is None else f"{one:.2f}" for one in scores)))
     print_table(("CASE", *names), rows)
     for line in failures(result):
-        print_wrapped(line)
+        console.print_wrapped(line)
     for name in names:
-        print_wrapped(" · ".join(_totals(name, result.of(name))))
+        console.print_wrapped(" · ".join(_totals(name, result.of(name))))
     for one in compared:
         for number, line in enumerate(comparison_lines(one)):
-            print_wrapped(line, None if number else _COLORS.get(one.verdict))
+            console.print_wrapped(line, None if number else _COLORS.get(one.verdict))
 
 
 def failures(result: EvalResult) -> Iterator[str]:
@@ -349,15 +348,6 @@ def _totals(name: str, runs: tuple[CaseRun, ...]) -> Iterator[str]:
             yield f"{whose}{dollars(sum(cost or 0.0 for cost in amounts))}"
     yield counted(sum(run.tool_calls for run in runs), "tool call")
     yield duration_words(sum(run.seconds for run in runs))
-
-
-def print_wrapped(line: str, color: str | None = None) -> None:
-    """Print a line, wrapped at words on a terminal."""
-    if not console.is_terminal():
-        console.print_line(line)
-        return
-    for part in console.wrapped(console.printable(line), shutil.get_terminal_size().columns):
-        console.print_styled(typer.style(part, color) if color and console.has_colours() else part)
 
 
 def comparison_lines(one: Comparison) -> Iterator[str]:

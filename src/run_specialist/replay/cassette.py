@@ -4,10 +4,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -15,7 +15,7 @@ from run_specialist.budget import Kind, Phase, Rung
 from run_specialist.errors import ProviderErrorKind, UsageError
 from run_specialist.providers.base import Choice
 from run_specialist.providers.local_servers import prefix_of
-from run_specialist.record.messages import Block, Message, Reply, sendable
+from run_specialist.record.messages import Message, Reply, sendable
 from run_specialist.record.outcome import Child, Status
 from run_specialist.safety.redact import credentials, redactor
 from run_specialist.specialist.fields import Specialist
@@ -40,38 +40,33 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
 }
 
 
-def _check_fields(values: Mapping[str, Any], fields: Mapping[str, type], name: str) -> None:
-    for key, kind in fields.items():
-        if not isinstance(values.get(key), kind) or key not in values:
-            raise ValueError(f"is not {name}")
+_Checked = TypeVar("_Checked")
 
 
-def _check_blocks(blocks: Sequence[Block]) -> None:
-    for block in blocks:
-        _check_fields(block, {"type": str, **_FIELDS.get(str(block.get("type")), {})}, "a block of a message")
-
-
-def _message(message: Message) -> Message:
-    _check_blocks(message.blocks)
-    return message
-
-
-def _reply(reply: Reply | None) -> Reply | None:
-    _check_blocks(reply.content if reply else ())
-    return reply
+def _with_blocks(value: _Checked) -> _Checked:
+    """Return a message or reply; raises ValueError for a block without the fields of its type."""
+    blocks = value.blocks if isinstance(value, Message) else value.content if isinstance(value, Reply) else ()
+    if not all(_has({"type": str, **_FIELDS.get(str(one.get("type")), {})}, one) for one in blocks):
+        raise ValueError("is not a block of a message")
+    return value
 
 
 def _tool(definition: Mapping[str, Any]) -> Mapping[str, Any]:
     kinds = {"type": str} if "type" in definition else {"description": str, "input_schema": dict}
-    _check_fields(definition, {"name": str, **kinds}, "the definition of a tool")
+    if not _has({"name": str, **kinds}, definition):
+        raise ValueError("is not the definition of a tool")
     return definition
+
+
+def _has(kinds: Mapping[str, type], values: Mapping[str, Any]) -> bool:
+    return all(name in values and isinstance(values[name], kind) for name, kind in kinds.items())
 
 
 def _settings(given: object) -> object:
     return {"name": "", "description": "", "prompt": "", **given} if isinstance(given, Mapping) else given
 
 
-_Messages = list[Annotated[Message, AfterValidator(_message)]]
+_Messages = list[Annotated[Message, AfterValidator(_with_blocks)]]
 
 
 @dataclass(slots=True)
@@ -83,7 +78,7 @@ class RecordedRequest:
     """The messages that it was the first to send; at the first request to a model, all that it sent."""
     landing_instruction: str | None = None
     """The instruction at the end of its last message; None if there was none."""
-    reply: Annotated[Reply | None, AfterValidator(_reply)] = None
+    reply: Annotated[Reply | None, AfterValidator(_with_blocks)] = None
     cost_usd: float | None = None
     is_entered: bool = False
     """Whether the reply is part of the messages of the next request."""
@@ -135,11 +130,10 @@ class RecordedOutcome:
     @classmethod
     def of(cls, outcome: Mapping[str, Any], error: str | None = None) -> "RecordedOutcome":
         """Return these fields of an outcome, given as `--json` prints it."""
-        names = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
-        fields = {name: outcome[name] for name in names}
+        values: dict[str, Any] = {one.name: outcome.get(one.name) for one in fields(cls)} | {"error": error}
         if landing := outcome["landing"]:
-            fields["landing"] = {"reason": landing["reason"], "how": landing["how"]}
-        return cls(**fields, error=error, error_kind=outcome.get("error_kind"))
+            values["landing"] = {"reason": landing["reason"], "how": landing["how"]}
+        return cls(**values)
 
 
 class Cassette(BaseModel):
@@ -270,14 +264,10 @@ _OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
 """Kinds of failure that no stored reply can reproduce."""
 
 
-class NotReplayable(UsageError):
-    """The run cannot be replayed; the message gives the reason."""
-
-
 def cassette_of(run: StoredRun) -> Cassette:
-    """Return a stored run as a cassette; raises NotReplayable."""
+    """Return a stored run as a cassette; raises UsageError if it cannot be replayed."""
     if reason := _obstacle(run):
-        raise NotReplayable(f"{run.run_id} cannot be replayed: {reason}")
+        raise UsageError(f"{run.run_id} cannot be replayed: {reason}")
     outcome = run.outcome or {}
     # The last warning of an outcome repeats its error.
     error = outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
@@ -314,29 +304,28 @@ def _obstacle(run: StoredRun) -> str:
     if outcome is None:
         return f"it has not ended ({run.status}); resume it with `specialists resume {run.run_id}`"
     landing, kind, fork = outcome["landing"], outcome.get("error_kind"), run.frozen.get("fork")
+    timed = any(event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT for event in _events(run, "budget"))
     # How often the transcript was adapted for another model; nothing is adapted before the first reply.
     adapted = sum(event["turn"] > 1 for event in _events(run, "model_changed"))
     is_summarized = any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != adapted
-    counts_time = (landing is not None and landing["reason"] == Kind.TIME) or any(
-        event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT for event in _events(run, "budget")
-    )
-    obstacles = {
-        "it was aborted, and the moment of the abort between two replies is not stored": run.status == "aborted",
-        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay an original run": (
-            fork is not None
+    was_cut = prefix_of(run.model) is not None and any(call.truncated for call in run.calls)
+    obstacles = [
+        (run.status == "aborted", "it was aborted, and the moment of the abort between two replies is not stored"),
+        (fork, f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay an original run"),
+        (
+            any(_events(run, "resumed")),
+            "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed",
         ),
-        "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed": any(
-            _events(run, "resumed")
+        (is_summarized, "its transcript was summarized, and the replies to the requests for summaries are not stored"),
+        (kind in _OTHER_FAILURES, f"it ended by a failure that no stored reply can reproduce ({kind})"),
+        (
+            timed or (landing and landing["reason"] == Kind.TIME),
+            "its messages depend on its time limit, and a replay takes no time; replay a run with more time",
         ),
-        "its transcript was summarized, and the replies to the requests for summaries are not stored": is_summarized,
-        f"it ended by a failure that no stored reply can reproduce ({kind})": kind in _OTHER_FAILURES,
-        "its messages depend on its time limit, and a replay takes no time; replay a run with more time": counts_time,
-        "its results were cut for the context of a local model, whose length is not stored": (
-            prefix_of(run.model) is not None and any(call.truncated for call in run.calls)
-        ),
-        "it sent no request": not any(_events(run, "request")),
-    }
-    return next((why for why, applies in obstacles.items() if applies), "")
+        (was_cut, "its results were cut for the context of a local model, whose length is not stored"),
+        (not any(_events(run, "request")), "it sent no request"),
+    ]
+    return next((why for applies, why in obstacles if applies), "")
 
 
 def _events(run: StoredRun, name: str) -> Iterator[dict[str, Any]]:

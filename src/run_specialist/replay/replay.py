@@ -3,8 +3,7 @@
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from operator import ne
@@ -25,6 +24,7 @@ from run_specialist.providers.knowledge import Knowledge
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.messages import Message, Reply, ToolCall, Usage
 from run_specialist.record.outcome import Outcome
+from run_specialist.replay import differences
 from run_specialist.replay.cassette import (
     NOT_KEPT,
     Cassette,
@@ -33,14 +33,7 @@ from run_specialist.replay.cassette import (
     RecordedRequest,
     normalizer,
 )
-from run_specialist.replay.differences import (
-    Difference,
-    Parts,
-    first_difference,
-    message_parts,
-    opening_parts,
-    shown_text,
-)
+from run_specialist.replay.differences import Difference, Parts, message_parts
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.prompt_texts import AddedText
 from run_specialist.spawning.server_tools import server_tool, server_tools
@@ -69,20 +62,6 @@ _LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_ch
 
 
 @dataclass(frozen=True, slots=True)
-class SpecialistLocation:
-    """The location of the specialist and its files."""
-
-    root: Path | None = None
-    """The folder of the file tools; None for the project root."""
-    dir: Path | None = None
-    """A folder with specialists that is searched first."""
-    file: Path | None = None
-    """The file itself; None to find it by name."""
-    trust: bool = False
-    """Whether to allow everything that the file declares."""
-
-
-@dataclass(frozen=True, slots=True)
 class ReplayResult:
     """The result of a replay."""
 
@@ -102,23 +81,46 @@ class ReplayResult:
         return {"run_id": self.cassette.source, "same": same, "requests": self.requests, "difference": difference}
 
 
-async def replay(cassette: Cassette, place: SpecialistLocation = SpecialistLocation()) -> ReplayResult:
+async def replay(
+    cassette: Cassette,
+    root: Path | None = None,
+    *,
+    dir: Path | None = None,  # noqa: A002 - as in `Runner`
+    file: Path | None = None,
+    trust: bool = False,
+) -> ReplayResult:
     """Replay a recorded run; nothing is sent or stored.
 
+    root: the folder of the file tools; None for the project root.
+    dir: a folder with specialists that is searched first.
+    file: the file of the specialist; None to find it by name.
+    trust: whether to allow everything that the file declares.
     Raises UsageError if the specialist cannot be found or run.
     """
-    normalize = normalizer(place.root or project_root(Path.cwd())) if cassette.is_file else lambda value: value
+    normalize = normalizer(root or project_root(Path.cwd())) if cassette.is_file else lambda value: value
     recorded = _RecordedRun(cassette, normalize)
     first, *following = (_RecordedProvider(recorded, number) for number in range(len(cassette.models)))
     provider = ModelChain(first, following) if following else first
+    named = None if root is None else root.absolute()  # noqa: ASYNC240 - asks the system for the current folder only
+    project = project_root(named or Path.cwd(), named)
+    config = read_config(project, meant=is_same(project, named))
+    dir = dir or config.get("dir")  # noqa: A001 - as above
+    if dir is None and named is not None and not is_same(project, project_root(Path.cwd())):
+        # The specialists of a project other than the current one.
+        folders = (project / "specialists", project / ".claude" / "agents")
+        dir = next((one for one in folders if one.is_dir()), None)  # noqa: A001 - as above
     outcome, difference = None, None
-    async with _rebuilt(recorded, place, provider) as (job, file, settings, not_compared):
+    async with Runner(
+        root=root, dir=dir, provider=provider, store="none", trust=trust, defaults=config.defaults
+    ) as runner:
+        found = runner.registry.find(str(file or cassette.specialist))
+        job, settings, not_compared = await _rebuilt(recorded, runner, found, provider)
         run = Run(job, clock=lambda: 0.0)
         try:
             outcome = await run.outcome()
             recorded.compare_end(outcome, run.transcript)
-        except _Differs as found:
-            difference = replace(found.difference, hints=(*_hints(cassette, file, settings), ADVICE))
+        except _Differs as one:
+            difference = replace(one.difference, hints=(*_hints(cassette, found, settings), ADVICE))
     return ReplayResult(cassette, outcome, min(recorded.sent, len(cassette.requests)), difference, not_compared)
 
 
@@ -163,7 +165,7 @@ class _RecordedRun:
 
     def compare(self, stored: Parts, now: Parts, *, at_end: bool = False) -> None:
         """Raise _Differs for the first part that differs."""
-        found = self.found or first_difference(None if at_end else self.sent, stored, now, self._normalize)
+        found = self.found or differences.first_difference(None if at_end else self.sent, stored, now, self._normalize)
         if found is not None:
             raise _Differs(found)
 
@@ -187,20 +189,17 @@ class _RecordedRun:
             call = ToolCall(context_of_the_call.call_id, tool.name, arguments)
             calls = self._calls.get(call.key)
             if not calls:
-                text = f"{call.name} {shown_text(call.arguments)}"
+                text = f"{call.name} {differences.shown_text(call.arguments)}"
                 part = "a tool call that the run did not execute"
                 self.found = self.found or Difference(self.sent + 1, part, "", text)
                 return Output("", is_error=True)
             found = next((one for one in calls if one.id == call.id), calls[0])
             calls.remove(found)
             if isinstance(context_of_the_call, ChildContext):
-                child = None
-                for one in self._children:
-                    # The result begins with the child's name, status and number of calls.
-                    if found.output.startswith(f"[{one.specialist}: {one.status} after {one.tool_calls} "):
-                        child = one
-                        self._children.remove(one)
-                        break
+                # The result begins with the child's name, status and number of calls.
+                begins = (f"[{one.specialist}: {one.status} after {one.tool_calls} " for one in self._children)
+                at = next((at for at, text in enumerate(begins) if found.output.startswith(text)), None)
+                child = None if at is None else self._children.pop(at)
                 context_of_the_call.lender.settle(child)
             note = "" if _READ_ON.fullmatch(found.note) else found.note
             return Output(found.output, note, found.is_error)
@@ -244,9 +243,9 @@ class _RecordedProvider:
         now: dict[str, Any] = {}
         if self._opening is not None and run.sent == 1:
             opening, settings = self._opening, cassette.settings
-            stored |= opening_parts(cassette.system, cassette.tools, settings.effort, settings.tool_calls)
+            stored |= differences.opening_parts(cassette.system, cassette.tools, settings.effort, settings.tool_calls)
             definitions = [tool.definition for tool in opening.tools]
-            now |= opening_parts(opening.system, definitions, opening.effort, opening.tool_calls)
+            now |= differences.opening_parts(opening.system, definitions, opening.effort, opening.tool_calls)
         # A request that was refused has no stored messages.
         if line.reply is not None:
             stored |= message_parts(cassette.messages_before(run.sent))
@@ -313,54 +312,36 @@ def _capabilities(usual: Capabilities, cassette: Cassette, place: int) -> Capabi
     return known
 
 
-@asynccontextmanager
 async def _rebuilt(
-    recorded: _RecordedRun, place: SpecialistLocation, provider: Provider
-) -> AsyncIterator[tuple[Job, SpecialistFile, Mapping[str, Any], Sequence[str]]]:
-    """Return the job of a recorded run, its file and settings, and the tools whose definitions are the recorded ones.
-
-    Raises UsageError if the specialist cannot be found or run.
-    """
+    recorded: _RecordedRun, runner: Runner, file: SpecialistFile, provider: Provider
+) -> tuple[Job, Mapping[str, Any], Sequence[str]]:
+    """Return the job of a recorded run, its settings, and the tools whose definitions are the recorded ones."""
     cassette = recorded.cassette
-    named = None if place.root is None else place.root.absolute()
-    project = project_root(named or Path.cwd(), named)
-    config = read_config(project, meant=is_same(project, named))
-    dir_ = place.dir or config.get("dir")
-    if dir_ is None and named is not None and not is_same(project, project_root(Path.cwd())):
-        # The specialists of a project other than the current one.
-        folders = (project / "specialists", project / ".claude" / "agents")
-        dir_ = next((one for one in folders if one.is_dir()), None)
-    async with Runner(
-        root=place.root, dir=dir_, provider=provider, store="none", trust=place.trust, defaults=config.defaults
-    ) as runner:
-        file = runner.registry.find(str(place.file or cassette.specialist))
-        overrides = {key: getattr(cassette.settings, key) for key in cassette.overridden if key not in _NOT_OVERRIDDEN}
-        settings = resolve(file, overrides).settings
-        idle = settings.model_copy(update=_NOT_STARTED)
-        parent = Parent("", runner.root, tuple(cassette.parents)) if cassette.parents else None
-        environment = await runner.environments.make(runner.root, file, idle, provider, parent)
-        environment = _with_recorded_tools(cassette, settings, environment)
-        if settings.memory is not None:
-            environment = _with_recorded_memory(cassette, environment)
-        # Otherwise the archive was offered only because a local model has a small context.
-        keeps_archive = prefix_of(cassette.models[0].model) is not None and any(
-            one["name"] == ARCHIVE for one in cassette.tools
-        )
-        job = spawn(file, settings, cassette.question, replace(environment, keeps_archive=keeps_archive))
-        extra = environment.extra_tools
-        foreign = {tool.name for tool in (*environment.tools, *extra.functions, *extra.served)}
-        # No tool of a replay is executed.
-        offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
-        job = replace(
-            job,
-            run_id="replay",
-            opening=replace(job.opening, tools=Toolset(offered)),
-            # Recorded results are masked already, and nothing is retried.
-            secrets=(),
-            settings=job.settings.model_copy(update={"patience": 0}),
-        )
-        not_compared = tuple(sorted(foreign & {*job.opening.tools.names}))
-        yield job, file, settings_of(settings, job.answer_schema), not_compared
+    overrides = {key: getattr(cassette.settings, key) for key in cassette.overridden if key not in _NOT_OVERRIDDEN}
+    settings = resolve(file, overrides).settings
+    idle = settings.model_copy(update=_NOT_STARTED)
+    parent = Parent("", runner.root, cassette.parents) if cassette.parents else None
+    environment = await runner.environments.make(runner.root, file, idle, provider, parent)
+    environment = _with_recorded_tools(cassette, settings, environment)
+    if settings.memory is not None:
+        environment = _with_recorded_memory(cassette, environment)
+    # Otherwise the archive was offered only because a local model has a small context.
+    is_local = prefix_of(cassette.models[0].model) is not None
+    keeps_archive = is_local and any(one["name"] == ARCHIVE for one in cassette.tools)
+    job = spawn(file, settings, cassette.question, replace(environment, keeps_archive=keeps_archive))
+    extra = environment.extra_tools
+    foreign = {tool.name for tool in (*environment.tools, *extra.functions, *extra.served)}
+    # No tool of a replay is executed.
+    offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
+    job = replace(
+        job,
+        run_id="replay",
+        opening=replace(job.opening, tools=Toolset(offered)),
+        # Recorded results are masked already, and nothing is retried.
+        secrets=(),
+        settings=job.settings.model_copy(update={"patience": 0}),
+    )
+    return job, settings_of(settings, job.answer_schema), sorted(foreign & {*job.opening.tools.names})
 
 
 def _stand_ins(definitions: Iterable[Mapping[str, Any]], cassette: Cassette) -> tuple[Tool, ...]:
