@@ -94,8 +94,12 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
 
     file = runner.registry.find(name)
     path = given or file.path.with_name(f"{stem(file.path)}{cases.ENDINGS[0]}")
-    with reuse.stored_runs(runner.store) as known:
-        cases.write_new(path, cases.new_cases(file.name, known.questions(file.name, project_path(runner.root))))
+    with reuse.existing_store(runner.store) as store:
+        past = [] if store is None else store.past(file.name, project_path(runner.root))
+        # Without the runs of judges.
+        asked = ((store.find(one.run_id), one.outcome) for one in past if store)
+        questions = ((run.question, outcome) for run, outcome in asked if run.parent_id is None)
+        cases.write_new(path, cases.new_cases(file.name, questions))
     print_line(str(relative(path)))
     say(f"read and edit the cases, then run: specialists eval {name}")
 

@@ -37,7 +37,7 @@ from run_specialist.evals.plan import (
     subjects,
     varied,
 )
-from run_specialist.evals.reuse import ReusePlan, reused, stored_runs
+from run_specialist.evals.reuse import existing_store, reused
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.sandbox import Sandbox
@@ -79,13 +79,13 @@ class EvalWork:
         runner = self._runner(self.each_run.model)
         self._check_outputs()
         plan = self._plan(runner)
-        with stored_runs(runner.store) as known:
-            found = asyncio.run(reused(plan, runner, known, fresh=self.cases.fresh))
+        with existing_store(runner.store) as store:
+            plan = asyncio.run(reused(plan, runner, store, fresh=self.cases.fresh))
             judging = self._runner(self.at_work.judge_model) if running.has_judges(plan) else None
-            forecast = running.eval_forecast(found.plan, found.earlier, runner, known, judging, self.at_work.at_once)
-        planned_line = " · ".join(self._announced(found, forecast))
+            forecast = running.eval_forecast(plan, runner, store, judging, self.at_work.at_once)
+        planned_line = " · ".join(self._announced(plan, forecast))
         if self.at_work.dry_run:
-            self._show(found, forecast, planned_line)
+            self._show(plan, forecast, planned_line)
             return 0
         if not self.results.quiet:
             say(planned_line)
@@ -93,13 +93,13 @@ class EvalWork:
         limit = self.money.limit
         self.money.confirm(most if most is None or limit is None else min(most, limit))
         bounds = Bounds(self.at_work.at_once, limit, forecast.typical_cost)
-        batch = running.runs_batch(found.plan, runner, bounds)
+        batch = running.runs_batch(plan, runner, bounds)
         ended: list[Done] = []
         self._run(batch, runner, ended)
         ends = {done.number: done for done in ended}
-        judgements = self._judgements(found.plan, ends, batch)
-        with stored_runs(runner.store) as known:
-            result = asyncio.run(running.result_of(found.plan, ends, judgements, known))
+        judgements = self._judgements(plan, ends, batch)
+        with existing_store(runner.store) as store:
+            result = asyncio.run(running.result_of(plan, ends, judgements, store))
         if self._baseline is not None:
             result = self._baseline.completed(result)
         compared = comparisons(result, self.comparison.tolerance)
@@ -113,7 +113,7 @@ class EvalWork:
             say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
         # The stored result is for `specialists report`; if the store fails, only that page is missing.
         try:
-            keep_result(found.plan, as_json(result, compared), runner.store)
+            keep_result(plan, as_json(result, compared), runner.store)
         except StoreUnusable as error:
             say(f"the page of this eval cannot be written later: {error}")
         self._write(result, compared, runner)
@@ -167,9 +167,9 @@ class EvalWork:
             chosen.update(found)
         return tuple(one for one in cases if one.name in chosen) if chosen else cases
 
-    def _announced(self, found: ReusePlan, forecast: running.EvalForecast) -> Iterator[str]:
+    def _announced(self, plan: EvalPlan, forecast: running.EvalForecast) -> Iterator[str]:
         """Yield the parts of the line that announces the eval."""
-        plan, earlier = found.plan, len(found.earlier)
+        earlier = len(plan.earlier)
         factors = [counted(len(plan.cases), "case")]
         if len(plan.subjects) > 1:
             factors.append(counted(len(plan.subjects), "variant"))
@@ -178,8 +178,8 @@ class EvalWork:
         yield " × ".join(factors)
         if earlier:
             yield f"{earlier:,} of {counted(len(plan.runs), 'run')} stored already"
-        if found.stale:
-            yield f"{counted(found.stale, 'run')} again, because files have changed"
+        if plan.stale:
+            yield f"{counted(plan.stale, 'run')} again, because files have changed"
         if earlier == len(plan.runs):
             yield "nothing to ask"
             return
@@ -193,13 +193,12 @@ class EvalWork:
             judges = forecast.judge_cost
             yield "judges cost extra" if judges is None else f"judges about {spread(*judges)}"
 
-    def _show(self, found: ReusePlan, forecast: running.EvalForecast, line: str) -> None:
+    def _show(self, plan: EvalPlan, forecast: running.EvalForecast, line: str) -> None:
         """Print what would be run."""
-        plan = found.plan
         if not self.results.json_:
             console.print_line(line)
             for one in plan.runs:
-                console.print_line(f"{'stored' if one.run_id in found.earlier else 'to run'}  {one.name}")
+                console.print_line(f"{'stored' if one.run_id in plan.earlier else 'to run'}  {one.name}")
             console.print_line(f"eval {plan.eval_id}; nothing was sent")
             return
         cost, judges = forecast.cost or (None, None), forecast.judge_cost or (None, None)
@@ -211,8 +210,8 @@ class EvalWork:
                 "variants": [one.variant.name for one in plan.subjects],
                 "repeat": plan.repeat,
                 "runs": len(plan.runs),
-                "earlier": len(found.earlier),
-                "stale": found.stale,
+                "earlier": len(plan.earlier),
+                "stale": plan.stale,
                 "forecast": {
                     **dict(zip(("total_cost_usd", "total_cost_usd_90"), cost, strict=True)),
                     **dict(zip(("judges_cost_usd", "judges_cost_usd_90"), judges, strict=True)),
@@ -382,9 +381,9 @@ def write_page(path: Path, result: Mapping[str, Any], store: str | None, *, with
     ids = list(dict.fromkeys(one["run_id"] for one in result["runs"] if one["run_id"]))
     if with_reports:
         folder.mkdir(mode=0o700, exist_ok=True)
-        with stored_runs(store) as known:
-            if known.store is not None:
-                write_missing(known.store, ids, folder, overwrite=False)
+        with existing_store(store) as opened:
+            if opened is not None:
+                write_missing(opened, ids, folder, overwrite=False)
     reports = reports_in(folder, ids) if folder.is_dir() else {}
     links = {run_id: f"{folder.name}/{name}" for run_id, name in reports.items()}
     console.write_private(path, eval_page(result, links).encode("utf-8", "replace"), overwrite=True)

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -228,6 +229,10 @@ class EvalPlan:
     project: str
     runs: tuple[PlannedRun, ...]
     is_fresh: bool = False
+    earlier: frozenset[str] = frozenset()
+    """Ids of the runs that are stored already."""
+    stale: int = 0
+    """Number of runs to be repeated because files that they read have changed."""
 
     def row(self, cost_limit: float | None, result: Mapping[str, Any] | None = None) -> "batches.StoredBatch":
         """Return the row that stores the eval, at the end with its result."""
@@ -260,7 +265,10 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
         # Cases without their own settings share the resolved ones.
         same = (place, json.dumps(case.settings, sort_keys=True, default=str))
         if same not in resolved:
-            resolved[same] = runner.batches.asked(subject.file, case.question, subject.settings, _data_of(case))
+            # The settings of a case are not those of the caller.
+            places = partial(lambda case, key: f"{case.places.get(key, case.where)}: settings", case)
+            data = Data(case.settings, places) if case.settings else None
+            resolved[same] = runner.batches.asked(subject.file, case.question, subject.settings, data)
         asked = replace(resolved[same], question=case.question)
         models[subject.variant.name] = runner.batches.model_of(asked)
         key = run_key(asked, models[subject.variant.name], project)
@@ -268,11 +276,6 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
     compared = [[one.variant.name, one.variant.digest, one.settings, models.get(one.variant.name)] for one in subjects]
     name = f"eval-{_digest([project, specialist, str(path), compared, repeat])[:8]}"
     return EvalPlan(name, specialist, path, cases, tuple(subjects), repeat, project, tuple(runs))
-
-
-def _data_of(case: "EvalCase") -> Data | None:
-    """Return the settings of a case, which are not those of the caller."""
-    return Data(case.settings, lambda key: f"{case.places.get(key, case.where)}: settings") if case.settings else None
 
 
 def run_key(asked: "RunRequest", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
@@ -305,6 +308,5 @@ def keep_result(plan: EvalPlan, result: Mapping[str, Any], store: str | None) ->
 
 def kept_result(frozen: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the result in the frozen values of a batch; None if it is not an eval, or has not ended."""
-    stored = frozen.get("eval")
-    found = stored.get("result") if isinstance(stored, Mapping) else None
-    return found if isinstance(found, Mapping) else None
+    found: Mapping[str, Any] | None = frozen.get("eval", {}).get("result")
+    return found

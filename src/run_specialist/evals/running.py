@@ -5,7 +5,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from run_specialist.errors import RunSpecialistError, SpecialistNotFound, UsageE
 from run_specialist.evals.cases import EvalCase
 from run_specialist.evals.evaluators import RUN, CheckedRun, Judge, Judgement, short
 from run_specialist.evals.plan import CaseRun, Check, EvalPlan, EvalResult, PlannedRun, run_key
-from run_specialist.evals.reuse import Steps, StoredRuns
+from run_specialist.evals.reuse import Steps, steps_of
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
@@ -29,7 +29,7 @@ from run_specialist.specialist.registry import Registry
 if TYPE_CHECKING:
     from run_specialist.api.run_maker import RunRequest
     from run_specialist.api.runner import Runner
-    from run_specialist.store.reader import RunSteps
+    from run_specialist.store.reader import RunSteps, Store
 
 FOLDER = Path(__file__).parent / "judges"
 """Not one of the folders of specialists, so that no agent is offered a judge."""
@@ -210,9 +210,11 @@ class StoredContext(EvaluatorContext[Any, Any, Any]):
         return self._span_tree
 
 
-async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, known: StoredRuns) -> EvalResult:
+async def result_of(
+    plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, store: "Store | None"
+) -> EvalResult:
     """Return the runs with their checks."""
-    steps = known.steps_of([one.outcome.run_id for one in ends.values() if one.outcome is not None])
+    steps = steps_of(store, [one.outcome.run_id for one in ends.values() if one.outcome is not None])
     runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), steps) for one in plan.runs]
     cases, variants = tuple(one.name for one in plan.cases), tuple(one.variant for one in plan.subjects)
     return EvalResult(plan.eval_id, plan.specialist, cases, variants, tuple(runs))
@@ -335,20 +337,19 @@ class EvalForecast:
     """Typical cost of a run (90th percentile); 0 = unknown [USD]."""
 
 
-def eval_forecast(  # noqa: PLR0913, PLR0917 - what a forecast depends on
+def eval_forecast(
     plan: EvalPlan,
-    earlier: Collection[str],
     runner: "Runner",
-    known: StoredRuns,
+    store: "Store | None",
     judging: "Runner | None",
     at_once: int,
 ) -> EvalForecast:
-    """Return the forecast for the runs that are not among the `earlier` ones, and for their judges if any is asked."""
-    runs = [one for one in plan.runs if one.run_id not in earlier]
+    """Return the forecast for the runs that are not stored, and for their judges if any is asked."""
+    runs = [one for one in plan.runs if one.run_id not in plan.earlier]
 
     def parts(asked: Iterable[tuple["RunRequest", "Runner"]]) -> list[Forecast]:
         counts = Counter((one.file.name, one.file.digest, by.batches.model_of(one)) for one, by in asked)
-        past = {name: known.store.past(name, plan.project) if known.store else () for name, _, _ in counts}
+        past = {name: store.past(name, plan.project) if store else () for name, _, _ in counts}
         return [forecast(alike(past[name], model, digest), of) for (name, digest, model), of in counts.items()]
 
     found, judges = parts((one.asked, runner) for one in runs), list[Forecast]()
