@@ -336,7 +336,7 @@ def _cell(result: EvalResult, case: str, variant: str) -> str:
     return f"{mark} {fmean(scores):.2f}" if scores else f"{mark} –"
 
 
-def _totals(name: str, runs: tuple[CaseRun, ...]) -> Iterator[str]:
+def _totals(name: str, runs: list[CaseRun]) -> Iterator[str]:
     yield name
     yield f"{sum(run.passed for run in runs)} of {counted(len(runs), 'run')} passed"
     costs = {"": [run.cost_usd for run in runs], "judges ": [run.judge_cost_usd for run in runs]}

@@ -67,17 +67,16 @@ class CaseRun:
         """Whether there is an outcome to judge."""
         return self.status not in {"not run", "aborted"}
 
+    def score_by(self, names: set[str] | None = None) -> float:
+        """Return the mean of the checks with these names, None = all; without any, 0.0 if the run failed, else 1.0."""
+        checks = [one.value for one in self.checks if names is None or one.name in names]
+        scores = [float(value) for value in checks if not isinstance(value, str)]
+        return 0.0 if self.status == "failed" else fmean(scores) if scores else 1.0
+
     @property
     def score(self) -> float:
-        """The mean of the checks; without checks, 1.0 if the run gave an answer, otherwise 0.0."""
-        return self.score_by({one.name for one in self.checks})
-
-    def score_by(self, names: set[str]) -> float:
-        """Return the score by the checks with these names."""
-        if self.status == "failed":
-            return 0.0
-        scores = [float(one.value) for one in self.checks if one.name in names and not isinstance(one.value, str)]
-        return fmean(scores) if scores else 1.0
+        """The mean of all checks."""
+        return self.score_by()
 
     @property
     def is_scored(self) -> bool:
@@ -85,14 +84,15 @@ class CaseRun:
         made = any(not isinstance(one.value, str) for one in self.checks)
         return made or not self.unmade_checks or self.status == "failed"
 
+    def passes(self, names: set[str] | None = None) -> bool:
+        """Return whether the run gave an answer, and every yes/no check with one of these names, None = all, holds."""
+        values = [one.value for one in self.checks if names is None or one.name in names]
+        return self.status != "failed" and all(value is not False for value in values)
+
     @property
     def passed(self) -> bool:
         """Whether the run gave an answer, all checks could be made, and every yes/no check holds."""
-        return self.passes({one.name for one in self.checks}) and self.has_ended and not self.unmade_checks
-
-    def passes(self, names: set[str]) -> bool:
-        """Return whether the run gave an answer, and every yes/no check with one of these names holds."""
-        return self.status != "failed" and all(one.value is not False for one in self.checks if one.name in names)
+        return self.passes() and self.has_ended and not self.unmade_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +118,22 @@ class EvalResult:
     variants: tuple[Variant, ...]
     runs: tuple[CaseRun, ...]
 
-    def of(self, variant: str) -> tuple[CaseRun, ...]:
+    def of(self, variant: str) -> list[CaseRun]:
         """Return the runs of a variant that have ended."""
-        return tuple(one for one in self.runs if one.variant == variant and one.has_ended)
+        return [one for one in self.runs if one.variant == variant and one.has_ended]
+
+    def by_case(self, variant: str) -> dict[str, list[CaseRun]]:
+        """Return the runs of a variant that have ended, by case."""
+        found: dict[str, list[CaseRun]] = {}
+        for one in self.of(variant):
+            found.setdefault(one.case, []).append(one)
+        return found
 
     def score_of(self, variant: str) -> float | None:
         """Return the mean score of a variant: the mean over the cases of each case's mean; None without any."""
-        by_case: dict[str, list[float]] = {}
-        for one in self.of(variant):
-            if one.is_scored:
-                by_case.setdefault(one.case, []).append(one.score)
-        return fmean(map(fmean, by_case.values())) if by_case else None
+        scores = [[one.score for one in runs if one.is_scored] for runs in self.by_case(variant).values()]
+        means = [fmean(one) for one in scores if one]
+        return fmean(means) if means else None
 
 
 @dataclass(frozen=True)
