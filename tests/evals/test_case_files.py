@@ -95,8 +95,11 @@ def test_a_whole_file_is_read(tmp_path):
         ("cases:\n- {inputs: a, name: b}\n- {inputs: c, name: b}", "a.evals.yaml:3:21: name: two cases are named b"),
         ("cases: &a [*a]", "a.evals.yaml:1:8: is nested deeper than 60 levels"),
         ("cases:\n\t- inputs: a", "a.evals.yaml:2:1: is not YAML: a tab cannot indent a line; use spaces"),
-        ("cases:\n- inputs: a\n  evaluators: [Judge]", "a.evals.yaml:3:16: Judge: rubric is missing"),
-        ("cases:\n- inputs: a\n  evaluators: [Gap: {holes: 1}]", "a.evals.yaml:3:16: Gap: has no argument holes"),
+        ("cases:\n- inputs: a\n  evaluators: [Judge]", "a.evals.yaml:3:16: Judge: rubric: field required"),
+        (
+            "cases:\n- inputs: a\n  evaluators: [Gap: {holes: 1}]",
+            "a.evals.yaml:3:16: Gap: holes: unexpected keyword argument",
+        ),
         ("cases:\n- inputs: !!python/name:os.system a", "a.evals.yaml:2:11: is not YAML: could not determine"),
     ],
 )

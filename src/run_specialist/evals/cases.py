@@ -14,7 +14,6 @@ from pydantic_evals import Dataset
 from run_specialist.errors import UsageError
 from run_specialist.evals import evaluators
 from run_specialist.specialist.loader import SpecialistFile, stem
-from run_specialist.specialist.origins import NEVER, rule
 from run_specialist.specialist.positions import PlacedValue, read
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.project import result_path
@@ -28,7 +27,7 @@ LONGEST = 200
 LONGEST_QUOTE = 120
 """Maximum length of the part of a quote that a case expects [characters]."""
 
-_OF_FILE = ("cases", "evaluators", "name", "report_evaluators", "$schema")
+_OF_FILE = ("cases", "evaluators", "name", "$schema")
 _OF_CASE = ("name", "inputs", "evaluators", "expected_output", "metadata")
 _OF_INPUTS = ("question", "settings")
 _HEADER = """\
@@ -86,14 +85,8 @@ class _FileReader:
     def cases(self, file: PlacedValue) -> tuple[EvalCase, ...]:
         self._check_keys(file, _OF_FILE, "the file")
         listed = file.get("cases")
-        if not file.fields:
-            self._problems.error(file.place, "has no cases; expected `cases:` with a list")
-        elif listed is None or not listed.items:
-            self._problems.error((listed or file).place, "has no cases; expected a list", "cases")
-        if (reports := file.get("report_evaluators")) is not None and reports.items:
-            self._problems.error(
-                reports.place, "are not supported; results are compared by the table", "report_evaluators"
-            )
+        if listed is None or not listed.items:
+            self._problems.error((listed or file).place, "has no cases; expected `cases:` with a list")
         shared = self._evaluators(file.get("evaluators"))
         found: dict[str, EvalCase | None] = {}
         for number, given in enumerate(listed.items if listed else (), 1):
@@ -139,7 +132,7 @@ class _FileReader:
         )
 
     def _check_settings(self, given: PlacedValue) -> None:
-        """Note each setting that is wrong; a case may come from somebody else, so it can grant no power."""
+        """Note each setting that is wrong; those that a case must not set are refused when the run is planned."""
         if not isinstance(given.value, dict):
             self._problems.error(given.place, "must be a mapping of keys of the specialist's file", "settings")
         for key, placed, value in given.fields:
@@ -147,9 +140,6 @@ class _FileReader:
                 checked({key: value.value})
             except UsageError as error:
                 self._problems.error(placed.place, str(error), "settings")
-            else:
-                if rule(key, "data") == "never":
-                    self._problems.error(placed.place, f"{key}: {NEVER}", "settings")
 
     def _evaluators(self, given: PlacedValue | None) -> Evaluators:
         """Return the evaluators of a list; those with an error are missing."""

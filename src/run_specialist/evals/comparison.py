@@ -11,6 +11,7 @@ from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from run_specialist.evals.plan import CaseRun, EvalResult
+from run_specialist.views.eval_page import AMOUNTS
 from run_specialist.views.page import counted, signed
 
 ALPHA = 0.05
@@ -19,8 +20,6 @@ POWER = 0.8
 """Probability of detecting the difference with the proposed number of cases."""
 MOST_CASES = 10_000
 """Maximum number of needed cases that is stated."""
-AMOUNTS = ("cost_usd", "tool_calls", "tokens", "seconds")
-"""The amounts of a run whose medians are compared."""
 
 # Up to this many differences all subsets are enumerated; of more, this many random subsets and their complements.
 _MOST_ENUMERATED = 12

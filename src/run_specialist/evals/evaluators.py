@@ -327,14 +327,10 @@ def make(given: object) -> AnyEvaluator:
         return by_name()[spec.name](*spec.args, **spec.kwargs)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "missing":
-            message = f"{first['loc'][0]} is missing"
-        elif first["type"] == "unexpected_keyword_argument":
-            message = f"has no argument {first['loc'][0]}"
-        elif first["type"] != "value_error":
-            message = f"{message[:1].lower()}{message[1:]}, got {first['input']!r}"
-        raise ValueError(message) from None
+        if first["type"] == "value_error":
+            raise ValueError(first["msg"].removeprefix("Value error, ")) from None
+        given = "" if first["type"].startswith("missing") else f", got {first['input']!r}"
+        raise ValueError(f"{first['loc'][0]}: {first['msg'][:1].lower()}{first['msg'][1:]}{given}") from None
     except TypeError as error:
         # The signature is that of a class of pydantic-evals, which the author of a file does not know.
         raise ValueError(str(error).partition("() ")[2] or str(error)) from None
