@@ -66,12 +66,15 @@ def test_a_whole_file_is_read(tmp_path):
     [
         ("", "a.evals.yaml:1:1: the file is empty"),
         ("- a", "a.evals.yaml:1:1: has no cases; expected `cases:` with a list"),
-        ("cases: []", "a.evals.yaml:1:8: cases: has no cases; expected a list"),
+        ("cases: []", "a.evals.yaml:1:8: has no cases; expected `cases:` with a list"),
         ("cases:\n- a: [", "a.evals.yaml:3:1: is not YAML: did not find"),
-        ("case:\n- inputs: a", "a.evals.yaml:1:1: case: unknown key; did you mean cases?"),
+        ("case:\n- inputs: a", "a.evals.yaml:1:1: case: unknown key of the file; did you mean cases?"),
         ("cases:\n- name: a", "a.evals.yaml:2:3: inputs: a has no question; expected `inputs: TEXT`"),
         ("cases:\n- inputs: 3", "a.evals.yaml:2:11: inputs: case 1 has no question"),
-        ("cases:\n- inputs: a\n  evaluator: []", "a.evals.yaml:3:3: evaluator: unknown key; did you mean evaluators?"),
+        (
+            "cases:\n- inputs: a\n  evaluator: []",
+            "a.evals.yaml:3:3: evaluator: unknown key of case 1; did you mean evalua",
+        ),
         (
             "cases:\n- inputs: a\n  evaluators:\n  - QuoteVerified",
             "a.evals.yaml:4:5: QuoteVerified: unknown evaluator; did you mean QuotesVerified?",

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -154,10 +155,8 @@ def varied(given: Sequence[str]) -> dict[str, list[Any]]:
         key, texts = key.replace("-", "_"), [part.strip() for part in values.split(",")]
         if not key or not all(texts):
             raise UsageError(f"--vary: {shown(one)} must be KEY=VALUE,VALUE..., e.g. tool_calls_limit=8,15")
-        if len(set(texts)) < len(texts):
-            raise UsageError(f"--vary: {shown(one)} has a value twice")
-        if key in found:
-            raise UsageError(f"--vary: {key} is given twice; list all its values once, {key}=A,B")
+        if key in found or len(set(texts)) < len(texts):
+            raise UsageError(f"--vary: {key} must be given once, with each of its values once")
         found[key] = [_value(text) for text in texts]
         try:
             for value in found[key]:
@@ -169,10 +168,8 @@ def varied(given: Sequence[str]) -> dict[str, list[Any]]:
 
 def _value(text: str) -> int | float | str:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -180,18 +177,14 @@ def subjects(
     files: "Sequence[SpecialistFile]", common: Mapping[str, Any], vary: Mapping[str, Sequence[Any]]
 ) -> list[Subject]:
     """Return all combinations of files and values, with common settings; the first file is the specialist itself."""
-    found = []
-    names = [file.path.name for file in files]
-    for file in files:
-        for values in product(*vary.values()):
-            changed = dict(zip(vary, values, strict=True))
-            words = [
-                f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in changed.items()
-            ]
-            if file is not files[0]:
-                words.insert(0, file.path.name if names.count(file.path.name) == 1 else str(file.path))
-            variant = Variant(", ".join(words) or AS_IT_IS, str(file.path), file.digest, changed)
-            found.append(Subject(variant, file, {**common, **changed}))
+    found, names = [], [file.path.name for file in files]
+    for file, values in product(files, product(*vary.values())):
+        changed = dict(zip(vary, values, strict=True))
+        words = [f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in changed.items()]
+        if file is not files[0]:
+            words.insert(0, file.path.name if names.count(file.path.name) == 1 else str(file.path))
+        variant = Variant(", ".join(words) or AS_IT_IS, str(file.path), file.digest, changed)
+        found.append(Subject(variant, file, {**common, **changed}))
     return found
 
 
