@@ -29,7 +29,7 @@ def _print_replay(done: "ReplayResult", saved: Path | None) -> None:
         console.say(f"nothing was saved to {saved}, because the run does not replay the same")
     place = "at the end" if found.request is None else f"at request {found.request} of {requests}"
     console.print_wrapped(f"{cassette.source} differs {place}: {found.part}")
-    console.print_diff("\n".join(found.shown))
+    console.print_diff("\n".join(found.diff))
     for hint in found.hints:
         console.print_wrapped(hint)
 

@@ -71,7 +71,7 @@ class Service:
     async def catalogue(self) -> Catalogue:
         """Read the specialist files, and leave out those that cannot work here; report each problem once."""
         readable = self._readable()
-        files = [one.file for one in readable.offered.values()]
+        files = [file for file, _ in readable.offered.values()]
         # Looking for files may take long.
         catalogue = readable.without(await in_thread(partial(self._runner.working.unavailable, files)))
         self._report(catalogue)
@@ -94,7 +94,7 @@ class Service:
     async def tools(self) -> list[Tool]:
         """Return the tools for the current specialist files."""
         catalogue = await self.catalogue()
-        return [*(one.tool for one in catalogue.offered.values()), *tools.run_tools(catalogue)]
+        return [*(tool for _, tool in catalogue.offered.values()), *tools.run_tools(catalogue)]
 
     async def call(
         self, name: str, given: Mapping[str, Any] | None, send: SendUpdate, on_disconnect: OnDisconnect
@@ -142,7 +142,7 @@ class Service:
             there = ", ".join(tool.name for tool in await self.tools())
             raise UsageError(f"there is no tool {shown(repr(name))}; there are: {there}")
         limits = checked_arguments(given, ["query"], _LIMITS)
-        served = self.runs.begin(offered[name].file.name, limits.pop("query"), limits)
+        served = self.runs.begin(offered[name][0].name, limits.pop("query"), limits)
         on_disconnect(served.abort)
         try:
             await served.follow(send)
@@ -157,11 +157,11 @@ class Service:
         limits = checked_arguments(given, ["specialist", "query"], _LIMITS)
         name = limits.pop("specialist")
         offered = self._readable().offered
-        found = offered.get(name) or next((one for one in offered.values() if one.file.name == name), None)
+        found = next((file for tool_name, (file, _) in offered.items() if name in {tool_name, file.name}), None)
         if found is None:
             there = ", ".join((await self.catalogue()).offered) or "none; see what `specialists check` says"
             raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
-        served = self.runs.begin(found.file.name, limits.pop("query"), limits)
+        served = self.runs.begin(found.name, limits.pop("query"), limits)
         return tools.started((await served.prepared()).run_id)
 
     async def _get(self, given: Mapping[str, Any] | None, send: SendUpdate) -> RunStatus:
@@ -258,7 +258,7 @@ async def serve(runner: Runner, make_transport: "Callable[[], Stdio | Http]", sa
             # `nohup` ignores SIGHUP.
             if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
                 asyncio.get_running_loop().add_signal_handler(number, end, by_signal)
-        served = [one.file for one in (await service.catalogue()).offered.values()]
+        served = [file for file, _ in (await service.catalogue()).offered.values()]
 
         def ready(place: str) -> None:
             if note := runner.working.offline_note(served):

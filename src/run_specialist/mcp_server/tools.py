@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,37 +34,11 @@ RESERVED = ("start_run", "get_run", "cancel_run")
 
 
 @dataclass(frozen=True)
-class SpecialistTool:
-    """A specialist as an MCP tool."""
-
-    tool_name: str
-    file: SpecialistFile
-    settings: Specialist
-    only_reads: bool
-    """True if neither the specialist nor its agents have custom tools; built-in tools are read-only."""
-    answer_schema: AnswerSchema | None
-
-    @property
-    def tool(self) -> Tool:
-        """The tool definition for clients; the title is the name with spaces, and a capital first letter."""
-        words = re.sub(r"[-_\s]+", " ", self.file.name).strip()
-        title = words[:1].upper() + words[1:]
-        return Tool(
-            name=self.tool_name,
-            title=title,
-            description=self.file.description,
-            input_schema=schema_of(asking(self.settings), ["query"]),
-            output_schema=output_schema(self.answer_schema),
-            annotations=hints(title, only_reads=self.only_reads),
-        )
-
-
-@dataclass(frozen=True)
 class Catalogue:
     """The tools of a server for the current specialist files."""
 
-    offered: Mapping[str, SpecialistTool]
-    """The specialists by tool name."""
+    offered: Mapping[str, tuple[SpecialistFile, Tool]]
+    """The specialists by tool name, each with its definition for clients."""
     problems: tuple[str, ...]
     """Why the others are not offered: errors of files, each naming the file, and missing requirements."""
 
@@ -72,15 +47,15 @@ class Catalogue:
 
         unavailable: the reasons by path.
         """
-        offered = {name: one for name, one in self.offered.items() if one.file.path not in unavailable}
-        reasons = sentences((one.file for one in self.offered.values()), unavailable)
+        offered = {name: one for name, one in self.offered.items() if one[0].path not in unavailable}
+        reasons = sentences((file for file, _ in self.offered.values()), unavailable)
         return Catalogue(offered, (*self.problems, *reasons))
 
 
 def read_catalogue(registry: Registry) -> Catalogue:
     """Read all specialist files again and return those without errors as tools."""
     registry.reread()
-    offered: dict[str, SpecialistTool] = {}
+    offered: dict[str, tuple[SpecialistFile, Tool]] = {}
     problems: list[str] = []
     for file in registry.nearest():
         try:
@@ -94,7 +69,19 @@ def read_catalogue(registry: Registry) -> Catalogue:
         first = re.sub(r"[^A-Za-z0-9_-]+", "-", file.name).strip("-")[:LONGEST_NAME].rstrip("-") or "specialist"
         names = (first, *(f"{first}-{number}" for number in range(2, len(offered) + len(RESERVED) + 3)))
         name = next(one for one in names if one not in offered and one not in RESERVED)
-        offered[name] = SpecialistTool(name, file, settings, _only_reads(file, settings, registry), schema)
+        words = re.sub(r"[-_\s]+", " ", file.name).strip()
+        title = words[:1].upper() + words[1:]
+        offered[name] = (
+            file,
+            Tool(
+                name=name,
+                title=title,
+                description=file.description,
+                input_schema=schema_of(asking(settings), ["query"]),
+                output_schema=output_schema(schema),
+                annotations=hints(title, only_reads=_only_reads(file, settings, registry)),
+            ),
+        )
     return Catalogue(offered, tuple(problems))
 
 
@@ -136,18 +123,16 @@ def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
 
 
 def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
-    if settings.python_tools or settings.mcp_servers:
-        return False
-    if settings.writable and any(names_tool(settings.tools, tool) for tool in (EDIT, WRITE, SHELL)):
+    writes = settings.writable and any(names_tool(settings.tools, tool) for tool in (EDIT, WRITE, SHELL))
+    if settings.python_tools or settings.mcp_servers or writes:
         return False
     for name in set(registry.callable_names(settings.agents)) - {*above, settings.name}:
-        try:
+        # A child that cannot be read cannot be asked.
+        with suppress(UsageError):
             child_file = registry.find(name, file)
             child = resolve(child_file, {}).settings
-        except UsageError:
-            continue
-        if not _only_reads(child_file, child, registry, (*above, settings.name)):
-            return False
+            if not _only_reads(child_file, child, registry, (*above, settings.name)):
+                return False
     return True
 
 
@@ -274,7 +259,8 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
     if not catalogue.offered:
         # An empty enum of names is not a valid schema.
         return [get, cancel]
-    lines = [f"\n- {name}: {' '.join(one.file.description.split())}" for name, one in catalogue.offered.items()]
+    lines = [f"\n- {name}: {' '.join(file.description.split())}" for name, (file, _) in catalogue.offered.items()]
+    only_reads = all(one.annotations and one.annotations.read_only_hint for _, one in catalogue.offered.values())
     query = asking(Specialist(name="", description="", prompt="", tool_calls_limit=None))
     query["tool_calls_limit"]["description"] = "At most so many tool calls; what its file says unless given."
     named = {"type": "string", "enum": [*catalogue.offered], "description": "Which one to ask."}
@@ -287,7 +273,7 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
         ),
         input_schema=schema_of({"specialist": named, **query}, ["specialist", "query"]),
         output_schema=schema_of(begun, [*begun]),
-        annotations=hints("Start a run", only_reads=all(one.only_reads for one in catalogue.offered.values())),
+        annotations=hints("Start a run", only_reads=only_reads),
     )
     return [start, get, cancel]
 

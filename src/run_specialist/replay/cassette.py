@@ -23,8 +23,6 @@ from run_specialist.store.stored import StoredMessage, StoredRun
 
 FORMAT: Literal[1] = 1
 """Version of the format of a cassette file; files of other versions are refused."""
-LARGEST = 64 * 2**20
-"""Maximum size of a file [bytes]."""
 ROOT, HOME = "$ROOT", "$HOME"
 """Placeholders for the folder of the file tools and for the user's home folder."""
 NOT_KEPT = frozenset({"name", "description", "prompt", "path", "mcp_servers"})
@@ -210,13 +208,9 @@ class Cassette(BaseModel):
 def read_cassette(path: Path) -> Cassette:
     """Read a cassette file; raises UsageError with the place and the reason."""
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+        return parsed(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    if len(content) > LARGEST:
-        raise UsageError(f"{path}: larger than {LARGEST // 2**20} MB, too large for a cassette")
-    return parsed(content, str(path))
 
 
 def parsed(content: bytes | str, source: str) -> Cassette:

@@ -8,9 +8,6 @@ from typing import Any
 
 from run_specialist.record.messages import Message, encode
 
-MOST_LINES = 120
-"""Maximum number of lines that are shown."""
-
 Parts = Mapping[str, Any]
 """JSON values that are compared, by the name of the part; None is the same as a missing part."""
 
@@ -33,13 +30,6 @@ class Difference:
         """The lines of a unified diff, without line ends."""
         before, after = self.stored.split("\n"), self.now.split("\n")
         return [*difflib.unified_diff(before, after, "stored", "now", lineterm="")]
-
-    @property
-    def shown(self) -> list[str]:
-        """The first lines of the diff, for people."""
-        diff = self.diff
-        more = len(diff) - MOST_LINES
-        return diff if more <= 0 else [*diff[:MOST_LINES], f"[{more} more lines; --json has them all]"]
 
     def as_json(self) -> dict[str, Any]:
         """Return the difference as JSON values."""

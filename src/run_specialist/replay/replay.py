@@ -5,18 +5,16 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
-from operator import ne
 from pathlib import Path
 from typing import Any
 
 from run_specialist import prompts
 from run_specialist.api.config_files import read_config
 from run_specialist.api.runner import Runner
-from run_specialist.budget import Rung, Style, ladder
+from run_specialist.budget import Rung
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.loop.job import Job
-from run_specialist.loop.landing import RUNGS
+from run_specialist.loop.landing import CHOICES
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Capabilities, Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.choose import ModelChain, described
@@ -56,9 +54,6 @@ _READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
 # With these settings nothing is imported, started or searched.
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
 _NOT_OVERRIDDEN = NOT_KEPT | {"model", "fallback_models"}
-_CAPABILITIES = ("forced_choice", "schema", "schema_first", "none_choice")
-# The capability that an endpoint lacks if it refuses a rung.
-_LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_choice"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +110,7 @@ async def replay(
     ) as runner:
         found = runner.registry.find(str(file or cassette.specialist))
         job, settings, not_compared = await _rebuilt(recorded, runner, found, provider)
+        recorded.lands_the_same = settings["landing"] == cassette.settings.landing
         run = Run(job, clock=lambda: 0.0)
         try:
             outcome = await run.outcome()
@@ -156,6 +152,7 @@ class _RecordedRun:
         self._normalize = normalize
         # Number of requests sent so far.
         self.sent = 0
+        self.lands_the_same = True
         # A call that the run did not execute, reported with the next request.
         self.found: Difference | None = None
         self._calls: dict[str, deque[RecordedCall]] = {}
@@ -215,14 +212,23 @@ class _RecordedProvider:
         self._run, self._recorded = run, run.cassette.models[place]
         self.model = self._recorded.model
         self._model: Provider = described(self.model).provider
-        self._knowledge = Knowledge(_capabilities(self._model.capabilities, run.cassette, place))
+        self._knowledge = Knowledge(replace(self._model.capabilities, reads_json_calls=True, context_tokens=None))
         self._costs = {one.reply.usage: one.cost_usd for one in self._recorded.requests if one.reply}
+        # Not recorded are the first rung of `finalize`, for which nothing is sent, and the rung on which a model
+        # continues the landing of the one before.
+        earlier = [rung for one in run.cassette.models[:place] for rung in one.rungs]
+        begun = earlier[-1:] or ([Rung.WAIT] if run.cassette.settings.landing == "finalize" else [])
+        first, requests = self._recorded.rungs[:1], self._recorded.requests
+        goes_on = [CHOICES.get(rung, Choice.AUTO) for rung in first] != [one.choice for one in requests[:1]]
+        self._rungs = (*(begun if goes_on or not earlier else ()), *self._recorded.rungs)
         self._opening: Opening | None = None
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities that lead to the landing of the recorded run."""
-        return self._knowledge.capabilities
+        """The usual capabilities, and the rungs of the recorded landing unless the setting has changed."""
+        if not self._run.lands_the_same:
+            return self._knowledge.capabilities
+        return replace(self._knowledge.capabilities, rungs=self._rungs)
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams
         """Start a conversation; a second one, for a summary, differs at its first request."""
@@ -276,40 +282,6 @@ class _RecordedProvider:
 
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""
-
-
-def _capabilities(usual: Capabilities, cassette: Cassette, place: int) -> Capabilities:
-    """Return the capabilities that lead to the rungs of a recorded run, as close to the default ones as possible.
-
-    usual: capabilities of its model at an unknown endpoint.
-    place: index of the model in the run, from 0.
-    """
-    known = replace(usual, reads_json_calls=True, context_tokens=None)
-    model, settings = cassette.models[place], cassette.settings
-    # The last rung of each earlier model was neither followed nor ignored.
-    before = {Rung.WAIT, *(rung for one in cassette.models[:place] for rung in one.rungs[:-1])}
-    refused = {RUNGS.get(one.choice) for one in model.requests[:-1] if one.reply is None}
-    style: Style = settings.landing
-    if style == "auto" and settings.tool_calls == "json" and known.is_language_model:
-        style = "schema"
-    now = [getattr(known, name) for name in _CAPABILITIES]
-    for values in sorted(product((True, False), repeat=len(now)), key=lambda one: sum(map(ne, one, now))):
-        given: dict[str, Any] = dict(zip(_CAPABILITIES, values, strict=True))
-        supported, gone, tried = dict(given), set[Rung](), set(before)
-        for rung in model.rungs:
-            without = gone if supported["none_choice"] else gone | {Rung.NONE}
-            shapes = {name: supported[name] for name in _CAPABILITIES[:3]}
-            following = (one for one in ladder(style, **shapes, refused=without) if one not in tried)
-            if rung not in {next(following, Rung.SALVAGE), Rung.SALVAGE}:
-                break
-            if rung in refused:
-                gone.add(rung)
-                supported[_LOST[rung]] = False
-            else:
-                tried.add(rung)
-        else:
-            return replace(known, **given)
-    return known
 
 
 async def _rebuilt(
