@@ -344,7 +344,7 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
             raise UsageError("the glob for the files is empty; use one such as 'docs/**/*.md'")
         spec = pattern_spec(inner)
         # The walk begins in the folder that the pattern names before its first wildcard.
-        found = [file for file in files(sandbox, _start(inner, sandbox)) if spec.match_file(file)]
+        found = [file for file in files(sandbox, _start(inner, sandbox)) if spec.fullmatch(f"/{file}")]
     except ToolError as error:
         raise UsageError(str(error)) from None
     if not found:

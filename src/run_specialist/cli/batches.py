@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from run_specialist.budget import dollars
-from run_specialist.cli.console import fail, guarded, is_terminal, print_json, print_line, say, wrapped
+from run_specialist.budget import counted, dollars
+from run_specialist.cli.console import fail, guarded, is_terminal, one_line, print_json, print_line, say, wrapped
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, AllProjects, BatchId, BatchLimit, RunsRoot, project_filter
 from run_specialist.cli.tables import (
-    Cell,
-    counted,
     duration_words,
     iso,
     local,
-    one_line,
-    print_cells,
     print_labelled,
+    print_table,
     project_cell,
-    same,
     short_path,
     started,
 )
@@ -94,7 +90,7 @@ def _list(opened: "StoredBatches", project: str | None, limit: int | None, *, js
 
 def _delete(opened: "StoredBatches", batch: "StoredBatch", *, yes: bool, json_: bool) -> None:
     tally = opened.tally(batch.batch_id)
-    what = f"{batch.batch_id} with {_counted(tally.items, 'item', 'items')} and {counted(tally.runs)}"
+    what = f"{batch.batch_id} with {_counted(tally.items, 'item', 'items')} and {counted(tally.runs, 'run')}"
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             fail("--yes is required without a terminal; nothing was deleted")
@@ -126,7 +122,7 @@ def print_batches(found: Sequence["StoredBatch"], tallies: Mapping[str, "BatchTo
     statuses = [status for status in ITEM_STATUSES if status in present]
     rows = [_cells(one, tallies[one.batch_id], statuses, projects=projects) for one in found]
     dropped = [*_DROPPED_FIRST, *(status.upper() for status in reversed(statuses)), "COST", "ITEMS"]
-    print_cells(rows, [one_line(one.question) for one in found], None, dropped)
+    print_table([*rows[0]], [[*row.values()] for row in rows], dropped=dropped)
 
 
 def cost_words(tally: "BatchTotals") -> str:
@@ -145,23 +141,18 @@ def batch_json(batch: "StoredBatch", tally: "BatchTotals") -> dict[str, Any]:
     return {**values, "created_at": iso(batch.created_at), **counted}
 
 
-def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], *, projects: bool) -> dict[str, Cell]:
-    counts = {status: tally.counts.get(status, 0) for status in statuses}
-    items = f"{tally.items:,}"
-    cost = cost_words(tally)
-    cells = {
-        "BATCH": same(batch.batch_id),
-        "SPECIALIST": same(one_line(batch.specialist)),
-        "STATE": same(batch.state),
-        "ITEMS": Cell(items, f"{items} item{'' if tally.items == 1 else 's'}"),
-        **{
-            status.upper(): Cell(f"{count:,}", f"{count:,} {status}" if count else "")
-            for status, count in counts.items()
-        },
-        "COST": Cell(cost, cost),
-        "STARTED": same(started(batch.created_at)),
+def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], *, projects: bool) -> dict[str, str]:
+    return {
+        "BATCH": batch.batch_id,
+        "SPECIALIST": one_line(batch.specialist),
+        "STATE": batch.state,
+        "ITEMS": f"{tally.items:,}",
+        **{status.upper(): f"{tally.counts.get(status, 0):,}" for status in statuses},
+        "COST": cost_words(tally),
+        "STARTED": started(batch.created_at),
+        **({"PROJECT": project_cell(batch.project)} if projects else {}),
+        "QUESTION": one_line(batch.question),
     }
-    return cells | ({"PROJECT": project_cell(batch.project)} if projects else {})
 
 
 FIRST_FAILURES = 10
@@ -225,15 +216,9 @@ def _print_items(items: Sequence["ItemResult"]) -> None:
     from run_specialist.views.batch_page import reason_of  # noqa: PLC0415 - fast `--help`
 
     rows = [
-        {
-            "RUN": same(item.run_id),
-            "ITEM": same(f"{item.number:,}"),
-            "STATUS": same(item.status),
-            "REASON": same(reason_of(item)[0]),
-        }
-        for item in items
+        (item.run_id, f"{item.number:,}", item.status, reason_of(item)[0], one_line(item.question)) for item in items
     ]
-    print_cells(rows, [one_line(item.question) for item in items], None, ("REASON", "STATUS", "ITEM"))
+    print_table(("RUN", "ITEM", "STATUS", "REASON", "QUESTION"), rows, dropped=("REASON", "STATUS", "ITEM"))
 
 
 def _print_beside(label: str, text: str) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import Defaults, SpecialistFile
     from run_specialist.specialist.registry import Registry
-
-
-class RunnerOptions(TypedDict, total=False):
-    """Arguments of `Runner` that config files do not affect."""
-
-    root: Path | None
-    model: str | None
-    store: str | None
-    on_lost: "OnLost"
-    trust: bool
-    requests_at_once: int | None
-    secrets: Sequence[str]
-    dry_run: bool
 
 
 def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
@@ -91,7 +78,7 @@ def configured_runner(
     dir_: Path | None,
     strict: bool | None,
     require_model: bool,
-    **options: Unpack[RunnerOptions],
+    **options: Any,  # noqa: ANN401 - as Runner takes them
 ) -> "Runner":
     """Return a runner that uses the values of config files where no option was given.
 
@@ -109,17 +96,7 @@ def configured_runner(
     )
 
 
-@dataclass(frozen=True)
-class ConfiguredProject:
-    """The specialists of a project, with the settings of its config files."""
-
-    registry: "Registry"
-    dir: Path | None
-    """The folder of `--dir`, otherwise that of the config files."""
-    defaults: "Defaults"
-
-
-def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> ConfiguredProject:
+def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> tuple["Registry", Path | None, "Defaults"]:
     """Return the specialists of a project, with the folder and the settings of its config files.
 
     dir_: the folder of `--dir`.
@@ -131,14 +108,7 @@ def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> Conf
 
     config = read_config(project, meant=meant)
     folder, defaults = dir_ or config.get("dir"), config.defaults
-    return ConfiguredProject(
-        Registry(places(project, folder, meant=meant), defaults=defaults.settings), folder, defaults
-    )
-
-
-def registry_in(project: Path, dir_: Path | None, *, meant: bool) -> "Registry":
-    """Return the specialists alone; the arguments are those of `configured_project`."""
-    return configured_project(project, dir_, meant=meant).registry
+    return Registry(places(project, folder, meant=meant), defaults=defaults.settings), folder, defaults
 
 
 LONGEST_NUMBER = 18
@@ -183,21 +153,21 @@ def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
     return typer.Option("--quiet/--no-quiet", "-q", show_default=False, callback=personal("quiet"), help=help_)
 
 
-def one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return an option that accepts one of `choices`, the values of `key`."""
+def key_option(key: str, metavar: str, help_: str, choices: Sequence[str] = ()) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return an option that accepts the values of a key of the front matter; `choices` are for shell completion."""
     return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
 
 
-def _limit(key: str, metavar: str, help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    return typer.Option(metavar=metavar, callback=takes(key), help=help_)
+def one_of_words(words: Sequence[str]) -> Callable[[str], str]:
+    """Return a parser of options that accepts only these words; hyphens become underscores, as in Python."""
 
+    def parse(text: str) -> str:
+        # Also in the form that Python uses, as in a default.
+        if text.replace("_", "-") not in words:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(words)}")
+        return text.replace("-", "_")
 
-def _on_lost(text: str) -> OnLost:
-    # The option uses a hyphen, the Python argument an underscore.
-    for choice in get_args(OnLost):
-        if text.replace("-", "_") == choice:
-            return cast("OnLost", choice)
-    raise typer.BadParameter(f"{text!r} is not one of go-on, abort")
+    return parse
 
 
 SpecialistName = Annotated[
@@ -233,43 +203,30 @@ RequireModel = Annotated[
         help="Refuse to answer offline, without a language model.  [env var: SPECIALIST_REQUIRE_MODEL]",
     ),
 ]
-ToolCallsLimit = Annotated[str | None, _limit("tool_calls_limit", "N|none", "Maximum number of tool calls.")]
+ToolCallsLimit = Annotated[str | None, key_option("tool_calls_limit", "N|none", "Maximum number of tool calls.")]
 TurnsLimit = Annotated[
-    str | None, _limit("turns_limit", "N|none", "Maximum number of model replies, including the answer.")
+    str | None, key_option("turns_limit", "N|none", "Maximum number of model replies, including the answer.")
 ]
 TotalTokensLimit = Annotated[
-    str | None, _limit("total_tokens_limit", "N|none", "Maximum number of tokens, input and output.")
+    str | None, key_option("total_tokens_limit", "N|none", "Maximum number of tokens, input and output.")
 ]
-CostLimit = Annotated[str | None, _limit("cost_limit", "USD|none", "Maximum cost of the model requests.")]
+CostLimit = Annotated[str | None, key_option("cost_limit", "USD|none", "Maximum cost of the model requests.")]
 TimeLimit = Annotated[
-    str | None, _limit("time_limit", "TIME|none", "Maximum time in seconds, or with a unit: 90s, 10m, 1h.")
+    str | None, key_option("time_limit", "TIME|none", "Maximum time in seconds, or with a unit: 90s, 10m, 1h.")
 ]
-PatienceTime = Annotated[
-    str | None,
-    _limit("patience", "TIME|none", "How long a request is retried while the API is busy or unreachable; 0 = never."),
-]
+_PATIENCE = "How long a request is retried while the API is busy or unreachable; 0 = never."
+PatienceTime = Annotated[str | None, key_option("patience", "TIME|none", _PATIENCE)]
 ToolCharsLimit = Annotated[
-    str | None, _limit("tool_chars_limit", "N|none", "Maximum number of characters in tool results.")
+    str | None, key_option("tool_chars_limit", "N|none", "Maximum number of characters in tool results.")
 ]
-LandingStyle = Annotated[
-    str | None,
-    one_of(
-        "landing", "HOW", get_args(Style), "Landing at the limit: auto, force, order, schema, finalize, none or stop."
-    ),
-]
-ToolCallFormat = Annotated[
-    str | None,
-    one_of(
-        "tool_calls",
-        "HOW",
-        get_args(CallFormat),
-        "Tool calls of the model: native, or json constrained by the endpoint.",
-    ),
-]
-EvidenceFlag = Annotated[
-    str | None,
-    one_of("evidence", "HOW", get_args(EvidencePolicy), "Quotes of the answer: off, check or require."),
-]
+_LANDING = "Landing at the limit: auto, force, order, schema, finalize, none or stop."
+LandingStyle = Annotated[str | None, key_option("landing", "HOW", _LANDING, get_args(Style))]
+_FORMAT = "Tool calls of the model: native, or json constrained by the endpoint."
+ToolCallFormat = Annotated[str | None, key_option("tool_calls", "HOW", _FORMAT, get_args(CallFormat))]
+_EVIDENCE = "Quotes of the answer: off, check or require."
+EvidenceFlag = Annotated[str | None, key_option("evidence", "HOW", _EVIDENCE, get_args(EvidencePolicy))]
+_PRESET = "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop."
+PresetName = Annotated[str | None, key_option("preset", "NAME", _PRESET, get_args(Preset))]
 ServerTools = Annotated[
     bool,
     typer.Option("--server-tools", help="Let the API run the web tools named in the file; it bills searches."),
@@ -289,7 +246,7 @@ OnLostFlag = Annotated[
     typer.Option(
         "--on-lost",
         metavar="HOW",
-        parser=_on_lost,
+        parser=one_of_words(("go-on", "abort")),
         callback=personal("on_lost"),
         autocompletion=lambda: ("go-on", "abort"),
         show_default=False,
@@ -304,15 +261,6 @@ RequestsAtOnce = Annotated[
         min=1,
         callback=personal("requests_at_once"),
         help="Maximum number of concurrent requests to an API.  [env var: SPECIALIST_REQUESTS_AT_ONCE]",
-    ),
-]
-PresetName = Annotated[
-    str | None,
-    one_of(
-        "preset",
-        "NAME",
-        get_args(Preset),
-        "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop.",
     ),
 ]
 DryRun = Annotated[

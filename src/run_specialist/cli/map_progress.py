@@ -19,8 +19,8 @@ from rich.text import Text
 
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.budget import Kind, amount, dollars
-from run_specialist.cli.console import is_terminal, print_json, printable, say
-from run_specialist.cli.live import STATUSES, RunningTotal, call_text, live_lines, one_line
+from run_specialist.cli.console import is_terminal, one_line, print_json, printable, say
+from run_specialist.cli.live import STATUSES, RunningTotal, call_text, live_lines
 from run_specialist.cli.tables import duration_words
 from run_specialist.errors import UsageError, with_flags
 from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying

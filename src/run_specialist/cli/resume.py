@@ -1,27 +1,24 @@
 """The commands `specialists resume` and `undo`, and forks of stored runs."""
 
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from run_specialist import budget
 from run_specialist.budget import Kind, Preset, Style
-from run_specialist.cli.ask import MoreWords, PrepareRun, answer, more_from, note
+from run_specialist.cli.ask import MoreWords, answer, more_from
 from run_specialist.cli.console import fail, guarded, print_diff, print_json, print_line, say
 from run_specialist.cli.flags import (
     Json,
     LimitOptions,
     OnLostFlag,
     OutputOptions,
-    OutputSettings,
     RequestsAtOnce,
     RequireModel,
     StoreUrl,
     TrustFlag,
-    one_of,
+    key_option,
     settings,
 )
 from run_specialist.cli.help import flattened
@@ -30,8 +27,6 @@ from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open
 if TYPE_CHECKING:
     from run_specialist.loop.job import ForkedFrom
     from run_specialist.loop.run import Run
-    from run_specialist.providers.base import Watch
-    from run_specialist.record.events import Listener
     from run_specialist.record.journal import FileChanging
     from run_specialist.store.reader import StoredChange
     from run_specialist.tools.edit import UndoneFile
@@ -43,28 +38,12 @@ ForkAt = Annotated[
 ]
 ForkLanding = Annotated[
     str | None,
-    one_of("landing", "HOW", get_args(Style), f"With --at: another landing: {', '.join(get_args(Style))}."),
+    key_option("landing", "HOW", f"With --at: another landing: {', '.join(get_args(Style))}.", get_args(Style)),
 ]
 ForkPreset = Annotated[
     str | None,
-    one_of("preset", "NAME", get_args(Preset), f"With --at: another preset: {', '.join(get_args(Preset))}."),
+    key_option("preset", "NAME", f"With --at: another preset: {', '.join(get_args(Preset))}.", get_args(Preset)),
 ]
-
-
-def forked(prepare: Callable[..., Awaitable["Run"]], output: OutputSettings) -> PrepareRun:
-    """Return a function that prepares a fork and prints the cost of the copied turns if the model is another one.
-
-    prepare: e.g. `partial(runner.fork, run_id, at=12)`.
-    """
-
-    async def prepare_and_say(*, listener: "Listener | None", watch: "Watch | None") -> "Run":
-        run = await prepare(listener=listener, watch=watch)
-        source = run.forked_from
-        if source and source.cold_tokens is not None and not output.quiet:
-            note(cold_line(source, run.model))
-        return run
-
-    return prepare_and_say
 
 
 def cold_line(source: "ForkedFrom", model: str) -> str:
@@ -136,10 +115,16 @@ def resume(
             require_model=require_model or None,
             requests_at_once=requests_at_once,
         )
-        if at is None:
-            prepare: PrepareRun = partial(runner.resume, run, question, force=force, **given)
-        else:
-            prepare = forked(partial(runner.fork, run, question, at=at, force=force, **given, **forking), shown)
+
+        async def prepare(**watched: Any) -> "Run":  # noqa: ANN401 - `listener` and `watch`
+            if at is None:
+                return await runner.resume(run, question, force=force, **given, **watched)
+            fork = await runner.fork(run, question, at=at, force=force, **given, **forking, **watched)
+            source = fork.forked_from
+            if source and source.cold_tokens is not None and not shown.quiet:
+                say(cold_line(source, fork.model), dim=True)
+            return fork
+
         if root is not None and not shown.quiet:
             say(f"files are read in {runner.root}")
         outcome = answer(runner, prepare, shown)
@@ -226,7 +211,7 @@ def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] |
         return None
     if found.files:
         say(f"{run_id} was killed during a command; later changes in its writable folders cannot be told from its own")
-    return [StoredChange(run_id, found.root, one.record) for one in found.files]
+    return [StoredChange(run_id, found.root, record) for record, _ in found.files]
 
 
 def _print(run_id: str, done: "list[tuple[Path, UndoneFile]]", *, dry_run: bool) -> None:

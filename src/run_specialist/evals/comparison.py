@@ -10,9 +10,10 @@ from statistics import NormalDist, fmean, median, stdev
 from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
+from run_specialist.budget import counted
 from run_specialist.evals.plan import CaseRun, EvalResult
 from run_specialist.views.eval_page import AMOUNTS
-from run_specialist.views.page import counted, signed
+from run_specialist.views.page import signed
 
 ALPHA = 0.05
 """Maximum probability that any comparison reports a difference although there is none, over all variants together."""

@@ -11,7 +11,6 @@ from inspect import isawaitable, signature
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast, get_type_hints
 
-from pathspec import PathSpec
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic_evals import evaluators
@@ -20,6 +19,7 @@ from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorCont
 from run_specialist.budget import dollars
 from run_specialist.record import outcome
 from run_specialist.tools import threads
+from run_specialist.tools.ignore import compile_globs
 
 RUN = "run"
 """Attribute of the context that holds the `CheckedRun`."""
@@ -287,8 +287,8 @@ def cites_path(run: CheckedRun, paths: Texts) -> str | None:
     """Whether a verified quote is from one of these files; a path may be a glob."""
     wanted, cited = _listed(paths), list(dict.fromkeys(path_of(one.source) for one in run.verified))
     # The slash ties a pattern to the root.
-    globs = PathSpec.from_lines("gitignore", (f"/{one.removeprefix('./').lstrip('/')}" for one in wanted))
-    if any(path in wanted or globs.match_file(path) for path in cited):
+    globs = compile_globs(f"/{one.removeprefix('./').lstrip('/')}" for one in wanted)
+    if any(path in wanted or globs.fullmatch(f"/{path}") for path in cited):
         return None
     found = f"quotes are from {_joined(cited, 'and')}" if cited else "no quote was found in what was read"
     return f"{found}, expected {_joined(wanted)}"

@@ -12,7 +12,7 @@ from run_specialist.safety.redact import redactor
 from run_specialist.spawning.prompt_texts import MemoryRequest, agent_memory, read_texts
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.location import NONE, place
-from run_specialist.store.reader import RunSteps, Store, run_statuses, run_steps
+from run_specialist.store.reader import RunSteps, Store
 from run_specialist.tools.base import Tool
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.files import file_tools
@@ -21,7 +21,8 @@ from run_specialist.tools.threads import in_thread
 if TYPE_CHECKING:
     from run_specialist.api.run_maker import RunRequest
     from run_specialist.api.runner import Runner
-    from run_specialist.store.stored import StoredCall, StoredRun
+    from run_specialist.record.journal import Returned
+    from run_specialist.store.stored import StoredRun
 
 ENDED = frozenset({"answered", "landed", "partial", "failed"})
 """Statuses of runs that are reused; others are resumed."""
@@ -49,7 +50,7 @@ def existing_store(url: str | None) -> Iterator[Store | None]:
 
 def steps_of(store: Store | None, run_ids: Sequence[str]) -> Steps:
     """Return a function that returns the steps of one of these runs; the first call loads all runs."""
-    loaded = cache(lambda: {} if store is None else run_steps(store.url, run_ids))
+    loaded = cache(lambda: {} if store is None else store.steps(run_ids))
     return lambda run_id: loaded().get(run_id)
 
 
@@ -65,7 +66,7 @@ async def reused(plan: EvalPlan, runner: "Runner", store: Store | None, *, fresh
     statuses: dict[str, str] = {}
     waiting = [*{(one.key, one.repeat): replace(one, generation=1) for one in plan.runs}.values()]
     while waiting:
-        found = run_statuses(store.url, [one.run_id for one in waiting])
+        found = store.statuses([one.run_id for one in waiting])
         statuses |= found
         stored = [one for one in waiting if one.run_id in found]
         newest |= {(one.key, one.repeat): one for one in stored}
@@ -140,7 +141,7 @@ class Unchanged:
     async def _reads_same(self, run_id: str) -> bool:
         """Return whether a run and all runs below it would read the same."""
         steps = self._steps(run_id)
-        if steps is not None and not any(call.name in READING for call in steps.calls):
+        if steps is not None and not any(one.call.name in READING for one in steps.calls):
             return True
         run = self._store.load(run_id)
         for call in run.calls:
@@ -152,7 +153,7 @@ class Unchanged:
                 return False
         return True
 
-    async def _differs(self, run: "StoredRun", call: "StoredCall") -> bool:
+    async def _differs(self, run: "StoredRun", call: "Returned") -> bool:
         stored = run.frozen.get("settings", {})
         settings = tuple(stored.get("paths") or ()), int(stored.get("tool_result_limit") or 20_000)
         tool = self._tools(*settings).get(call.call.name)

@@ -268,17 +268,17 @@ def span_tree(run: "RunSteps") -> SpanTree:
     for request in run.requests:
         about = {
             "gen_ai.request.model": run.model,
-            "gen_ai.usage.input_tokens": request.usage.total_tokens - request.usage.output_tokens,
-            "gen_ai.usage.output_tokens": request.usage.output_tokens,
+            "gen_ai.usage.input_tokens": request.reply.usage.total_tokens - request.reply.usage.output_tokens,
+            "gen_ai.usage.output_tokens": request.reply.usage.output_tokens,
         }
         steps.append((f"chat {run.model}", request.at, request.seconds, about, False))
-    for call in run.calls:
+    for one in run.calls:
         about = {
-            "gen_ai.tool.name": call.name,
-            "gen_ai.tool.call.id": call.call_id,
-            "gen_ai.tool.call.arguments": json.dumps(call.arguments, ensure_ascii=False),
+            "gen_ai.tool.name": one.call.name,
+            "gen_ai.tool.call.id": one.call.id,
+            "gen_ai.tool.call.arguments": json.dumps(one.call.arguments, ensure_ascii=False),
         }
-        steps.append((f"execute_tool {call.name}", call.at, call.seconds, about, call.is_error))
+        steps.append((f"execute_tool {one.call.name}", one.at, one.seconds, about, one.is_error))
     tree = SpanTree()
     tree.add_spans(
         [

@@ -7,7 +7,6 @@ from dataclasses import replace
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.tool_calls import Dispatcher
-from run_specialist.record.events import Warned
 from run_specialist.record.journal import Checkpointed, OnLost, TakenOver
 from run_specialist.record.messages import Message
 
@@ -161,5 +160,5 @@ class Checkpoint:
         return None if self._run.observers.journal is None else self._run.observers.journal.outage
 
     def _warn(self, problem: str | None) -> None:
-        if problem and problem not in self._run.observers.warnings:
-            self._run.observers.notify(Warned(problem))
+        if problem:
+            self._run.observers.warn(problem)

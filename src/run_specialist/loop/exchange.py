@@ -60,7 +60,6 @@ class Exchange:
         self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
         self._last_text = state.snapshot.last_text
         """The newest text of the model, without the reply that is arriving."""
-        self._retries.has_changed_model = len(state.snapshot.models) > 1
         self._open(messages)
         self.returned = ReturnedAnswers(job)
         """Answers that were returned to the model."""
@@ -92,7 +91,6 @@ class Exchange:
         if (messages := portable_messages(named, also_written=True)) != tuple(before):
             self.transcript.shorten(messages, self.transcript.tokens)
         self.open_reply = None
-        self._retries.has_changed_model = True
         self._open(messages)
         return lost
 
@@ -202,8 +200,7 @@ class Exchange:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
         for warning in done.warnings:
-            if warning not in self._run.observers.warnings:
-                self._run.observers.notify(Warned(warning))
+            self._run.observers.warn(warning)
         self._run.observers.notify(
             Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost_usd))
         )

@@ -110,8 +110,6 @@ class Queueing:
     """Time since which the request would be refused; None if it would not."""
     stopping: Stopping | None = None
     """Ends the wait; None if only a cancellation does."""
-    has_changed_model: bool = False
-    """Whether another model of the run has failed; refusals of that model do not affect this request."""
 
     @property
     def ends_at(self) -> float:

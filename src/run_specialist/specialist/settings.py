@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from run_specialist.budget import PRESETS, Preset
 from run_specialist.errors import SpecialistUnusable, UsageError
-from run_specialist.specialist.checks import expected
-from run_specialist.specialist.fields import CANONICAL, Countdown, Specialist, nearest
+from run_specialist.specialist.fields import CANONICAL, EXPECTED, Countdown, Specialist, nearest
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import without_secrets
 from run_specialist.specialist.origins import OriginKind, ValueOrigins, refusal, rule, stricter
@@ -267,14 +266,13 @@ def _amount(limit: float | None) -> str:
 def _message(settings: Mapping[str, Any], error: ValidationError) -> str:
     first = error.errors()[0]
     key, *inside = map(str, first["loc"])
-    inner = inside[0] if key == "countdown" and inside else None
-    expected_value = expected(key, inner)
-    if inner and not expected_value:
-        return f"{key}.{inner}: unknown key"
-    found = first["input"] if inner else settings[key]
-    rule = f"must be {expected_value.phrase}" if expected_value else first["msg"]
-    hint = expected_value.hint(found) if expected_value else ""
-    return f"{key}{f'.{inner}' if inner else ''}: {rule}, got {found!r}{hint}"
+    found = settings[key]
+    if key == "countdown" and inside:
+        key, found = f"{key}.{inside[0]}", first["input"]
+        if key not in EXPECTED:
+            return f"{key}: unknown key"
+    complaint = EXPECTED[key].complaint(repr(found)) if key in EXPECTED else f"{first['msg']}, got {found!r}"
+    return f"{key}: {complaint}"
 
 
 _SHOWN_SEPARATELY = ("name", "description")
@@ -292,8 +290,6 @@ class Setting:
     """Value as JSON types; None = no limit, or not set."""
     origin: Origin
     """Origin of the value; for a countdown, the one with the highest precedence among its parts."""
-    elsewhere: Mapping[str, Origin] = field(default_factory=dict)
-    """Parts of a countdown with another origin, except defaults."""
 
     @property
     def shown(self) -> str:
@@ -301,12 +297,14 @@ class Setting:
         value = self.value
         if value is None:
             return _UNSET.get(self.key, "none" if self.key.endswith("_limit") else "-")
-        if self.key == "countdown" and isinstance(value, dict):
-            return self._countdown(value)
+        if self.key == "countdown" and isinstance(value, dict) and value["from"] is value["warn_at"] is None:
+            return "none"
         if isinstance(value, list):
             return shown(", ".join(map(str, value)), _LONGEST) or "[]"
         if isinstance(value, dict):
-            return shown(", ".join(f"{key}: {item}" for key, item in value.items()), _LONGEST)
+            return shown(
+                ", ".join(f"{key}: {'none' if item is None else item}" for key, item in value.items()), _LONGEST
+            )
         if isinstance(value, float):
             return f"{value:.15g}"
         return str(value).lower() if isinstance(value, bool) else shown(str(value), _LONGEST)
@@ -317,33 +315,20 @@ class Setting:
         place = {"line": self.origin.line, "path": None if path is None else str(path)}
         return {"value": self.value, "source": self.origin.source, **place}
 
-    def _countdown(self, value: dict[str, object]) -> str:
-        """Return the parts that have an effect, with their origins if these differ."""
-        idle = {"from": False, "style": value["from"] is None, "warn_at": value["warn_at"] is None}
-        parts = {key: "none" if part is None else part for key, part in value.items() if not idle[key]}
-        if parts == {"from": "none"}:
-            return "none"
-        notes = {key: f" ({self.elsewhere[key]})" if key in self.elsewhere else "" for key in parts}
-        return ", ".join(f"{key}: {part}{notes[key]}" for key, part in parts.items())
-
 
 def settings_of(resolved: ResolvedSettings) -> list[Setting]:
     """Return every setting of a run, highest precedence first."""
     values = resolved.settings.model_dump(mode="json", by_alias=True)
-    settings = [_setting(key, values[key], resolved) for key in CANONICAL if key not in _SHOWN_SEPARATELY]
-    return sorted(settings, key=lambda setting: _PRECEDENCE.index(setting.origin.source))
+    if values["mcp_servers"]:
+        values["mcp_servers"] = without_secrets(values["mcp_servers"])
+    parts = [resolved.origin(f"countdown.{part}") for part in values["countdown"]]
+    settings = [
+        Setting(key, values[key], min(parts, key=_precedence) if key == "countdown" else resolved.origin(key))
+        for key in CANONICAL
+        if key not in _SHOWN_SEPARATELY
+    ]
+    return sorted(settings, key=lambda setting: _precedence(setting.origin))
 
 
-def _setting(key: str, value: object, resolved: ResolvedSettings) -> Setting:
-    if key == "mcp_servers":
-        value = without_secrets(value)
-    if key != "countdown" or not isinstance(value, dict):
-        return Setting(key, value, resolved.origin(key))
-    origins = {inner: resolved.origin(f"{key}.{inner}") for inner in value}
-    highest = min(origins.values(), key=lambda origin: _PRECEDENCE.index(origin.source))
-    return Setting(
-        key,
-        value,
-        highest,
-        {inner: origin for inner, origin in origins.items() if origin.source != "default" and origin != highest},
-    )
+def _precedence(origin: Origin) -> int:
+    return _PRECEDENCE.index(origin.source)

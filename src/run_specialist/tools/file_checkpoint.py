@@ -22,12 +22,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safety.safe_files import Folder, state_of, temporary_name
+from run_specialist.safety.safe_files import Folder, state_at, state_of, temporary_name
 from run_specialist.tools.ignore import IgnoreRules
 from run_specialist.tools.sandbox import escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
@@ -197,14 +196,14 @@ def _listing(folder: Path, *, by_force: bool) -> list["os.DirEntry[str]"] | None
 
     by_force: whether to make it readable, because a command has made it unreadable.
     """
-    for is_last in (False, True) if by_force else (True,):
-        with suppress(OSError), os.scandir(folder) as entries:
-            return [*entries]
-        if not is_last:
-            with suppress(OSError):
-                info = folder.lstat()
-                if stat.S_ISDIR(info.st_mode):
-                    folder.chmod(stat.S_IMODE(info.st_mode) | _USABLE)
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [*entries]
+    if by_force:
+        with suppress(OSError):
+            info = folder.lstat()
+            if stat.S_ISDIR(info.st_mode):
+                folder.chmod(stat.S_IMODE(info.st_mode) | _USABLE)
+                return _listing(folder, by_force=False)
     return None
 
 
@@ -226,18 +225,11 @@ def _with_folders_above(path: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandChange:
-    """A file that a command has created, changed or removed."""
-
-    record: FileChanging
-    event: FileChanged
-
-
-@dataclass(frozen=True, slots=True)
 class CommandChanges:
     """What a command has changed."""
 
-    files: Sequence[CommandChange] = ()
+    files: Sequence[tuple[FileChanging, FileChanged]] = ()
+    """The files that it has created, changed or removed."""
     undone: Sequence[str] = ()
     """Protected places that were put back."""
     uncounted: int = 0
@@ -278,10 +270,10 @@ class FileCheckpoint:
         except BaseException as error:
             if place is not None:
                 shutil.rmtree(place, ignore_errors=True)
-            if isinstance(error, OSError):
-                why = error.strerror or error
-                raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
-            raise
+            if not isinstance(error, OSError):
+                raise
+            why = error.strerror or error
+            raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
         return checkpoint
 
     def _keep(self) -> None:
@@ -299,11 +291,12 @@ class FileCheckpoint:
                 entry = self.before.entries[path]
                 if at + size > MOST_KEPT:
                     break
-                data = _read(self._root / path, entry.mode)
-                # A file of another size has changed since it was found.
-                if data is not None and len(data) == entry.size:
-                    entry.at = at
-                    at += content.write(data)
+                with suppress(OSError), Folder(str((self._root / path).parent), None).file(Path(path).name) as file:
+                    data = file.read(LARGEST_KEPT + 1)
+                    # A file of another size has changed since it was found.
+                    if len(data) == entry.size:
+                        entry.at = at
+                        at += content.write(data)
         values = {
             "root": str(self._root),
             "writable": [*self._writable],
@@ -318,28 +311,8 @@ class FileCheckpoint:
             "unreadable": [*self.before.unreadable],
             "protected": self.before.protected,
         }
-        # Its name says that the checkpoint is complete; the command has not begun before.
-        unfinished = self._place / "before.new"
-        unfinished.write_text(json.dumps(values), "ascii")
-        unfinished.rename(self._place / "before.json")
-
-    @classmethod
-    def of(cls, place: Path) -> "FileCheckpoint | None":
-        """Return the checkpoint in a folder; None if there is none that is complete."""
-        try:
-            values = json.loads((place / "before.json").read_text("ascii"))
-            before = Tree(
-                entries={
-                    path: FileEntry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()
-                },
-                folders=values["folders"],
-                protected=values["protected"],
-                unreadable=set(values["unreadable"]),
-            )
-            closed = [*map(Path, values["closed"])]
-            return cls(place, Path(values["root"]), values["writable"], closed, values["call_id"], before)
-        except (OSError, ValueError, TypeError, LookupError):
-            return None
+        # It exists only if the checkpoint is complete; the command has not begun before.
+        _write(self._place / "before.json", values)
 
     def compare(self, *, puts_back: bool = True) -> CommandChanges:
         """Return what was changed since; blocks.
@@ -350,8 +323,7 @@ class FileCheckpoint:
         undone = self._put_back(after) if puts_back else []
         if undone:
             after = read_tree(self._root, self._writable, self._closed, before=self.before)
-        with (self._place / "content").open("rb") as content:
-            files, more = self._changes(after, content)
+        files, more = self._changes(after)
         unsearched = len(after.unreadable - self.before.unreadable)
         return CommandChanges(files, undone, more + after.uncounted, unsearched, str(self._root))
 
@@ -364,7 +336,9 @@ class FileCheckpoint:
     def _put_back(self, after: Tree) -> list[str]:
         """Rename new protected places and restore the old ones; return them."""
         undone, before = [], self.before
-        inodes_before, inodes_after = _inodes(before), _inodes(after)
+        inodes_before, inodes_after = (
+            {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}} for tree in (before, after)
+        )
         lost = {
             inodes_before[path]
             for path in before.protected
@@ -400,17 +374,24 @@ class FileCheckpoint:
         if max(old.links, new.links) <= 1 or old.signature == new.signature:
             return False
         is_alike = (old.mode, old.size, old.target) == (new.mode, new.size, new.target)
-        return not is_alike or old.at is None or _read(self._root / path) != self.content(old)
+        return not is_alike or old.at is None or self._now(path)[1] != self._content(old)
 
-    def content(self, entry: FileEntry, opened: BinaryIO | None = None) -> bytes | None:
-        """Return the kept content of an entry; None if it is not kept."""
+    def _content(self, entry: FileEntry) -> bytes | None:
+        """Return the kept content of an entry, of a symlink its target; None if it is not kept."""
+        if entry.target is not None:
+            return os.fsencode(entry.target)
         if entry.at is None:
             return None
-        if opened is None:
-            with (self._place / "content").open("rb") as own:
-                return self.content(entry, own)
-        opened.seek(entry.at)
-        return opened.read(entry.size)
+        with (self._place / "content").open("rb") as content:
+            content.seek(entry.at)
+            return content.read(entry.size)
+
+    def _now(self, path: str) -> tuple[str | None, bytes | None]:
+        """Return state and content of what is at a path; None if it cannot be read."""
+        try:
+            return state_at(self._root, path, LARGEST_KEPT)
+        except OSError:
+            return None, None
 
     def _restore_below(self, path: str, after: Tree) -> Iterator[str]:
         """Restore the content of a protected folder, and yield what was changed in it."""
@@ -444,7 +425,7 @@ class FileCheckpoint:
         found = False
         for inner, old in self.before.entries.items():
             if inner == path or inner.startswith(f"{path}/"):
-                data = self.content(old)
+                data = self._content(old)
                 with suppress(OSError):
                     (self._root / inner).parent.mkdir(parents=True, exist_ok=True)
                     if old.target is not None:
@@ -468,34 +449,36 @@ class FileCheckpoint:
 
     # -- other files
 
-    def _changes(self, after: Tree, content: BinaryIO) -> tuple[list[CommandChange], int]:
+    def _changes(self, after: Tree) -> tuple[list[tuple[FileChanging, FileChanged]], int]:
         """Return the changes of files that are not protected, and the number of those that are too many."""
-        found: list[CommandChange] = []
+        found: list[tuple[FileChanging, FileChanged]] = []
         more, until = 0, time.monotonic() + _COMPARE_WITHIN
         old_entries, new_entries = self.before.entries, after.entries
         for path in sorted({*old_entries, *new_entries}):
             old, new = old_entries.get(path), new_entries.get(path)
-            if old is not None and new is not None and old.signature == new.signature:
-                continue
-            if self.before.is_protected(path):
+            is_same = old is not None and new is not None and old.signature == new.signature
+            if is_same or self.before.is_protected(path):
                 continue
             if len(found) >= MOST_CHANGES:
                 more += 1
                 continue
             is_shown = len(found) < MOST_DIFFS and time.monotonic() < until
-            change = self._change(path, old, new, content, with_diff=is_shown)
+            change = self._change(path, old, new, with_diff=is_shown)
             found += [] if change is None else [change]
         return found, more
 
     def _change(
-        self, path: str, old: FileEntry | None, new: FileEntry | None, content: BinaryIO, *, with_diff: bool
-    ) -> CommandChange | None:
-        data_before = None if old is None else _linked(old) or self.content(old, content)
-        data_after = None if new is None else _linked(new) or _read(self._root / path)
-        before, after = _state(old, data_before), _state(new, data_after)
+        self, path: str, old: FileEntry | None, new: FileEntry | None, *, with_diff: bool
+    ) -> tuple[FileChanging, FileChanged] | None:
+        before, data_before = None, None
+        if old is not None:
+            data_before = self._content(old)
+            before = state_of(old.mode, data_before, old.size, old.times[0])
+        after, data_after = (None, None) if new is None else self._now(path)
+        if new is not None and after is None:
+            after = state_of(new.mode, None, new.size, new.times[0])
         if before == after and (data_before is not None or not (old and stat.S_ISREG(old.mode))):
             return None
-        is_kept = old is None or data_before is not None
         folders = 0
         if old is None:
             folders = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
@@ -512,28 +495,31 @@ class FileCheckpoint:
             temporary=temporary_name(),
             folders=folders,
         )
-        text_before, text_after = _text(old, data_before), _text(new, data_after)
-        diff, added, removed = "", None, None
-        shown_path = escape_path(path)
-        if text_before is not None and text_after is not None and with_diff:
-            made = diff_of(shown_path, None if old is None else text_before, None if new is None else text_after)
-            added, removed = made.added, made.removed
-            diff = "" if is_secret(path) else shortened(made.text, EVENT_DIFF)
-        elif old is None and text_after is not None:
-            added, removed = _lines(text_after), 0
-        elif new is None and text_before is not None:
-            added, removed = 0, _lines(text_before)
+        texts = _text(old, data_before), _text(new, data_after)
+        shown_path, made = escape_path(path), None
+        if with_diff and None not in texts:
+            made = diff_of(shown_path, texts[0] if old else None, texts[1] if new else None)
         event = FileChanged(
             self._call_id,
             shown_path,
-            diff,
-            added,
-            removed,
+            "" if made is None or is_secret(path) else shortened(made.text, EVENT_DIFF),
+            made and made.added,
+            made and made.removed,
             is_new=old is None,
             change="created" if old is None else "removed" if new is None else "changed",
-            undoable=is_kept,
+            undoable=old is None or data_before is not None,
         )
-        return CommandChange(record, event)
+        return record, event
+
+
+def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
+    """Return the text of a file for a diff, empty for none; None if it is no text."""
+    if entry is None:
+        return ""
+    if data is not None and stat.S_ISREG(entry.mode) and len(data) <= MOST_COMPARED and b"\0" not in data:
+        with suppress(UnicodeDecodeError):
+            return data.decode()
+    return None
 
 
 @contextmanager
@@ -573,32 +559,32 @@ def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
     dry_run: change and keep nothing.
     """
     place = _place(run_id)
-    known = place / "changes.json"
     try:
-        values = json.loads(known.read_text("ascii"))
-        files = [CommandChange(FileChanging(**one["record"]), FileChanged(**one["event"])) for one in values["files"]]
-        return CommandChanges(files, (), values["uncounted"], root=values["root"])
-    except FileNotFoundError:
-        pass
+        if (place / "changes.json").exists():
+            values = json.loads((place / "changes.json").read_text("ascii"))
+            files = [(FileChanging(**record), FileChanged(**event)) for record, event in values["files"]]
+            return CommandChanges(files, (), values["uncounted"], root=values["root"])
+        values = json.loads((place / "before.json").read_text("ascii"))
+        entries = {path: FileEntry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()}
+        before = Tree(entries, values["folders"], values["protected"], unreadable=set(values["unreadable"]))
+        closed = [*map(Path, values["closed"])]
+        checkpoint = FileCheckpoint(place, Path(values["root"]), values["writable"], closed, values["call_id"], before)
     except (OSError, ValueError, TypeError, LookupError):
         return None
-    checkpoint = FileCheckpoint.of(place)
-    if checkpoint is None:
-        return None
     changes = checkpoint.compare(puts_back=not dry_run)
-    if dry_run:
-        return changes
-    values = {
-        "root": changes.root,
-        "files": [{"record": asdict(one.record), "event": asdict(one.event)} for one in changes.files],
-        "uncounted": changes.uncounted,
-    }
-    unfinished = place / "changes.new"
-    unfinished.write_text(json.dumps(values), "ascii")
-    unfinished.rename(known)
-    with suppress(OSError):
-        (place / "content").unlink()
+    if not dry_run:
+        files = [(asdict(record), asdict(event)) for record, event in changes.files]
+        _write(place / "changes.json", {"root": changes.root, "files": files, "uncounted": changes.uncounted})
+        with suppress(OSError):
+            (place / "content").unlink()
     return changes
+
+
+def _write(path: Path, values: object) -> None:
+    """Write a JSON file, which exists only once it is complete."""
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(json.dumps(values), "ascii")
+    unfinished.rename(path)
 
 
 def forget(run_id: str) -> None:
@@ -631,58 +617,3 @@ def _new_place(run_id: str) -> Path:
             if other.name != _LOCKS and other.stat().st_mtime < time.time() - _KEPT_FOR:
                 shutil.rmtree(other, ignore_errors=True)
     return place
-
-
-def _inodes(tree: Tree) -> dict[str, int]:
-    return {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}}
-
-
-def _read(path: Path, mode: int | None = None) -> bytes | None:
-    """Return the content of a regular file up to LARGEST_KEPT; None for others.
-
-    mode: its mode if it must not be changed; None = a command's file, which may have made itself unreadable.
-    """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-    is_changed = False
-    try:
-        try:
-            descriptor = os.open(path, flags)
-        except PermissionError:
-            info = path.lstat()
-            if mode is not None or not stat.S_ISREG(info.st_mode):
-                return None
-            path.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRUSR)
-            is_changed = True
-            descriptor = os.open(path, flags)
-        with os.fdopen(descriptor, "rb") as file:
-            now = os.fstat(descriptor)
-            if is_changed:
-                os.fchmod(descriptor, stat.S_IMODE(info.st_mode))
-            if not stat.S_ISREG(now.st_mode) or now.st_size > LARGEST_KEPT:
-                return None
-            return file.read(LARGEST_KEPT + 1)
-    except OSError:
-        return None
-
-
-def _linked(entry: FileEntry) -> bytes | None:
-    return None if entry.target is None else os.fsencode(entry.target)
-
-
-def _state(entry: FileEntry | None, data: bytes | None) -> str | None:
-    return None if entry is None else state_of(entry.mode, data, entry.size, entry.times[0])
-
-
-def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
-    """Return the text of a file for a diff, empty for none; None if it is no text."""
-    if entry is None:
-        return ""
-    if data is None or not stat.S_ISREG(entry.mode) or len(data) > MOST_COMPARED or b"\0" in data:
-        return None
-    with suppress(UnicodeDecodeError):
-        return data.decode()
-    return None
-
-
-def _lines(text: str) -> int:
-    return text.count("\n") + (not text.endswith("\n") and bool(text))

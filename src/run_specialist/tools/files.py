@@ -5,7 +5,6 @@ import re
 import shutil
 import sys
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools import scripts
 from run_specialist.tools.base import Tool
 from run_specialist.tools.edit import WorkingCopy
-from run_specialist.tools.ignore import COMPILING
+from run_specialist.tools.ignore import compile_quietly
 from run_specialist.tools.sandbox import (
     CLIP,
     Entry,
@@ -233,7 +232,7 @@ class _FileTools:
         self._sandbox.require_root()
         start = self._existing(path) if path else ""
         spec = pattern_spec(glob.removeprefix(f"{self._sandbox.root.as_posix()}/")) if glob else None
-        return (file for file in files(self._sandbox, start) if spec is None or spec.match_file(file))
+        return (file for file in files(self._sandbox, start) if spec is None or spec.fullmatch(f"/{file}"))
 
 
 TIMEOUT = 10.0
@@ -270,10 +269,7 @@ class GrepResult:
 def check_pattern(pattern: str) -> None:
     """Raise ToolError, with the position, if a pattern is not a valid Python regular expression."""
     try:
-        # All threads share the list of warning filters.
-        with COMPILING, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            re.compile(pattern)
+        compile_quietly(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         where = getattr(error, "pos", None)
         reason = f"{getattr(error, 'msg', error)}{'' if where is None else f' at position {where}'}"

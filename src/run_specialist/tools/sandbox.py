@@ -11,19 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.safety.credentials import lines_without_keys
 from run_specialist.safety.redact import redact
 from run_specialist.safety.safe_files import Folder, folder, way
-from run_specialist.tools.ignore import IgnoreRules, spec_of
+from run_specialist.tools.ignore import IgnoreRules, compile_globs
 from run_specialist.tools.scripts import DETECTION_SIZE, encoding_of, lines_of
 from run_specialist.tools.secret_files import holds_cases, holds_notes, is_secret, names_secret
 from run_specialist.tools.threads import check_cancelled
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +69,15 @@ class NamedPaths:
             for path in self.paths
         ):
             return True
-        return bool(self.paths) and self._spec.match_file(relative + "/" * is_folder)
+        return bool(self.paths) and bool(self._regex.fullmatch(f"/{relative}{'/' * is_folder}"))
 
     @cached_property
-    def _spec(self) -> "GitIgnoreSpec":
+    def _regex(self) -> re.Pattern[str]:
         patterns = []
         for path in self.paths:
             literal = re.sub(r"([*?\[\]\\! #])", r"\\\1", path.folder)
             patterns.append("/" + "/".join(part for part in (literal, path.rest) if part))
-        return spec_of(patterns)
+        return compile_globs(patterns)
 
 
 _LONGEST = 4096
@@ -362,7 +359,7 @@ def holds_any(sandbox: Sandbox) -> bool:
     return any(next(files(sandbox, start), None) is not None for start in sandbox.starts())
 
 
-def pattern_spec(pattern: str) -> "GitIgnoreSpec":
+def pattern_spec(pattern: str) -> re.Pattern[str]:
     """Compile a glob: without a `/` it matches names at any depth, else paths from the root; `{a,b}` works.
 
     Raises ToolError for a glob with `..`, or with so many stars that matching could take too long.
@@ -373,7 +370,7 @@ def pattern_spec(pattern: str) -> "GitIgnoreSpec":
         raise ToolError(f"the glob {pattern!r} leads out of the folder that you may read; leave out `..`")
     if any(item.count("*") > _MAX_WILDCARDS for item in alternatives) or len(alternatives) > _MAX_WILDCARDS:
         raise ToolError(f"the glob {pattern!r} has too many wildcards; at most {_MAX_WILDCARDS} are understood")
-    return spec_of(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
+    return compile_globs(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
 
 
 def _expand_braces(pattern: str) -> Iterator[str]:

@@ -3,17 +3,20 @@
 import asyncio
 import contextvars
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from asyncio.subprocess import Process, SubprocessStreamProtocol
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+KILL = signal.SIGKILL if os.name == "posix" else signal.SIGTERM
 _ABANDONED: ContextVar[Future[None] | None] = ContextVar("abandoned", default=None)
 """Set in threads of `in_thread`; cancelled once the caller has stopped waiting."""
 
@@ -138,3 +141,42 @@ def run(command: Sequence[str], folder: Path, seconds: float, given: bytes | Non
             return process.communicate()[0], None
         finally:
             process.kill()
+
+
+@asynccontextmanager
+async def running(command: Sequence[str], limit: int = 65_536, **options: Any) -> AsyncIterator[Process]:  # noqa: ANN401 - of `subprocess`
+    """Start a process in a group of its own, which is killed in the end.
+
+    limit: maximum length of a line of its output [bytes].
+    Raises OSError or ValueError if it cannot be started.
+    """
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(
+        # Ctrl-C must not stop the process: the run does so.
+        lambda: SubprocessStreamProtocol(limit, loop), *command, start_new_session=os.name == "posix", **options
+    )  # fmt: skip
+    process = Process(transport, protocol, loop)
+    try:
+        yield process
+    finally:
+        signal_group(process.pid, KILL)
+        transport.close()
+
+
+async def exits_within(process: Process, seconds: float, poll: float = 0.01) -> bool:
+    """Wait for the process only, since a child of it may keep the pipes open; return False after a timeout [s]."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while process.returncode is None:
+        if asyncio.get_running_loop().time() >= deadline:
+            return False
+        await asyncio.sleep(poll)
+    return True
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Send a signal to the group of a process that `running` has started, if it still exists."""
+    with suppress(ProcessLookupError, PermissionError):
+        if os.name == "posix":
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)

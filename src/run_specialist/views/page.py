@@ -4,14 +4,14 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.budget import dollars
+from run_specialist.budget import counted, dollars
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -109,9 +109,10 @@ def stamp(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, e.g. `1 turn` or `2 turns`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def total(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None if any value is unknown."""
+    known = [*values]
+    return None if None in known else sum(one for one in known if one is not None)
 
 
 def ticks(seconds: float, most: int = 6) -> list[float]:
