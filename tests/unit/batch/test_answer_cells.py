@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.answer_rows import (
+from run_specialist.batch.answer_file import (
     LAST,
     cells_of,
     guarded_cell,

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.batch import answer_file
-from run_specialist.batch.answer_file import AnswerFile
-from run_specialist.batch.answer_rows import cells_of, unguarded_cell
+from run_specialist.batch.answer_file import AnswerFile, cells_of, unguarded_cell
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import INPUTS, done, rows
 
