@@ -54,9 +54,7 @@ def test_the_index_and_the_question(tmp_path):
     assert "2 answered, 1 failed" in question
     assert "> What does {item} say?" in question
     assert "Bring the answers together into one" in question
-    assert "Each item was its own question.
-
-Bring" in folder.finish("owls", None)
+    assert "Each item was its own question.\n\nBring" in folder.finish("owls", None)
 
 
 def test_files_of_an_earlier_call_are_replaced(tmp_path):
