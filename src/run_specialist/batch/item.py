@@ -1,8 +1,6 @@
 """One item of a batch: its input, its run and how it ended, and the counts and events of all items."""
 
-import hashlib
-import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -34,25 +32,9 @@ class Item:
     input: Input
     question: str
     key: str
-    """16 hexadecimal digits that stay the same when the batch is called again; see `keyed`."""
+    """16 hexadecimal digits that stay the same when the batch is called again; see `questions.asked`."""
     where: str = ""
     """Place of the input, for errors; see `InputRecord`."""
-
-
-def keyed(asked: Iterable[tuple[InputRecord, str]]) -> Iterator[Item]:
-    """Number inputs with their questions, and give each a key.
-
-    The same input, question and file content have the same key in every call.
-
-    Equal inputs get different keys, by how often the input occurred before.
-    """
-    seen: dict[bytes, int] = {}
-    for number, (one, question) in enumerate(asked, 1):
-        text = json.dumps([one.input, question, one.content], sort_keys=True, ensure_ascii=True)
-        digest = hashlib.sha256(text.encode()).digest()
-        count = seen[digest[:8]] = seen.get(digest[:8], 0) + 1
-        key = digest if count == 1 else hashlib.sha256(digest + str(count).encode()).digest()
-        yield Item(number, one.input, question, key[:8].hex(), one.where)
 
 
 State = Literal["answered", "landed", "partial", "failed", "aborted", "not run", "at work elsewhere"]

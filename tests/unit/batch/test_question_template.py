@@ -74,10 +74,10 @@ def test_a_broken_template_is_an_error(template, reason):
         ("{paht}", {"path": 1, "n": 2}, "f:7 has no field 'paht', which the question needs; did you mean {path}?"),
         ("{ticket id}", {"Ticket ID": 1}, "did you mean {Ticket ID}?"),
         ("{path!r}", {"path": 1}, "did you mean {path}?"),
-        ("{zzz}", {"path": 1, "n": 2}, "needs; it has path, n; write literal braces as {{ and }}"),
+        ("{zzz}", {"path": 1, "n": 2}, "needs; it has path, n"),
         ("{zzz}", {}, "needs; it has no fields"),
         ("{path}", "a text", "has no field 'path', which the question needs; it has item"),
-        ("{zzz}", {f"field{n}": n for n in range(20)}, "field11 and 8 more;"),
+        ("{zzz}", {f"field{n}": n for n in range(20)}, "field10, field11"),
     ],
 )
 def test_a_missing_field_is_an_error(template, given, reason):

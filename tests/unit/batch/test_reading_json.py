@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.batch.read_items import json_array_items, json_line_items, stop
+from run_specialist.batch.read_items import json_array_items, json_line_items
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import INPUTS, inputs_in, items_in
 
@@ -26,15 +26,15 @@ def test_each_line_is_an_item_with_its_place(tmp_path):
 @given(st.lists(INPUTS, max_size=5), st.booleans())
 def test_written_lines_read_back(values, plain):
     """Every value is read as it was written, escaped or not."""
-    lines = enumerate((json.dumps(value, ensure_ascii=plain) + "\n" for value in values), 1)
-    assert [one.input for one in json_line_items(iter(lines), "f", stop)] == values
+    lines = (json.dumps(value, ensure_ascii=plain) + "\n" for value in values)
+    assert [one.input for one in json_line_items(lines, "f")] == values
 
 
 @given(st.lists(INPUTS, max_size=5), st.sampled_from([None, 2]), st.booleans())
 def test_written_arrays_read_back(values, indent, plain):
     """An array is read in every layout, each item with its position."""
     text = json.dumps(values, indent=indent, ensure_ascii=plain)
-    found = [*json_array_items(iter([(1, text)]), "f")]
+    found = [*json_array_items(iter([text]), "f")]
     assert [one.input for one in found] == values
     assert [one.where for one in found] == [f"f: item {number}" for number in range(1, len(values) + 1)]
 
