@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from run_specialist.batch import record as stored_record
-from run_specialist.batch.record import StoredRecord
+from run_specialist.batch.record import BatchRecord
 from run_specialist.store.batches import StoredBatch
 from tests.map_batches import item
 
@@ -25,12 +25,12 @@ def record(path):
     async def url():
         return f"sqlite:///{path}"
 
-    return StoredRecord(lambda: StoredBatch("b1", "finder", "", 0.0), lambda one: f"b1-{one.key}", url)
+    return BatchRecord(lambda: StoredBatch("b1", "finder", "", 0.0), url)
 
 
 async def opened(record, count, stopped=lambda: False):
     """Write so many items, and return the runs that are known."""
-    begun = await record.open(map(item, range(1, count + 1)), stopped)
+    begun = await record.open([(f"b1-{number:016x}", item(number)) for number in range(1, count + 1)], stopped)
     await record.aclose()
     return begun
 
