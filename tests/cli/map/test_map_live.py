@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from run_specialist.batch.item import Counts
+from run_specialist.batch.item import Counts, ItemStarted
 from run_specialist.batch.limits import Pause
 from run_specialist.cli import map_progress
 from run_specialist.cli.map_progress import MapProgress, MapView
@@ -34,10 +34,9 @@ def progress_of(clock, items=2):
     progress = MapProgress(clock)
     for number in range(1, 9):
         clock.now += 7.5
-        progress.begin(item(number))
         progress.end(done(number, cost=0.03))
     for number in range(38, 38 + items):
-        progress.begin(item(number, {"path": f"docs/limits-{number}.md"}))
+        progress.hear_batch(ItemStarted(number, f"run-{number}"))
     return progress
 
 
@@ -56,9 +55,9 @@ def test_the_view_has_counts_cost_time_and_the_newest_items(clock):
     progress.hear(38, Called("started", "c", "read", {"path": "docs/a.md"}))
     progress.hear(38, Replied(1, "wants_tools", "", "", Usage(5, 0, 0, 0), 0.01))
     head, counts, figures, *items = drawn(MapView(LookedAt(COUNTS), progress), 100)
-    assert "37 of 112 items · 2 under way  ━━━" in head
+    assert "37 of 112 items · 2 under way ━━━" in head
     assert counts == "  30 answered · 4 landed · 1 partial · 2 failed (2 rate limited)"
-    assert figures == "  $0.25 of about $2.49 · 9m 22s left · 1m 00s · 8.0 items a minute"
+    assert figures == "  $0.25 of about $2.49 · 9m 22s left · 1m 00s"
     assert items == ["    38  docs/limits-38.md  read docs/a.md", "    39  docs/limits-39.md  thinking"]
 
 
@@ -69,13 +68,13 @@ def test_a_cost_limit_replaces_the_expected_cost(clock):
 
 
 def test_a_batch_that_ends_early_has_no_forecast(clock):
-    """After Ctrl-C the other items are not asked about: no expected cost, speed or time left."""
+    """After Ctrl-C the other items are not asked about: no expected cost or time left."""
     batch = LookedAt(COUNTS, ended_because="stopped")
     assert drawn(MapView(batch, progress_of(clock)))[2] == "  $0.24 · 1m 00s"
 
 
 def test_before_five_items_nothing_is_expected(clock):
-    """Cost at the end, speed and time left are shown only when enough items have ended."""
+    """Cost at the end and time left are shown only when enough items have ended."""
     progress = MapProgress(clock)
     clock.now += 3
     progress.end(done(1))
@@ -110,7 +109,7 @@ def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):
 
 def test_items_that_were_taken_back_are_not_shown(clock):
     """During a pause the items whose requests the endpoint refused are not under way."""
-    batch = LookedAt(COUNTS, under_way=(item(39),))
+    batch = LookedAt(COUNTS, under_way=(item(39, "docs/limits-39.md"),))
     head, *others, last = drawn(MapView(batch, progress_of(clock)))
     assert "1 under way" in head
     assert not [line for line in others if "limits-38" in line]
@@ -135,7 +134,7 @@ def test_the_lines_fit_any_terminal(counts, reason, items, width, height):
     """No line is wider than the terminal, and together they are not higher, whatever the figures and texts."""
     clock = Clock()
     progress = progress_of(clock, items)
-    for number in progress.under_way:
+    for number in progress.running:
         progress.hear(number, Called("started", "c", "read", {"path": reason}))
     view = MapView(LookedAt(counts, paused=Pause("quota", reason, 0.0)), progress)
     lines = drawn(view, width, height)
