@@ -261,7 +261,7 @@ def test_waiting_survives_a_restart_of_the_database(server, model, write, progra
     server.stop()
     assert any("the database is unavailable, waiting: " in line for line in lines)
     server.start()
-    assert any("the database is available again" in line for line in lines)
+    assert any("0 of 1 item done" in line for line in lines)
     worker = program("worker", code=WORKER)
     waiting.communicate(timeout=PATIENCE)
     assert (waiting.returncode, len(model.requests)) == (0, 2)

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from run_specialist.batch.item import (
     NO_ANSWER,
@@ -594,7 +595,7 @@ class Batch:
     async def _wait(self, seconds: float = math.inf) -> None:
         """Wait for a change, but not longer than this many seconds."""
         self._changed.clear()
-        waits = [asyncio.ensure_future(self._changed.wait())]
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._changed.wait())]
         if not math.isinf(seconds):
             waits.append(asyncio.ensure_future(self._sleep(seconds)))
         try:

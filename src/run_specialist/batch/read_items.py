@@ -256,7 +256,7 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
             path = PurePosixPath(escape_path(relative))
             try:
                 with sandbox.open(relative) as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
             except OSError as error:
                 raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
             yield InputRecord({"path": str(path), "name": path.name, "stem": path.stem}, str(path), digest)

@@ -1,9 +1,10 @@
 """Options of `specialists map` and `specialists eval`."""
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -52,28 +53,13 @@ def duration(text: str) -> float:
     return float("inf") if seconds is None else seconds
 
 
-def choice(*choices: str) -> Any:  # noqa: ANN401 - keyword arguments of `typer.Option`
-    """Return the parser and the completion of an option with a fixed set of values."""
-
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}")
-        return text
-
-    return {"parser": parse, "autocompletion": lambda: choices}
-
-
 def amount(text: str) -> float:
     """Parse an amount of dollars; `none` is infinity."""
-    if text == "none":
-        return float("inf")
-    try:
-        value = float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50") from None
-    if not 0 <= value < float("inf"):
-        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50")
-    return value
+    with suppress(ValueError):
+        value = float("inf") if text == "none" else float(text)
+        if value >= 0 and (text == "none" or value < float("inf")):
+            return value
+    raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50")
 
 
 AT_ONCE = 8
@@ -177,21 +163,15 @@ def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOpt
     """
     runner = configured_runner(
         config,
-        dir_=project.dir_,
-        strict=project.strict,
+        **vars(project),
         require_model=each_run.require_model,
-        root=project.root,
         model=each_run.model,
-        store=project.store,
-        on_lost=project.on_lost,
-        trust=project.trust,
         requests_at_once=each_run.requests_at_once,
     )
     runner.allowed = None if quiet else say_allowed
     return runner
 
 
-FORMATS = ("jsonl", "csv", "lines")
 RETRIED: dict[str | None, tuple[str, ...]] = {
     None: (),
     "aborted": ("aborted",),
@@ -222,12 +202,9 @@ class ItemOptions:
         ),
     ] = None
     format_: Annotated[
-        str | None,
+        Literal["jsonl", "csv", "lines"] | None,
         typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="Format of ITEMS: jsonl, csv or lines.  [default: by its name]",
-            **choice(*FORMATS),
+            "--format", metavar="FORMAT", help="Format of ITEMS: jsonl, csv or lines.  [default: by its name]"
         ),
     ] = None
 
@@ -239,20 +216,16 @@ class BatchOptions:
     at_once: Annotated[
         int,
         typer.Option(
-            metavar="N",
-            min=1,
-            help="Maximum number of items under way; given with --queue, that of the whole fleet.",
+            metavar="N", min=1, help="Maximum number of items under way; given with --queue, that of the whole fleet."
         ),
     ] = AT_ONCE
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
     ] = False
     retry: Annotated[
-        str | None,
+        Literal["aborted", "failed", "partial", "all"] | None,
         typer.Option(
-            metavar="STATE",
-            help="Resume earlier runs that ended as failed, aborted or partial, or all of these.",
-            **choice(*filter(None, RETRIED)),
+            metavar="STATE", help="Resume earlier runs that ended as failed, aborted or partial, or all of these."
         ),
     ] = None
     batch: Annotated[
@@ -294,13 +267,8 @@ class BatchOptions:
     @property
     def bounds(self) -> dict[str, Any]:
         """Return the limits of the batch that were given, as arguments of `Runner.map`."""
-        given = {
-            "at_once": self.at_once,
-            "batch": self.batch,
-            "breaker": self.breaker,
-            "pause_limit": self.pause_limit,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        names = ("at_once", "batch", "breaker", "pause_limit")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -347,8 +315,7 @@ class CaseOptions:
         typer.Option(metavar="FILE", help="File with the cases.  [default: NAME.evals.yaml beside the specialist]"),
     ] = None
     case: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB", help="Only cases whose name matches; may be repeated."),
+        list[str] | None, typer.Option(metavar="GLOB", help="Only cases whose name matches; may be repeated.")
     ] = None
     new: Annotated[
         bool, typer.Option("--new", help="Write a first set of cases from stored runs, to be edited; run nothing.")

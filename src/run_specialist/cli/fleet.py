@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    cls=CommandList,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Manage the batches in the queue of a fleet.",
+    cls=CommandList, rich_markup_mode=None, no_args_is_help=True, help="Manage the batches in the queue of a fleet."
 )
 _T = TypeVar("_T")
 
@@ -160,11 +157,7 @@ Health = Annotated[
 
 
 def worker(
-    at_once: AtOnce = 8,
-    root: Roots = None,
-    store: StoreUrl = None,
-    trust: TrustBatches = False,
-    health: Health = None,
+    at_once: AtOnce = 8, root: Roots = None, store: StoreUrl = None, trust: TrustBatches = False, health: Health = None
 ) -> None:
     """Work on the items of batches in the queue, until SIGTERM or Ctrl-C.
 

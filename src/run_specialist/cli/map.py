@@ -14,7 +14,7 @@ from run_specialist.cli.batch_options import (
 )
 from run_specialist.cli.console import guarded
 from run_specialist.cli.flags import SpecialistName
-from run_specialist.cli.help import given_words, grouped
+from run_specialist.cli.help import grouped
 
 Items = Annotated[
     str | None,
@@ -52,20 +52,5 @@ def map_(
     with guarded():
         from run_specialist.cli.map_run import MapCall  # noqa: PLC0415 - fast `--help`
 
-        # The default is that of one process; a fleet may work on any number of items at the same time (0).
-        given = context.get_parameter_source("at_once")
-        fleet_at_once = batch.at_once if given is not None and given.name == "COMMANDLINE" else 0
-        call = MapCall(
-            name,
-            items,
-            each_item,
-            answers,
-            money,
-            batch,
-            each_run,
-            project,
-            words=given_words(context),
-            fleet_at_once=fleet_at_once,
-        )
-        code = call.work()
+        code = MapCall(context, name, items, each_item, answers, money, batch, each_run, project).work()
     raise typer.Exit(code)

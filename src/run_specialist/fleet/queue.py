@@ -178,10 +178,7 @@ class Queue:
         self._check_version(found)
         return {
             row["batch_id"]: WaitingBatch(
-                row["state"],
-                None if row["closed"] is None else float(row["closed"]),
-                row["held"],
-                row["priority"],
+                row["state"], None if row["closed"] is None else float(row["closed"]), row["held"], row["priority"]
             )
             for row in found
             if row["batch_id"] is not None

@@ -1,6 +1,7 @@
 """The progress of `map` without a terminal, and the lines at its end."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,8 +65,9 @@ def answers(tmp_path, monkeypatch):
 
 def ended(batch, progress=None, **options):
     """Return the lines at the end."""
-    given = {"out": Path("answers.jsonl"), "is_written": True, "is_stored": True} | options
-    return [line for line, _ in summary_lines(batch, progress or MapProgress(Clock()), "finder", CALL, **given)]
+    given = {"file": Path("answers.jsonl"), "writes_rows": True, "is_stored": True} | options
+    call = SimpleNamespace(name="finder", words=CALL, batch=batch, **given)
+    return [line for line, _ in summary_lines(call, progress or MapProgress(Clock()))]
 
 
 def progress_of(*ends):
@@ -91,7 +93,7 @@ def test_the_end_has_counts_cost_answers_and_batch():
 
 def test_a_file_that_was_not_written_is_not_named():
     """If the batch ended before its first item did, there is no file."""
-    assert not [line for line in ended(LookedAt(), out=Path("nowhere.jsonl")) if "answers" in line]
+    assert not [line for line in ended(LookedAt(), file=Path("nowhere.jsonl")) if "answers" in line]
 
 
 def test_the_end_names_the_commands_that_go_on():
@@ -110,8 +112,8 @@ def test_the_end_names_the_commands_that_go_on():
     ("limit", "costs", "command"),
     [
         (0.05, (0.02, 0.02), "0.16"),
-        (0.5, (0.26, 0.2), "1.8"),
-        (1, (0.1,), "1.1"),
+        (0.5, (0.26, 0.2), "1.78"),
+        (1, (0.1,), "1.10"),
         (1, (), None),
     ],
 )
@@ -139,7 +141,7 @@ def test_items_that_a_fleet_gave_up_have_no_command_that_would_not_help():
 
 def test_without_a_store_there_is_nothing_to_go_on_with():
     """No command is offered that would ask everything again."""
-    lines = ended(LookedAt(Counts(failed={"usage": 1}, not_run=3, total=4)), is_stored=False, out=None)
+    lines = ended(LookedAt(Counts(failed={"usage": 1}, not_run=3, total=4)), is_stored=False, file=None)
     assert not [line for line in lines if "specialists" in line]
 
 
