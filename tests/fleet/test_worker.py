@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from run_specialist.fleet import job as job_verdict
 from run_specialist.fleet import queue as queue_module
+from run_specialist.fleet import worker as worker_module
 from run_specialist.fleet.batches import BatchHere, Control, freeze
 from run_specialist.fleet.queue import Queue
 from run_specialist.fleet.worker_log import HealthFile, LineLog
@@ -139,7 +139,7 @@ async def test_a_worker_does_not_take_its_own_items_over(put, working, model, ur
 async def test_an_item_at_work_elsewhere_is_left_alone(put, working, model, url, monkeypatch):
     """A worker that gets the job of a live one hands it back; no takeover is counted, and nothing is paid twice."""
     monkeypatch.setattr(queue_module, "SILENCE", 0.0)
-    monkeypatch.setattr(job_verdict, "AT_WORK_DELAY", 0.2)
+    monkeypatch.setattr(worker_module, "AT_WORK_DELAY", 0.2)
     model.delay = 1.0
     await put(2)
     async with working():
@@ -154,7 +154,7 @@ async def test_an_item_that_ends_its_workers_is_given_up(put, working, model, ur
     """After three takeovers without a turn it is dead; nothing is sent, and the others are answered."""
     await put(2)
     (job,) = await queue.take({BATCH: 0}, 1)
-    for _ in range(job_verdict.MAX_TAKEOVERS):
+    for _ in range(worker_module.MAX_TAKEOVERS):
         await queue.begin(job)
     monkeypatch.setattr(queue_module, "SILENCE", 0.0)
     async with working():
@@ -350,5 +350,5 @@ def test_a_line_has_time_level_host_process_and_item():
 async def test_our_sessions_compile_no_statements(url):
     """PostgreSQL's JIT is off."""
     queue = Queue(url)
-    assert await queue.connection.fetch("show jit") == [{"jit": "off"}]
+    assert await queue.fetch("show jit") == [{"jit": "off"}]
     await queue.close()

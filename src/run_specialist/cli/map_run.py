@@ -275,8 +275,9 @@ class MapCall:
             return None if value is None else round(value, 8)
 
         def figures(typical: Typical | None) -> dict[str, float | None] | None:
-            given = None if typical is None else (rounded(typical.median), rounded(typical.high))
-            return given and dict(zip(("median", "nine_of_ten"), given, strict=True))
+            if typical is None:
+                return None
+            return {"median": rounded(typical.median), "nine_of_ten": rounded(typical.high)}
 
         print_json(
             {

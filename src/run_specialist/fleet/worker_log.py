@@ -59,18 +59,18 @@ class HealthFile:
         except OSError as error:
             raise UsageError(f"health file {path}: {error.strerror or error}") from None
 
-    def write(self, state: str, values: Callable[[], Mapping[str, Any]]) -> str:
+    def write(self, state: str, values: Mapping[str, Any]) -> str:
         """Write the state if it is due; return why that failed, in one line, or an empty text.
 
         state: `working`, `waiting for the database`, `stopping` or `stopped`.
-        values: returns more values for the file.
+        values: more values for the file.
         """
         now = time.monotonic()
         if state == self._state and now - self._written < self.INTERVAL:
             return ""
         self._written, self._state = now, state
         try:
-            self._replace({"state": state, **values()})
+            self._replace({"state": state, **values})
         except OSError as error:
             return f"health file {self._path}: {error.strerror or error}"
         return ""

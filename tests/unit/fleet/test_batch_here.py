@@ -39,9 +39,7 @@ def project(tmp_path, monkeypatch):
 
 async def checked(frozen, root, *, trust=False):
     """Check a batch on the host with this root."""
-    here = BatchHere.found(
-        "b1", frozen.model_dump(), {"notes": Root(root)}, "postgresql://nobody@127.0.0.1:1/x", trust=trust
-    )
+    here = BatchHere("b1", frozen.model_dump(), {"notes": Root(root)}, "postgresql://nobody@127.0.0.1:1/x", trust=trust)
     try:
         await here.check()
     finally:

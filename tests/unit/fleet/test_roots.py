@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.fleet.batches import RootMissing, find_root, root_ids, roots_of
+from run_specialist.fleet.batches import find_root, root_ids, roots_of
 
 
 def test_without_roots_the_project_has_its_own_name(tmp_path):
@@ -66,7 +66,7 @@ def found(folder, batch_root, *, named):
     given = [f"notes={folder}"] if named else []
     try:
         return find_root(roots_of(given, folder), "notes", root_ids(batch_root), "b1")
-    except RootMissing as error:
+    except UsageError as error:
         return str(error)
 
 

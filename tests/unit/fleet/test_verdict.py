@@ -7,7 +7,7 @@ import pytest
 from run_specialist.api.batch_maker import PriceUnknown
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.errors import AtWork, StoreUnusable, UsageError
-from run_specialist.fleet.job import (
+from run_specialist.fleet.worker import (
     AT_WORK_DELAY,
     MAX_SERVER_ERRORS,
     SHARE_DELAY,
