@@ -33,8 +33,6 @@ class Item:
     question: str
     key: str
     """16 hexadecimal digits that stay the same when the batch is called again; see `questions.asked`."""
-    where: str = ""
-    """Place of the input, for errors; see `InputRecord`."""
 
 
 State = Literal["answered", "landed", "partial", "failed", "aborted", "not run", "at work elsewhere"]
@@ -227,34 +225,27 @@ class ItemRun(Protocol):
     @property
     def run_id(self) -> str:
         """The id in the store and in the outcome."""
-        ...
 
     @property
     def ended(self) -> Outcome | None:
         """The outcome, if the run had ended before it was taken up."""
-        ...
 
     @property
     def is_kept(self) -> bool:
         """Whether all records of the run are stored."""
-        ...
 
     @property
     def cost_before(self) -> float:
         """Cost of the run before it was taken up [USD]."""
-        ...
 
     async def outcome(self) -> Outcome:
         """Work until there is an outcome."""
-        ...
 
     def abort(self, *, after_turn: bool = False) -> None:
         """Stop as soon as possible, or after the current turn is complete and stored."""
-        ...
 
     def listen(self, listener: Listener) -> None:
         """Call a listener with each event from now on."""
-        ...
 
 
 class ItemRuns(Protocol):
@@ -262,7 +253,6 @@ class ItemRuns(Protocol):
 
     async def check(self) -> None:
         """Raise UsageError if no run can begin, for any item."""
-        ...
 
     async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> ItemRun:
         """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
@@ -270,11 +260,9 @@ class ItemRuns(Protocol):
         is_new: no run with this id was stored a moment ago.
         Raises AtWork if another process works on it, NotAffordable, or another RunSpecialistError.
         """
-        ...
 
     async def ended(self, run_id: str, *, however: bool = False) -> Outcome | None:
         """Return the outcome of a run that will not be resumed; None for any other run.
 
         however: return any outcome, also of a run that the next call resumes.
         """
-        ...

@@ -96,7 +96,7 @@ def asked(inputs: Iterable[Input | InputRecord], template: Template | None) -> I
         seen[digest[:8]] += 1
         if (count := seen[digest[:8]]) > 1:
             digest = hashlib.sha256(digest + str(count).encode()).digest()
-        yield Item(number, value, question, digest[:8].hex(), one.where)
+        yield Item(number, value, question, digest[:8].hex())
 
 
 @dataclass(frozen=True, slots=True)

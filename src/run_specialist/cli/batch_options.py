@@ -9,32 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from run_specialist.batch.limits import FAILURES
+from run_specialist.cli import flags
 from run_specialist.cli.console import STDOUT, fail, is_terminal, say_allowed
-from run_specialist.cli.flags import (
-    Dir,
-    EvidenceFlag,
-    FilesRoot,
-    LandingStyle,
-    Model,
-    OnLostFlag,
-    PatienceTime,
-    PresetName,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    Strict,
-    TimeLimit,
-    ToolCallFormat,
-    ToolCallsLimit,
-    ToolCharsLimit,
-    TotalTokensLimit,
-    TrustFlag,
-    TurnsLimit,
-    configured_runner,
-    quiet_option,
-    setting,
-    settings,
-)
 
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
@@ -47,7 +23,7 @@ def duration(text: str) -> float:
     from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
 
     try:
-        seconds = checked({"time_limit": setting(text)}).time_limit
+        seconds = checked({"time_limit": flags.setting(text)}).time_limit
     except UsageError as error:
         raise typer.BadParameter(str(error).removeprefix("time_limit: ")) from None
     return float("inf") if seconds is None else seconds
@@ -121,24 +97,24 @@ class MoneyOptions:
 class EachRunOptions:
     """Each run."""
 
-    model: Model = None
-    require_model: RequireModel = False
-    requests_at_once: RequestsAtOnce = None
-    tool_calls_limit: ToolCallsLimit = None
-    turns_limit: TurnsLimit = None
-    total_tokens_limit: TotalTokensLimit = None
-    time_limit: TimeLimit = None
-    patience: PatienceTime = None
-    tool_chars_limit: ToolCharsLimit = None
-    landing: LandingStyle = None
-    evidence: EvidenceFlag = None
-    tool_calls: ToolCallFormat = None
-    preset: PresetName = None
+    model: flags.Model = None
+    require_model: flags.RequireModel = False
+    requests_at_once: flags.RequestsAtOnce = None
+    tool_calls_limit: flags.ToolCallsLimit = None
+    turns_limit: flags.TurnsLimit = None
+    total_tokens_limit: flags.TotalTokensLimit = None
+    time_limit: flags.TimeLimit = None
+    patience: flags.PatienceTime = None
+    tool_chars_limit: flags.ToolCharsLimit = None
+    landing: flags.LandingStyle = None
+    evidence: flags.EvidenceFlag = None
+    tool_calls: flags.ToolCallFormat = None
+    preset: flags.PresetName = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """Return the keys of the specialist's file to override."""
-        return settings(**{name: getattr(self, name) for name in _SETTINGS})
+        return flags.settings(**{name: getattr(self, name) for name in _SETTINGS})
 
 
 _SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
@@ -148,12 +124,12 @@ _SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
 class ProjectOptions:
     """Project and store."""
 
-    dir_: Dir = None
-    root: FilesRoot = None
-    store: StoreUrl = None
-    on_lost: OnLostFlag = "go_on"
-    strict: Strict = None
-    trust: TrustFlag = False
+    dir_: flags.Dir = None
+    root: flags.FilesRoot = None
+    store: flags.StoreUrl = None
+    on_lost: flags.OnLostFlag = "go_on"
+    strict: flags.Strict = None
+    trust: flags.TrustFlag = False
 
 
 def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOptions, *, quiet: bool) -> "Runner":
@@ -161,7 +137,7 @@ def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOpt
 
     quiet: do not print what `--trust` allows.
     """
-    runner = configured_runner(
+    runner = flags.configured_runner(
         config,
         **vars(project),
         require_model=each_run.require_model,
@@ -296,7 +272,7 @@ class AnswerOptions:
         bool,
         typer.Option("--events", help="Print each event as one line of JSON, those of the runs with their `item`."),
     ] = False
-    quiet: Annotated[bool, quiet_option("Print only rows, JSON and errors.")] = False
+    quiet: Annotated[bool, flags.quiet_option("Print only rows, JSON and errors.")] = False
 
     def check(self) -> None:
         """Exit if options exclude each other."""
@@ -355,7 +331,7 @@ class ResultOptions:
         typer.Option(metavar="SHARE", min=0, max=1, help="Exit with code 1 if a variant scores less, from 0 to 1."),
     ] = None
     json_: Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")] = False
-    quiet: Annotated[bool, quiet_option("Print only the results and errors.")] = False
+    quiet: Annotated[bool, flags.quiet_option("Print only the results and errors.")] = False
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,7 @@ from typing import Annotated
 
 import typer
 
-from run_specialist.cli.batch_options import (
-    AnswerOptions,
-    BatchOptions,
-    EachRunOptions,
-    ItemOptions,
-    MoneyOptions,
-    ProjectOptions,
-)
+from run_specialist.cli import batch_options
 from run_specialist.cli.console import guarded
 from run_specialist.cli.flags import SpecialistName
 from run_specialist.cli.help import grouped
@@ -33,12 +26,12 @@ def map_(
     name: SpecialistName,
     items: Items = None,
     *,
-    each_item: ItemOptions,
-    answers: AnswerOptions,
-    money: MoneyOptions,
-    batch: BatchOptions,
-    each_run: EachRunOptions,
-    project: ProjectOptions,
+    each_item: batch_options.ItemOptions,
+    answers: batch_options.AnswerOptions,
+    money: batch_options.MoneyOptions,
+    batch: batch_options.BatchOptions,
+    each_run: batch_options.EachRunOptions,
+    project: batch_options.ProjectOptions,
 ) -> None:
     """Ask a specialist a question about each of many items.
 

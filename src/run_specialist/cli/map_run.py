@@ -21,30 +21,8 @@ from run_specialist.batch.limits import Forecast, Typical, alike, forecast
 from run_specialist.batch.questions import Template, asked, check
 from run_specialist.batch.read_items import STDIN, Source, files_source, source_of
 from run_specialist.budget import dollars
+from run_specialist.cli import batch_options, console
 from run_specialist.cli.ask import answer
-from run_specialist.cli.batch_options import (
-    RETRIED,
-    AnswerOptions,
-    BatchOptions,
-    EachRunOptions,
-    ItemOptions,
-    MoneyOptions,
-    ProjectOptions,
-    batch_runner,
-)
-from run_specialist.cli.console import (
-    STDOUT,
-    OutputFile,
-    fail,
-    is_terminal,
-    print_json,
-    print_line,
-    printable,
-    redirect_to_null,
-    say,
-    stderr_width,
-    wrapped,
-)
 from run_specialist.cli.flags import OutputSettings, config_for_run
 from run_specialist.cli.fleet import queue_url
 from run_specialist.cli.help import given_words
@@ -91,12 +69,12 @@ class MapCall:
         context: typer.Context,
         name: str,
         items: str | None,
-        each_item: ItemOptions,
-        answers: AnswerOptions,
-        money: MoneyOptions,
-        batch: BatchOptions,
-        each_run: EachRunOptions,
-        project: ProjectOptions,
+        each_item: batch_options.ItemOptions,
+        answers: batch_options.AnswerOptions,
+        money: batch_options.MoneyOptions,
+        batch: batch_options.BatchOptions,
+        each_run: batch_options.EachRunOptions,
+        project: batch_options.ProjectOptions,
     ) -> None:
         """Check the items and plan their runs; sends nothing.
 
@@ -111,10 +89,10 @@ class MapCall:
         given = context.get_parameter_source("at_once")
         self._fleet_at_once = batch.at_once if given is not None and given.name == "COMMANDLINE" else 0
 
-        self.file = None if answers.out == STDOUT else answers.out
+        self.file = None if answers.out == console.STDOUT else answers.out
         """The file of the answers; None = this call writes none."""
         is_for_people = not (answers.json_ or answers.events)
-        self.writes_rows = answers.out is not None or (is_for_people and not is_terminal())
+        self.writes_rows = answers.out is not None or (is_for_people and not console.is_terminal())
         self._prints_data = not is_for_people or (self.writes_rows and self.file is None)
         """Whether standard output carries data for programs: JSON, events or rows."""
 
@@ -124,11 +102,13 @@ class MapCall:
         self.is_stored = self._url != NONE
 
         if (batch.wait or batch.priority is not None) and not batch.queue:
-            fail("--wait and --priority are about the queue of a fleet; each of them needs --queue")
+            console.fail("--wait and --priority are about the queue of a fleet; each of them needs --queue")
         if batch.wait and items == STDIN:
-            fail("--wait reads the items a second time, with their answers; name a file instead of standard input")
+            console.fail(
+                "--wait reads the items a second time, with their answers; name a file instead of standard input"
+            )
         if batch.retry and not self.is_stored:
-            fail("--retry needs stored runs; name a store with --store")
+            console.fail("--retry needs stored runs; name a store with --store")
         self._source = self._source_of(items, each_item)
         self._template = None if each_item.question is None else Template(each_item.question)
         self._inputs = check(self._source, self._template)
@@ -136,7 +116,7 @@ class MapCall:
         """The number of items; None if they can be read only once."""
         self._reducing = None if answers.reduce is None else self._runner.registry.find(answers.reduce).path
         """The file of the specialist that combines the answers; None without `--reduce`."""
-        self._plan(RETRIED[batch.retry])
+        self._plan(batch_options.RETRIED[batch.retry])
 
     def work(self) -> int:
         """Execute the command; return the exit code."""
@@ -144,7 +124,7 @@ class MapCall:
             self._show_plan()
             return 0
         if not self._answers.quiet:
-            say(" · ".join(self._plan_parts()))
+            console.say(" · ".join(self._plan_parts()))
         # The maximum cost of the remaining items; None if it is unknown.
         most, limit = self._forecast.total_cost_high, self.batch.cost_limit
         if limit is not None:
@@ -168,22 +148,24 @@ class MapCall:
     def _runner_in(self, root: Path | None) -> "Runner":
         """Return a runner whose file tools can read a folder."""
         project = replace(self._project, root=root)
-        return batch_runner(self._config, project, self._each_run, quiet=self._answers.quiet)
+        return batch_options.batch_runner(self._config, project, self._each_run, quiet=self._answers.quiet)
 
-    def _source_of(self, items: str | None, each: ItemOptions) -> Source:
+    def _source_of(self, items: str | None, each: batch_options.ItemOptions) -> Source:
         """Return the source of the items; exit if the options leave it open or name two.
 
         Raises UsageError if the source cannot be read.
         """
         if each.files is not None:
             if items is not None or each.format_ is not None:
-                fail("--files cannot be combined with ITEMS and --format; use one of them, and quotes around the glob")
+                console.fail(
+                    "--files cannot be combined with ITEMS and --format; use one of them, and quotes around the glob"
+                )
             specialist = self._runner.registry.find(self.name).specialist
             return files_source(each.files, self._runner.root, (specialist and specialist.paths) or ())
         if items is None:
-            fail("there are no items; name a file, `-` for standard input, or use --files 'docs/*.md'")
-        if items == STDIN and is_terminal(sys.stdin):
-            say("type one item per line, then press Ctrl-D on an empty line")
+            console.fail("there are no items; name a file, `-` for standard input, or use --files 'docs/*.md'")
+        if items == STDIN and console.is_terminal(sys.stdin):
+            console.say("type one item per line, then press Ctrl-D on an empty line")
         return source_of(items, each.format_)
 
     @property
@@ -231,15 +213,9 @@ class MapCall:
 
     def _past(self, store: "Store") -> "Sequence[PastRun]":
         """Return past runs comparable to the planned ones (same model, same project), newest first."""
-        from run_specialist.providers.choose import choose_model, described  # noqa: PLC0415 - only for stored runs
-        from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - only for stored runs
-
-        runner = self._runner
-        file = runner.registry.find(self.name)
-        settled = resolve(file, self._each_run.settings).settings
-        chosen = choose_model(self._each_run.model, settled.model, runner.default_model, settled.fallback_models)
-        stored = store.past(file.name, project_path(runner.root))
-        return alike(stored, described(chosen).provider.model, file.digest)
+        file, batches = self._runner.registry.find(self.name), self._runner.batches
+        request = batches.asked(file, self.name, {**self._each_run.settings, "model": self._each_run.model})
+        return alike(store.past(file.name, project_path(self._runner.root)), batches.model_of(request), file.digest)
 
     def _earlier_runs(self, store: "Store", retried: Sequence[str]) -> tuple[set[str], float]:
         """Return the keys of the items that have an outcome, and the known cost of all earlier runs of the batch [USD].
@@ -261,14 +237,14 @@ class MapCall:
         expected, at_once = self._forecast, self._options.at_once
         first = [*islice(asked(self._inputs, self._template), SHOWN)]
         if not self._answers.json_:
-            print_line(" · ".join(self._plan_parts()))
+            console.print_line(" · ".join(self._plan_parts()))
             if expected.runs:
                 median, high = (_used(expected, figure) for figure in ("median", "high"))
-                print_line(f"an item took {median} (median), and nine of ten at most {high}")
+                console.print_line(f"an item took {median} (median), and nine of ten at most {high}")
             for one in first:
-                print_line(f"\n{one.number}  {label(one.input)}")
-                print_line(textwrap.indent(one.question, "    "))
-            print_line(f"\nbatch {self.batch.id}; nothing was sent")
+                console.print_line(f"\n{one.number}  {label(one.input)}")
+                console.print_line(textwrap.indent(one.question, "    "))
+            console.print_line(f"\nbatch {self.batch.id}; nothing was sent")
             return
 
         def rounded(value: float | None) -> float | None:
@@ -279,7 +255,7 @@ class MapCall:
                 return None
             return {"median": rounded(typical.median), "nine_of_ten": rounded(typical.high)}
 
-        print_json(
+        console.print_json(
             {
                 "batch": self.batch.id,
                 "items": self._count,
@@ -348,18 +324,20 @@ class MapCall:
             typical_cost=self._typical_cost,
         )
         async with Control(url) as control:
-            retried = await control.retry(queued.batch_id, RETRIED[options.retry]) if options.retry else 0
+            retried = await control.retry(queued.batch_id, batch_options.RETRIED[options.retry]) if options.retry else 0
             again = f", {retried} to retry" if options.retry else ""
-            say(f"batch {queued.batch_id}: {counted(queued.items)}, {queued.added:,} new in the queue{again}")
+            console.say(f"batch {queued.batch_id}: {counted(queued.items)}, {queued.added:,} new in the queue{again}")
             if queued.kept_model is not None:
-                say(f"its runs keep the model of the first call, {queued.kept_model}")
+                console.say(f"its runs keep the model of the first call, {queued.kept_model}")
             if options.wait:
                 return await self._ended_by_fleet(control, queued.batch_id)
         if answers.json_:
-            print_json({"batch": queued.batch_id, "items": queued.items, "added": queued.added, "retried": retried})
+            console.print_json(
+                {"batch": queued.batch_id, "items": queued.items, "added": queued.added, "retried": retried}
+            )
         elif not answers.quiet:
             command = f"`specialists fleet status {queued.batch_id}`"
-            say(f"{command} shows them; the same command with --wait writes the answers")
+            console.say(f"{command} shows them; the same command with --wait writes the answers")
         return None
 
     async def _ended_by_fleet(self, control: "Control", batch_id: str) -> "BatchStatus":
@@ -382,7 +360,7 @@ class MapCall:
                     return status
                 if status.state == "paused":
                     resume = f"specialists fleet resume {batch_id}"
-                    say(f"batch {batch_id} is paused: {status.reason}; to continue: {resume}")
+                    console.say(f"batch {batch_id} is paused: {status.reason}; to continue: {resume}")
                     raise typer.Exit(int(Exit.NO_ANSWER))
                 total = sum(status.items.values())
                 workers = f"{status.at_work:,} at work, {counted(status.workers, 'worker')}"
@@ -394,7 +372,7 @@ class MapCall:
                 ]
                 line = " · ".join(filter(None, parts))
             if is_away != was_away or (waited >= SECONDS and line != said and not self._answers.quiet):
-                say(line)
+                console.say(line)
                 said, waited = line, 0.0
             was_away = is_away
             await asyncio.sleep(LOOK)
@@ -416,16 +394,18 @@ class MapCall:
             worker = MapWorker(
                 batch,
                 [*([] if rows is None else [rows.write]), *([] if folder is None else [folder.add])],
-                shows=not (answers.quiet or answers.events or (answers.out == STDOUT and is_terminal())),
+                shows=not (
+                    answers.quiet or answers.events or (answers.out == console.STDOUT and console.is_terminal())
+                ),
                 events=answers.events,
-                answers=answers.out is None and not self._prints_data and is_terminal(),
+                answers=answers.out is None and not self._prints_data and console.is_terminal(),
             )
             try:
                 worker.work(self._runner)
             except UsageError:
                 if rows is not None and self.file is None:
                     # Its buffer would be written again at exit.
-                    redirect_to_null(sys.stdout)
+                    console.redirect_to_null(sys.stdout)
                 raise
             if rows is not None and not batch.counts.not_run:
                 rows.finish()
@@ -436,11 +416,11 @@ class MapCall:
         unstored = batch.unstored if self.is_stored else 0
         code = code or int(Exit.USAGE if unstored else Exit.OK)
         if answers.json_:
-            print_json(self._summary_json(worker.progress, unstored, reduced))
+            console.print_json(self._summary_json(worker.progress, unstored, reduced))
         elif reduced is not None and answers.events:
-            print_json({"event": "reduced", "outcome": reduced.as_json()}, None)
+            console.print_json({"event": "reduced", "outcome": reduced.as_json()}, None)
         elif reduced is not None and self._prints_data:
-            print_json({"reduced": reduced.as_json()}, None)
+            console.print_json({"reduced": reduced.as_json()}, None)
         if code or not answers.quiet:
             self._summarize(worker.progress)
         return code
@@ -472,7 +452,7 @@ class MapCall:
         if self._prints_data:
             return asyncio.run(with_bounded_cleanup(once()))
         quiet = self._answers.quiet
-        output = OutputSettings(json=False, events=False, quiet=quiet, raw=False, file=OutputFile(None))
+        output = OutputSettings(json=False, events=False, quiet=quiet, raw=False, file=console.OutputFile(None))
         return answer(runner, prepare, output)
 
     def _summary_json(self, progress: MapProgress, unstored: int, reduced: "Outcome | None") -> dict[str, Any]:
@@ -495,15 +475,15 @@ class MapCall:
     def _summarize(self, progress: MapProgress) -> None:
         """Print the summary for people."""
         (first, command), *others = summary_lines(self, progress)
-        say(first, command=command)
+        console.say(first, command=command)
         # On a terminal they are one message.
-        width = stderr_width() - len(INDENT)
+        width = console.stderr_width() - len(INDENT)
         for line, command in others:
-            if not is_terminal(sys.stderr):
-                say(line, command=command)
+            if not console.is_terminal(sys.stderr):
+                console.say(line, command=command)
                 continue
-            for part in wrapped(printable(line), width, printable(command or "")):
-                print_line(INDENT + part, sys.stderr)
+            for part in console.wrapped(console.printable(line), width, console.printable(command or "")):
+                console.print_line(INDENT + part, sys.stderr)
 
 
 INDENT = "  "

@@ -96,10 +96,9 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     file = runner.registry.find(specialist)
     if not file.digest:
         raise UsageError(f"{file.path}: a batch for a queue needs a specialist with a file")
-    given = dict(settings or {})
-    name = runner.map(
-        specialist, (), question, source=source, **({} if batch is None else {"batch": batch}), **given
-    ).id
+    given: dict[str, Any] = {**(settings or {})}
+    named = given if batch is None else given | {"batch": batch}
+    name = runner.map(specialist, (), question, source=source, **named).id
     # The config files of this host are not read by the workers.
     settings = {key: one.value for key, one in file.defaults.items() if key not in file.lines} | given
     # A worker would refuse the batch, because others may write to the queue.
