@@ -76,15 +76,8 @@ def input_cells(given: object) -> Cells:
 
     A field with the name of another column gets the prefix `input.`.
     """
-    cells: Cells = {}
     fields = fields_of(given) if isinstance(given, str | Mapping) else {"item": given}
-    for name, value in fields.items():
-        column = name
-        if name in (FIRST, *LAST):
-            while column in (FIRST, *LAST) or column in fields or column in cells:
-                column = f"input.{column}"
-        cells[column] = as_text(value)
-    return cells
+    return {f"input.{name}" if name in (FIRST, *LAST) else name: as_text(value) for name, value in fields.items()}
 
 
 def cells_of(row: Row) -> Cells:
@@ -214,33 +207,35 @@ class AnswerFile:
                 raise UsageError(f"{path} is not a regular file; write the answers to standard output instead")
             if items is not None and os.path.realpath(items) == str(target):
                 raise UsageError(f"{path} is the file with the items; choose another file for the answers")
-            self._part = AnswerPart(target.with_name(f"{target.name}.part"), path)
+            self.part = target.with_name(f"{target.name}.part")
+            """The file with the rows so far, as JSON Lines."""
+            self._descriptor = _opened_and_locked(self.part, path)
+            self._size = os.fstat(self._descriptor).st_size
             try:
                 for _ in self._old_rows():
                     pass
-                if self._part.size:
+                if self._size:
                     self._replace(keep_old=True)
-                    self._part.clear()
+                    os.ftruncate(self._descriptor, 0)
+                    self._size = 0
             except BaseException:
-                if self._part.size:
-                    self._part.close()
-                else:
-                    self._part.remove()
+                self._close(keep=self._size > 0)
                 raise
         except OSError as error:
             raise self._unwritable(error) from None
 
-    @property
-    def part(self) -> Path:
-        """The file with the rows so far, as JSON Lines."""
-        return self._part.path
-
     def write(self, done: Done) -> None:
-        """Append the row of an item; raises UsageError if the disk is full."""
+        """Append the row of an item, whole or not at all; raises UsageError if the disk is full."""
+        line = row_line(done)
+        rest = memoryview(line)
         try:
-            self._part.append(row_line(done))
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
         except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
             raise self._unwritable(error) from None
+        self._size += len(line)
 
     def earlier(self, run_id: str) -> Outcome | None:
         """Return the outcome with an answer that the file has for a run; None for others, and in CSV files."""
@@ -274,17 +269,27 @@ class AnswerFile:
             return
         self._is_open = False
         try:
-            if whole and self._part.size and not self._ordered and not self._is_csv:
-                self._part.become(self._target, self._mode())
+            if whole and self._size and not self._ordered and not self._is_csv:
+                if (mode := self._mode()) is not None:
+                    self.part.chmod(mode)
+                os.fsync(self._descriptor)
+                self.part.replace(self._target)
+                os.close(self._descriptor)
                 return
-            if self._part.size:
+            if self._size:
                 self._replace(keep_old=not whole)
-            self._part.remove()
+            self._close(keep=False)
         except BaseException as error:
-            self._part.close()
+            self._close(keep=True)
             if not isinstance(error, OSError):
                 raise
-            raise self._unwritable(error, f"; the rows of this call are in {self._part.path}") from None
+            raise self._unwritable(error, f"; the rows of this call are in {self.part}") from None
+
+    def _close(self, *, keep: bool) -> None:
+        """Close the file with the rows of this call; delete it unless it is kept."""
+        if not keep:
+            self.part.unlink(missing_ok=True)
+        os.close(self._descriptor)
 
     def _old_rows(self) -> Iterator[StoredRow]:
         return stored_rows(self._target, is_csv=self._is_csv, may_be_torn=False) if self._target.exists() else iter(())
@@ -296,11 +301,11 @@ class AnswerFile:
         """
         if keep_old:
             runs, places = set(), set()
-            for row in stored_rows(self._part.path):
+            for row in stored_rows(self.part):
                 runs.add(row.cells["run_id"] or None)
                 places.add(row.place)
             yield from (row for row in self._old_rows() if row.cells["run_id"] not in runs and row.place not in places)
-        yield from stored_rows(self._part.path)
+        yield from stored_rows(self.part)
 
     def _replace(self, *, keep_old: bool) -> None:
         """Replace the file, in one step, by the new rows, after those of its own that they do not replace."""
@@ -374,75 +379,31 @@ def _lock(descriptor: int) -> None:
                 raise
 
 
-class AnswerPart:
-    """An append-only file of rows, locked while it is open; a killed process leaves at most its last row incomplete."""
+def _opened_and_locked(path: Path, of: Path) -> int:
+    """Open or create a file for appending, locked while it is open, so that one process writes it; keep its content.
 
-    def __init__(self, path: Path, of: Path) -> None:
-        """Open or create the file and keep its rows; raises OSError, or UsageError if another process writes it.
-
-        of: the file that it will replace, for the error.
-        """
-        self.path = path
-        is_current = False
-        while not is_current:
-            self._descriptor = os.open(path, _FLAGS, 0o666)
-            try:
-                _lock(self._descriptor)
-                info = os.fstat(self._descriptor)
-                if not stat.S_ISREG(info.st_mode):
-                    raise OSError(errno.EINVAL, f"{path} is not a regular file")  # noqa: TRY301 - closed below
-                # Another process may have just renamed or deleted it.
-                with suppress(FileNotFoundError):
-                    is_current = os.path.samestat(info, path.lstat())
-            except BlockingIOError:
-                self.close()
-                raise UsageError(
-                    f"{of} is being written by another process; wait for its end, or choose another file"
-                ) from None
-            except BaseException:
-                self.close()
-                raise
-            if not is_current:
-                self.close()
-        self.size = info.st_size
-        """Size [bytes]."""
-
-    def append(self, line: bytes) -> None:
-        """Append a whole line or nothing; raises OSError."""
-        rest = memoryview(line)
+    of: the file that it will replace, for the error.
+    Raises OSError, or UsageError if another process writes it.
+    """
+    while True:
+        descriptor = os.open(path, _FLAGS, 0o666)
         try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
-            raise
-        self.size += len(line)
-
-    def clear(self) -> None:
-        """Remove all rows."""
-        os.ftruncate(self._descriptor, 0)
-        self.size = 0
-
-    def become(self, target: Path, mode: int | None) -> None:
-        """Replace a file by this one, and close this one; raises OSError.
-
-        mode: permissions of the result; None to keep those of a new file.
-        """
-        if mode is not None:
-            self.path.chmod(mode)
-        os.fsync(self._descriptor)
-        self.path.replace(target)
-        self.close()
-
-    def remove(self) -> None:
-        """Delete and close the file; raises OSError."""
-        self.path.unlink(missing_ok=True)
-        self.close()
-
-    def close(self) -> None:
-        """Close the file and keep its rows."""
-        os.close(self._descriptor)
+            _lock(descriptor)
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise OSError(errno.EINVAL, f"{path} is not a regular file")  # noqa: TRY301 - closed below
+            # Another process may have just renamed or deleted it.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(info, path.lstat()):
+                    return descriptor
+        except BaseException as error:
+            os.close(descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise UsageError(
+                f"{of} is being written by another process; wait for its end, or choose another file"
+            ) from None
+        os.close(descriptor)
 
 
 INDEX = "index.md"

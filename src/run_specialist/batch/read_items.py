@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 from run_specialist.batch.item import InputRecord
 from run_specialist.errors import ToolError, UsageError
@@ -174,7 +174,7 @@ def json_line_items(lines: Iterator[str], name: str) -> Iterator[InputRecord]:
         if text := line.strip():
             where = f"{name}:{number}"
             try:
-                yield InputRecord(_DECODER.decode(text), where)
+                yield InputRecord(json.loads(text), where)
             except (ValueError, RecursionError) as error:
                 raise UsageError(
                     f"{where} is not valid JSON: {_reason(error)}; write one object or string per line"
@@ -187,7 +187,7 @@ def json_array_items(lines: Iterator[str], name: str) -> Iterator[InputRecord]:
     name: of the file, for errors.
     """
     try:
-        values = _DECODER.decode("".join(lines))
+        values = json.loads("".join(lines))
     except (ValueError, RecursionError) as error:
         where = f"{name}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else name
         reason = f"{_reason(error)}; give the format `jsonl` if it has one value per line"
@@ -201,7 +201,7 @@ def json_array_items(lines: Iterator[str], name: str) -> Iterator[InputRecord]:
 def is_json_object(line: str) -> bool:
     """Return whether a line is a JSON object."""
     try:
-        return isinstance(_DECODER.decode(line.strip()), dict)
+        return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
 
@@ -212,11 +212,6 @@ def _reason(error: Exception) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
 
 
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
 _READERS: dict[str, Callable[[Iterator[str], str], Iterator[InputRecord]]] = {
     "jsonl": json_line_items,
     "json": json_array_items,

@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
 
 
-def duration(text: str) -> float:
-    """Parse a duration such as `90s`, `10m` or `1h` [s]."""
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
-
-    try:
-        seconds = checked({"time_limit": flags.setting(text)}).time_limit
-    except UsageError as error:
-        raise typer.BadParameter(str(error).removeprefix("time_limit: ")) from None
-    return float("inf") if seconds is None else seconds
-
-
 def amount(text: str) -> float:
     """Parse an amount of dollars; `none` is infinity."""
     with suppress(ValueError):
@@ -232,10 +220,10 @@ class BatchOptions:
         typer.Option(metavar="N", min=1, help="Pause after N consecutive failures of the endpoint of the same kind."),
     ] = FAILURES
     pause_limit: Annotated[
-        Any,
+        str | None,
         typer.Option(
             metavar="TIME",
-            parser=duration,
+            callback=flags.takes("time_limit"),
             help="How long the batch waits for an endpoint that refuses requests.  [default: 1h]",
         ),
     ] = None
@@ -243,8 +231,13 @@ class BatchOptions:
     @property
     def bounds(self) -> dict[str, Any]:
         """Return the limits of the batch that were given, as arguments of `Runner.map`."""
-        names = ("at_once", "batch", "breaker", "pause_limit")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
+
+        given = {"at_once": self.at_once, "breaker": self.breaker, "batch": self.batch}
+        if self.pause_limit is None:
+            return given
+        seconds = checked({"time_limit": flags.setting(self.pause_limit)}).time_limit
+        return given | {"pause_limit": float("inf") if seconds is None else seconds}
 
 
 @dataclass(frozen=True)

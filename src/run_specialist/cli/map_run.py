@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,14 +35,10 @@ from run_specialist.specialist.project import project_path
 from run_specialist.store.location import NONE, place, shown
 
 if TYPE_CHECKING:
-    from run_specialist.api.run_maker import EndedRun
     from run_specialist.api.runner import Runner
     from run_specialist.batch.batch import Batch
     from run_specialist.batch.item import Counts
     from run_specialist.fleet.batches import BatchStatus, Control
-    from run_specialist.loop.run import Run
-    from run_specialist.providers.base import Watch
-    from run_specialist.record.events import Listener
     from run_specialist.record.outcome import Outcome
     from run_specialist.store.reader import Store
     from run_specialist.store.stored import PastRun
@@ -327,8 +324,6 @@ class MapCall:
             retried = await control.retry(queued.batch_id, batch_options.RETRIED[options.retry]) if options.retry else 0
             again = f", {retried} to retry" if options.retry else ""
             console.say(f"batch {queued.batch_id}: {counted(queued.items)}, {queued.added:,} new in the queue{again}")
-            if queued.kept_model is not None:
-                console.say(f"its runs keep the model of the first call, {queued.kept_model}")
             if options.wait:
                 return await self._ended_by_fleet(control, queued.batch_id)
         if answers.json_:
@@ -437,17 +432,11 @@ class MapCall:
             digest.update(one.name.encode() + b"\0" + one.read_bytes() + b"\0")
         run_id = f"{self.batch.id}-reduced-{digest.hexdigest()[:16]}"
 
-        async def prepare(*, listener: "Listener | None" = None, watch: "Watch | None" = None) -> "Run | EndedRun":
-            if not self.is_stored:
-                return await runner.prepare(path, question, paths=None, listener=listener, watch=watch)
-            return await runner.take_up(
-                run_id, path, question, paths=None, retry=RESUMED, listener=listener, watch=watch
-            )
+        prepare = partial(runner.take_up, run_id, path, question, paths=None, retry=RESUMED)
 
         async def once() -> "Outcome":
             async with runner:
-                run = await prepare()
-                return await run.outcome()
+                return await (await prepare()).outcome()
 
         if self._prints_data:
             return asyncio.run(with_bounded_cleanup(once()))

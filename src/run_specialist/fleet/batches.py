@@ -55,8 +55,6 @@ class QueuedBatch:
     items: int
     added: int
     """Number of items that were not in the queue yet, without those that have ended."""
-    kept_model: str | None = None
-    """The model of an earlier call, which the batch keeps although this host would ask another one; None otherwise."""
 
 
 async def put(  # noqa: PLR0913 - what a call of `map` has
@@ -105,8 +103,8 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     resolve(file, {}, data=Data(settings, lambda _: "--queue"))
     rule, settled, default = ModelRule.of(require_model), resolve(file, settings).settings, runner.default_model
 
-    def write() -> tuple[int, str | None]:
-        """Write the batch; return the number of its items, and the model that an earlier call has fixed."""
+    def write() -> int:
+        """Write the batch; return the number of its items."""
         before: Mapping[str, Any] = {}
         with suppress(StoreUnusable, RunNotFound), StoredBatches(url) as stored:
             found = stored.find(name)
@@ -127,13 +125,11 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
         template = None if question is None else Template(question)
         rows = (StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in asked(items, template))
         with BatchWriter(url) as writer:
-            return writer.put(row, rows), kept
+            return writer.put(row, rows)
 
-    count, kept = await asyncio.to_thread(write)
+    count = await asyncio.to_thread(write)
     async with Control(url) as control:
-        added = await control.put(name)
-    is_other = kept is not None and kept != ", ".join(named_models(None, settled.model, default))
-    return QueuedBatch(name, count, added, kept if is_other else None)
+        return QueuedBatch(name, count, await control.put(name))
 
 
 def _fixed_model(

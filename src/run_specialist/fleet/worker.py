@@ -12,12 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 import psycopg
 from psycopg import RawCursor
-from psycopg.errors import InsufficientPrivilege
 
 from run_specialist.api.batch_maker import PriceUnknown
 from run_specialist.batch.item import LimitReached, NotAffordable
@@ -92,16 +91,11 @@ class JobRequeued:
     """Whether the item waits; False if its run is in progress elsewhere."""
     counts: bool = False
     """Whether it counts as an attempt of the job."""
-    closes: bool = False
-    """Whether the whole batch waits for its endpoint."""
+    also: Literal["close the gate", "pause the batch", "refuse the batch", "stop the worker"] | None = None
+    """Close the gate: the whole batch waits for its endpoint. Pause: until a person resumes it. Refuse: this worker takes
+    no more items of the batch, because it lacks something that each of them needs."""
     wait: float | None = None
     """The wait that the endpoint requests; None = it requests none [s]."""
-    stops: str | None = None
-    """Why this worker, or with `pauses` the batch, must stop; None = it may continue."""
-    pauses: bool = False
-    """Whether the batch is paused until a person resumes it."""
-    refuses: bool = False
-    """Whether this worker takes no more items of the batch, because it lacks something that each of them needs."""
     reason: str = ""
 
 
@@ -122,9 +116,11 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
         return JobFinished()
     kind, reason = outcome.error_kind, outcome.error or ""
     if kind in PAUSING:
-        return JobRequeued(closes=True, wait=outcome.retry_after, reason=reason)
-    if kind in {"credentials", "model_missing"}:
-        return JobRequeued(stops=reason, pauses=kind == "model_missing")
+        return JobRequeued(also="close the gate", wait=outcome.retry_after, reason=reason)
+    if kind == "credentials":
+        return JobRequeued(also="stop the worker", reason=reason)
+    if kind == "model_missing":
+        return JobRequeued(also="pause the batch", reason=reason)
     if kind == "server_error" and attempts < MAX_SERVER_ERRORS - 1:
         return JobRequeued(SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
     return JobFinished()
@@ -142,9 +138,9 @@ def unbegun(error: RunSpecialistError) -> Verdict:
         case NotAffordable():
             return JobRequeued(SHARE_DELAY)
         case PriceUnknown():
-            return JobRequeued(stops=str(error), pauses=True)
+            return JobRequeued(also="pause the batch", reason=str(error))
         case NoCredentials() | NotTrusted() | NothingToRead():
-            return JobRequeued(refuses=True, reason=str(error))
+            return JobRequeued(also="refuse the batch", reason=str(error))
     return JobFinished(error=str(error))
 
 
@@ -365,13 +361,8 @@ class Worker:
     async def _first_look(self) -> None:
         while not self._stopping.is_set():
             try:
-                try:
-                    await self.queue.waiting()
-                except StoreUnusable as error:
-                    if isinstance(error.__cause__, InsufficientPrivilege):
-                        await self.queue.check_access()
-                    raise
                 await self.queue.check_access()
+                await self.queue.waiting()
             except QueueAway as away:
                 await self._wait_for_database(away)
             else:
@@ -476,7 +467,7 @@ class Worker:
     def _report_end(self, work: JobWork, verdict: Verdict) -> None:
         run_id, outcome = work.job.run_id, work.outcome
         if isinstance(verdict, JobRequeued):
-            if verdict.reason and not (verdict.stops or verdict.refuses):
+            if verdict.reason and verdict.also in {None, "close the gate"}:
                 self._report(f"goes back to the queue: {verdict.reason}", "warning", run_id)
         elif outcome is not None or verdict.error is not None:
             # Otherwise it had ended before, or was cancelled.
@@ -506,18 +497,19 @@ class Worker:
             if job.batch_id in self._paused:
                 await self.queue.open_gate(job.batch_id)
             return
-        if verdict.stops and verdict.pauses:
-            again = f"`specialists fleet resume {job.batch_id}`"
-            self._report(f"batch {job.batch_id} is paused: {verdict.stops}; {again}", "error")
-            await asyncio.to_thread(set_state, self._url, job.batch_id, "paused", verdict.stops)
-        elif verdict.stops and not self._stopping.is_set():
-            self._report(f"this worker stops: {verdict.stops}", "error")
-            self.exit_code = Exit.PROVIDER
-            self.stop()
-        if verdict.refuses:
-            self._batches.refuse(job.batch_id, cannot_run(job.batch_id, UsageError(verdict.reason)))
-        if verdict.closes:
-            await self.queue.close_gate(job.batch_id, verdict.wait, verdict.reason)
+        match verdict.also:
+            case "pause the batch":
+                again = f"`specialists fleet resume {job.batch_id}`"
+                self._report(f"batch {job.batch_id} is paused: {verdict.reason}; {again}", "error")
+                await asyncio.to_thread(set_state, self._url, job.batch_id, "paused", verdict.reason)
+            case "stop the worker" if not self._stopping.is_set():
+                self._report(f"this worker stops: {verdict.reason}", "error")
+                self.exit_code = Exit.PROVIDER
+                self.stop()
+            case "refuse the batch":
+                self._batches.refuse(job.batch_id, cannot_run(job.batch_id, UsageError(verdict.reason)))
+            case "close the gate":
+                await self.queue.close_gate(job.batch_id, verdict.wait, verdict.reason)
         await self.queue.hand_back(job, verdict.delay, waits=verdict.waits, counts=verdict.counts)
 
     def _hear(self, text: str, *, level: Level = "info", item: str | None = None) -> None:

@@ -104,6 +104,7 @@ def test_without_a_template_an_item_is_its_question():
         ("  ", "item 1 has no question"),
         ({1: "a"}, "item 1 has a field whose name is not a string"),
         ({"question": "Why?", "at": object()}, "item 1 has a value that is not JSON: Object of type object"),
+        ({"question": "Why?", "at": float("nan")}, "item 1 has a value that is not JSON: Out of range"),
         ("a\0b", "item 1 contains a NUL character; remove it"),
         ({"question": "Why?", "a": [{"b\0": 1}]}, "item 1 contains a NUL character; remove it"),
         ("a\ud800b", "item 1 contains half of a surrogate pair"),

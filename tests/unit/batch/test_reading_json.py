@@ -45,8 +45,6 @@ def test_written_arrays_read_back(values, indent, plain):
         ("{'a': 1}", "is not valid JSON: Expecting property name enclosed in double quotes at character 2"),
         ('{"a": 1', "is not valid JSON: Expecting ',' delimiter at character 8"),
         ('{"a": 1} {}', "is not valid JSON: Extra data at character 10"),
-        ('{"a": NaN}', "is not valid JSON: NaN is not a JSON number"),
-        ('{"a": -Infinity}', "is not valid JSON: -Infinity is not a JSON number"),
         ('{"a": ' + "9" * 5000 + "}", "is not valid JSON: Exceeds the limit"),
         ("[" * 100_000, "is not valid JSON: nested too deeply"),
     ],
