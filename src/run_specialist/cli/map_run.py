@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -58,32 +58,30 @@ WITHOUT_ANSWER = ("dead", "cancelled")
 """States of items that a fleet has left without an outcome."""
 
 
+@dataclass
 class MapCall:
     """One call of the command, from its options to its summary."""
 
-    def __init__(
-        self,
-        context: typer.Context,
-        name: str,
-        items: str | None,
-        each_item: batch_options.ItemOptions,
-        answers: batch_options.AnswerOptions,
-        money: batch_options.MoneyOptions,
-        batch: batch_options.BatchOptions,
-        each_run: batch_options.EachRunOptions,
-        project: batch_options.ProjectOptions,
-    ) -> None:
+    context: typer.Context
+    name: str
+    items: str | None
+    each_item: batch_options.ItemOptions
+    answers: batch_options.AnswerOptions
+    money: batch_options.MoneyOptions
+    options: batch_options.BatchOptions
+    each_run: batch_options.EachRunOptions
+    project: batch_options.ProjectOptions
+
+    def __post_init__(self) -> None:
         """Check the items and plan their runs; sends nothing.
 
         Exits, or raises UsageError, if no question can be asked about the items.
         """
-        self.name = name
-        self.words = given_words(context)
+        answers, batch, project, items = self.answers, self.options, self.project, self.items
+        self.words = given_words(self.context)
         """The arguments as given; the command that continues the batch is built from them."""
-        self._answers, self._money, self._options = answers, money, batch
-        self._each_run, self._project = each_run, project
         # The default is that of one process; a fleet may work on any number of items at the same time (0).
-        given = context.get_parameter_source("at_once")
+        given = self.context.get_parameter_source("at_once")
         self._fleet_at_once = batch.at_once if given is not None and given.name == "COMMANDLINE" else 0
 
         self.file = None if answers.out == console.STDOUT else answers.out
@@ -93,7 +91,7 @@ class MapCall:
         self._prints_data = not is_for_people or (self.writes_rows and self.file is None)
         """Whether standard output carries data for programs: JSON, events or rows."""
 
-        self._config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=answers.quiet)
+        self._config = config_for_run(project.root, self.each_run.model, trust=project.trust, quiet=answers.quiet)
         self._runner = self._runner_in(project.root)
         self._url = place(self._runner.store).url
         self.is_stored = self._url != NONE
@@ -101,13 +99,11 @@ class MapCall:
         if (batch.wait or batch.priority is not None) and not batch.queue:
             console.fail("--wait and --priority are about the queue of a fleet; each of them needs --queue")
         if batch.wait and items == STDIN:
-            console.fail(
-                "--wait reads the items a second time, with their answers; name a file instead of standard input"
-            )
+            console.fail("--wait reads the items a second time; name a file instead of standard input")
         if batch.retry and not self.is_stored:
             console.fail("--retry needs stored runs; name a store with --store")
-        self._source = self._source_of(items, each_item)
-        self._template = None if each_item.question is None else Template(each_item.question)
+        self._source = self._source_of(items, self.each_item)
+        self._template = None if self.each_item.question is None else Template(self.each_item.question)
         self._inputs = check(self._source, self._template)
         self._count = len(self._inputs) if isinstance(self._inputs, Sized) else None
         """The number of items; None if they can be read only once."""
@@ -117,18 +113,18 @@ class MapCall:
 
     def work(self) -> int:
         """Execute the command; return the exit code."""
-        if self._options.dry_run:
+        if self.options.dry_run:
             self._show_plan()
             return 0
-        if not self._answers.quiet:
+        if not self.answers.quiet:
             console.say(" · ".join(self._plan_parts()))
         # The maximum cost of the remaining items; None if it is unknown.
         most, limit = self._forecast.total_cost_high, self.batch.cost_limit
         if limit is not None:
             unspent = max(limit - self._spent, 0.0)
             most = unspent if most is None else min(most, unspent)
-        self._money.confirm(most if self._forecast.runs else None)
-        if self._options.queue:
+        self.money.confirm(most if self._forecast.runs else None)
+        if self.options.queue:
             ended = asyncio.run(self._queued(queue_url(self._runner.store)))
             if ended is None:
                 return 0
@@ -144,8 +140,8 @@ class MapCall:
 
     def _runner_in(self, root: Path | None) -> "Runner":
         """Return a runner whose file tools can read a folder."""
-        project = replace(self._project, root=root)
-        return batch_options.batch_runner(self._config, project, self._each_run, quiet=self._answers.quiet)
+        project = replace(self.project, root=root)
+        return batch_options.batch_runner(self._config, project, self.each_run, quiet=self.answers.quiet)
 
     def _source_of(self, items: str | None, each: batch_options.ItemOptions) -> Source:
         """Return the source of the items; exit if the options leave it open or name two.
@@ -154,9 +150,7 @@ class MapCall:
         """
         if each.files is not None:
             if items is not None or each.format_ is not None:
-                console.fail(
-                    "--files cannot be combined with ITEMS and --format; use one of them, and quotes around the glob"
-                )
+                console.fail("--files cannot be combined with ITEMS and --format; quote the glob")
             specialist = self._runner.registry.find(self.name).specialist
             return files_source(each.files, self._runner.root, (specialist and specialist.paths) or ())
         if items is None:
@@ -183,9 +177,9 @@ class MapCall:
             with suppress(StoreMissing):
                 store = stack.enter_context(closing(Store(self._url))) if self.is_stored else None
             past = forecast(() if store is None else self._past(store), None)
-            limits = self._options.bounds
-            if self._money.limit is not None:
-                limits["cost_limit"] = self._money.limit
+            limits = self.options.bounds
+            if self.money.limit is not None:
+                limits["cost_limit"] = self.money.limit
             self._typical_cost = 0.0 if past.cost_usd is None else past.cost_usd.high
             self.batch: Batch = self._runner.map(
                 self.name,
@@ -195,7 +189,7 @@ class MapCall:
                 retry=retried,
                 typical_cost=self._typical_cost,
                 **limits,
-                **self._each_run.settings,
+                **self.each_run.settings,
             )
             ended: set[str] = set()
             self._spent = 0.0
@@ -211,7 +205,7 @@ class MapCall:
     def _past(self, store: "Store") -> "Sequence[PastRun]":
         """Return past runs comparable to the planned ones (same model, same project), newest first."""
         file, batches = self._runner.registry.find(self.name), self._runner.batches
-        request = batches.asked(file, self.name, {**self._each_run.settings, "model": self._each_run.model})
+        request = batches.asked(file, self.name, {**self.each_run.settings, "model": self.each_run.model})
         return alike(store.past(file.name, project_path(self._runner.root)), batches.model_of(request), file.digest)
 
     def _earlier_runs(self, store: "Store", retried: Sequence[str]) -> tuple[set[str], float]:
@@ -231,9 +225,9 @@ class MapCall:
 
     def _show_plan(self) -> None:
         """Print the plan and the first questions."""
-        expected, at_once = self._forecast, self._options.at_once
+        expected, at_once = self._forecast, self.options.at_once
         first = [*islice(asked(self._inputs, self._template), SHOWN)]
-        if not self._answers.json_:
+        if not self.answers.json_:
             console.print_line(" · ".join(self._plan_parts()))
             if expected.runs:
                 median, high = (_used(expected, figure) for figure in ("median", "high"))
@@ -275,7 +269,7 @@ class MapCall:
     def _plan_parts(self) -> Iterator[str]:
         earlier = f", {self._earlier:,} of them with an outcome already" if self._earlier else ""
         yield "items as they come" if self._count is None else f"{counted(self._count)}{earlier}"
-        expected, at_once = self._forecast, self._options.at_once
+        expected, at_once = self._forecast, self.options.at_once
         if expected.items == 0:
             yield "nothing to ask"
             return
@@ -303,17 +297,17 @@ class MapCall:
         """
         from run_specialist.fleet.batches import Control, put  # noqa: PLC0415 - a database library
 
-        options, each, answers = self._options, self._each_run, self._answers
-        queued = await put(
+        options, each, answers = self.options, self.each_run, self.answers
+        batch_id = self.batch.id
+        items, added = await put(
             self._runner,
             url,
             self.name,
             self._inputs,
+            batch_id=batch_id,
             question=self._question,
             model=each.model,
             settings=each.settings,
-            source=self._source.name,
-            batch=options.batch,
             at_once=self._fleet_at_once,
             cost_limit=self.batch.cost_limit,
             require_model=each.require_model or None,
@@ -321,17 +315,15 @@ class MapCall:
             typical_cost=self._typical_cost,
         )
         async with Control(url) as control:
-            retried = await control.retry(queued.batch_id, batch_options.RETRIED[options.retry]) if options.retry else 0
+            retried = await control.retry(batch_id, batch_options.RETRIED[options.retry]) if options.retry else 0
             again = f", {retried} to retry" if options.retry else ""
-            console.say(f"batch {queued.batch_id}: {counted(queued.items)}, {queued.added:,} new in the queue{again}")
+            console.say(f"batch {batch_id}: {counted(items)}, {added:,} new in the queue{again}")
             if options.wait:
-                return await self._ended_by_fleet(control, queued.batch_id)
+                return await self._ended_by_fleet(control, batch_id)
         if answers.json_:
-            console.print_json(
-                {"batch": queued.batch_id, "items": queued.items, "added": queued.added, "retried": retried}
-            )
+            console.print_json({"batch": batch_id, "items": items, "added": added, "retried": retried})
         elif not answers.quiet:
-            command = f"`specialists fleet status {queued.batch_id}`"
+            command = f"`specialists fleet status {batch_id}`"
             console.say(f"{command} shows them; the same command with --wait writes the answers")
         return None
 
@@ -366,7 +358,7 @@ class MapCall:
                     "" if status.reason is None else f"waits: {status.reason}",
                 ]
                 line = " · ".join(filter(None, parts))
-            if is_away != was_away or (waited >= SECONDS and line != said and not self._answers.quiet):
+            if is_away != was_away or (waited >= SECONDS and line != said and not self.answers.quiet):
                 console.say(line)
                 said, waited = line, 0.0
             was_away = is_away
@@ -375,7 +367,7 @@ class MapCall:
 
     def _work_here(self) -> int:
         """Run the batch, print the summary, and return the exit code."""
-        batch, answers = self.batch, self._answers
+        batch, answers = self.batch, self.answers
         folder = AnswerFolder(folder_for(batch.id, is_stored=self.is_stored)) if self._reducing else None
         rows_to: AbstractContextManager[AnswerFile | AnswerStream | None] = nullcontext()
         if self.file is not None:
@@ -440,7 +432,7 @@ class MapCall:
 
         if self._prints_data:
             return asyncio.run(with_bounded_cleanup(once()))
-        quiet = self._answers.quiet
+        quiet = self.answers.quiet
         output = OutputSettings(json=False, events=False, quiet=quiet, raw=False, file=console.OutputFile(None))
         return answer(runner, prepare, output)
 

@@ -47,43 +47,32 @@ if TYPE_CHECKING:
     from run_specialist.loop.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedBatch:
-    """A batch in the queue."""
-
-    batch_id: str
-    items: int
-    added: int
-    """Number of items that were not in the queue yet, without those that have ended."""
-
-
 async def put(  # noqa: PLR0913 - what a call of `map` has
     runner: Runner,
     url: str,
     specialist: str,
     items: Iterable[Input | InputRecord],
     *,
+    batch_id: str,
     question: str | None = None,
     model: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    source: str = "",
-    batch: str | None = None,
     at_once: int = 0,
     cost_limit: float | None = None,
     typical_cost: float = 0.0,
     require_model: bool | None = None,
     priority: int | None = None,
-) -> QueuedBatch:
-    """Put a batch into the queue; calling it again adds only missing items.
+) -> tuple[int, int]:
+    """Put a batch into the queue; return the numbers of its items and of the new ones in the queue.
 
+    Calling it again adds only missing items.
     url: a PostgreSQL store, with a queue.
     items: questions, or fields by name for `question`.
+    batch_id: that of `Runner.map` for the same call.
     question: a template such as `What does {path} say?`.
     model: the model of all runs; None = that of the file, otherwise the one that a run of this host would have. It
         stays the model of the batch, whatever the workers or later calls have.
     settings: keys of the file to override in every run.
-    source: name of the source of the items.
-    batch: the id; None for the one that `Runner.map` has for the same call.
     at_once: how many items the whole fleet may work on at the same time; 0 = any number.
     cost_limit: of all items together, earlier calls included; None = no limit [USD].
     typical_cost: cost of an item, from past runs; 0 = unknown [USD].
@@ -94,42 +83,42 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     file = runner.registry.find(specialist)
     if not file.digest:
         raise UsageError(f"{file.path}: a batch for a queue needs a specialist with a file")
-    given: dict[str, Any] = {**(settings or {})}
-    named = given if batch is None else given | {"batch": batch}
-    name = runner.map(specialist, (), question, source=source, **named).id
     # The config files of this host are not read by the workers.
-    settings = {key: one.value for key, one in file.defaults.items() if key not in file.lines} | given
+    defaults = {key: one.value for key, one in file.defaults.items() if key not in file.lines}
+    settings = {**defaults, **(settings or {})}
     # A worker would refuse the batch, because others may write to the queue.
     resolve(file, {}, data=Data(settings, lambda _: "--queue"))
-    rule, settled, default = ModelRule.of(require_model), resolve(file, settings).settings, runner.default_model
+    rule, settled = ModelRule.of(require_model), resolve(file, settings).settings
 
     def write() -> int:
         """Write the batch; return the number of its items."""
         before: Mapping[str, Any] = {}
         with suppress(StoreUnusable, RunNotFound), StoredBatches(url) as stored:
-            found = stored.find(name)
-            before = found.frozen if found.batch_id == name and "root" in found.frozen else {}
-        kept = before.get("model") if model is None else None
+            found = stored.find(batch_id)
+            before = found.frozen if found.batch_id == batch_id and "root" in found.frozen else {}
+        fixed = _fixed_model(file, settled, model or before.get("model"), runner.default_model, rule)
         frozen = freeze(
             file,
             runner.root,
             settings,
-            _fixed_model(file, settled, model or kept, default, rule),
+            fixed,
             at_once,
             typical_cost=typical_cost,
             require_model=rule.is_required or before.get("require_model") is True,
             priority=before.get("priority", 0) if priority is None else priority,
         )
         project, values = project_path(runner.root), frozen.model_dump()
-        row = StoredBatch(name, file.name, question or "", time.time(), values, model, project, cost_limit)
+        row = StoredBatch(batch_id, file.name, question or "", time.time(), values, model, project, cost_limit)
         template = None if question is None else Template(question)
-        rows = (StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in asked(items, template))
+        rows = (
+            StoredItem(f"{batch_id}-{one.key}", one.number, one.input, one.question) for one in asked(items, template)
+        )
         with BatchWriter(url) as writer:
             return writer.put(row, rows)
 
     count = await asyncio.to_thread(write)
     async with Control(url) as control:
-        return QueuedBatch(name, count, await control.put(name))
+        return count, await control.put(batch_id)
 
 
 def _fixed_model(

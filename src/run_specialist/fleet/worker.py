@@ -92,8 +92,10 @@ class JobRequeued:
     counts: bool = False
     """Whether it counts as an attempt of the job."""
     also: Literal["close the gate", "pause the batch", "refuse the batch", "stop the worker"] | None = None
-    """Close the gate: the whole batch waits for its endpoint. Pause: until a person resumes it. Refuse: this worker takes
-    no more items of the batch, because it lacks something that each of them needs."""
+    """Close the gate: the whole batch waits for its endpoint. Pause: until a person resumes it.
+
+    Refuse: this worker takes no more items of the batch, because it lacks something that each of them needs.
+    """
     wait: float | None = None
     """The wait that the endpoint requests; None = it requests none [s]."""
     reason: str = ""

@@ -137,4 +137,11 @@ async def test_p1_a_batch_that_workers_would_refuse_is_not_put_into_the_queue(pr
     monkeypatch.chdir(root)
     async with Runner(root=root, store="none") as runner:
         with pytest.raises(UsageError, match="--queue: tool_calls_limit: can only lower the limit, which is 30"):
-            await put(runner, "postgresql://nobody@127.0.0.1:1/x", "finder", ["a"], settings={"tool_calls_limit": 60})
+            await put(
+                runner,
+                "postgresql://nobody@127.0.0.1:1/x",
+                "finder",
+                ["a"],
+                batch_id="b1",
+                settings={"tool_calls_limit": 60},
+            )
