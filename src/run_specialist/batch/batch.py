@@ -129,9 +129,6 @@ FLEET = "fleet"
 ENDPOINT = PAUSING | ENDING
 """Kinds of failures that say nothing about the item."""
 
-BREATH = 1_000
-"""Number of items that are only counted, after which other tasks get a turn."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -563,8 +560,6 @@ class Batch:
             outcome = None if self._is_new(run_id) else await self._runs.ended(run_id, **how)
             if outcome is not None:
                 self._pass_on(Done(item, run_id, outcome, outcome.error, is_earlier=True))
-            elif item.number % BREATH == 0:
-                await asyncio.sleep(0)
             while not self._has_room and not self._stops_now:
                 await self._wait()
 

@@ -158,11 +158,7 @@ def _show(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None
     tally = opened.tally(batch.batch_id)
     reasons = failures(opened.items(batch.batch_id, failures=True))
     if json_:
-        values = [
-            {"reason": one.reason, "count": one.count, "numbers": one.numbers, "example": one.example}
-            for one in reasons
-        ]
-        print_json({**_json(batch, tally), "failures": values})
+        print_json({**_json(batch, tally), "failures": [asdict(one) for one in reasons]})
         return
     print_line(f"{batch.batch_id}, {one_line(batch.specialist)}, {batch.state}, {local(batch.created_at)}")
     by_status = ", ".join(f"{count:,} {status}" for status, count in tally.counts.items())
@@ -190,15 +186,9 @@ def _show(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None
             print_line(f"  {one.count:,}  {one.reason}{f', e.g. {one.example}' if one.example else ''}")
         print_line("")
         first = [*islice(opened.items(batch.batch_id, failures=True), FIRST_FAILURES)]
-        rows = [
-            {
-                "RUN": same(item.run_id),
-                "ITEM": same(f"{item.number:,}"),
-                "STATUS": same(item.status),
-                "REASON": same(reason_of(item)[0]),
-            }
-            for item in first
-        ]
+        heads = ("RUN", "ITEM", "STATUS", "REASON")
+        values = [(item.run_id, f"{item.number:,}", item.status, reason_of(item)[0]) for item in first]
+        rows = [dict(zip(heads, map(same, row), strict=True)) for row in values]
         print_cells(rows, [one_line(item.question) for item in first], None, ("REASON", "STATUS", "ITEM"))
     command = f"specialists report {batch.batch_id}"
     say(f"a page of all items: {command}", dim=True, command=command)

@@ -207,7 +207,7 @@ class Control:
     async def resume(self, batch_id: str) -> None:
         """Let workers take the items of a batch again, even if its endpoint refused requests a moment ago."""
         await self._set_state(batch_id, "open")
-        await self._queue.fetch(queue_sql.FORGET_GATE, batch_id)
+        await self._queue.fetch(queue_sql.OPEN, batch_id, True)
 
     async def cancel(self, batch_id: str) -> int:
         """End a batch: items that have not begun are not run, others end after their turn; return how many have not."""

@@ -357,7 +357,7 @@ class Queue:
 
     async def open_gate(self, batch_id: str) -> None:
         """Let the fleet take the items of a batch again."""
-        await self.fetch(OPEN, batch_id)
+        await self.fetch(OPEN, batch_id, False)
 
     async def prune_log(self) -> int:
         """Delete entries of PgQueuer's log about jobs that ended more than `LOG_DAYS` ago; return how many."""
@@ -393,7 +393,7 @@ class Queue:
                 await fetch(RESERVE, batch, run, sums["own"] + granted)
                 return granted
             if not sums["under_way"]:
-                await fetch(WAIT_AGAIN, batch, run)
+                await fetch(RESERVE, batch, run, None)
                 await fetch(END, batch, pack(f"the cost limit of {dollars(limit)} leaves too little for another item"))
                 await fetch(CANCEL, batch, job.job_id)
         raise NotAffordable(batch) if sums["under_way"] else LimitReached(batch)
@@ -535,12 +535,6 @@ order by b.created_at, b.batch_id
 PRIORITY = f"update {JOBS} set priority = $2 where entrypoint = $1 and priority <> $2"
 """Sets the priority of all jobs of a batch."""
 
-DROP = f"""
-with mine as (delete from {JOBS} where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority)
-insert into {LOG} (job_id, status, entrypoint, priority) select id, 'exception', entrypoint, priority from mine
-"""
-"""Deletes a job that names no item; values: job, worker."""
-
 SELECT_BATCH = f"select frozen from {BATCHES} where batch_id = $1"
 
 PROBE = f"""
@@ -562,9 +556,8 @@ on conflict (batch_id) do update set reason = excluded.reason, probe = 0,
 Further runs that fail in the same outage do not prolong the pause.
 """
 
-OPEN = f"delete from {GATES} where batch_id = $1 and until <= extract(epoch from now())"
-
-FORGET_GATE = f"delete from {GATES} where batch_id = $1"
+OPEN = f"delete from {GATES} where batch_id = $1 and (until <= extract(epoch from now()) or $2)"
+"""Opens the gate of a batch after its pause; values: batch, whether its pause is ended."""
 
 CANCEL = f"""
 with gone as (
@@ -659,11 +652,11 @@ from {JOBS} where entrypoint = $1
 """
 """Counts the jobs of a batch, and the workers that hold some."""
 
-RESERVE = f"update {ITEMS} set granted = $3 where batch_id = $1 and run_id = $2"
-"""Grants an item the maximum cost of its run; values: batch, run, cost [USD]."""
-
-WAIT_AGAIN = f"update {ITEMS} set state = 'waiting', granted = null where batch_id = $1 and run_id = $2"
-"""Makes an item wait again whose request for a share failed; values: batch, run."""
+RESERVE = f"""
+update {ITEMS} set granted = $3::float8, state = case when $3 is null then 'waiting' else state end
+where batch_id = $1 and run_id = $2
+"""
+"""Grants an item the maximum cost of its run, or makes it wait again; values: batch, run, cost or null [USD]."""
 
 END = f"update {BATCHES} set state = 'ended', reason = $2 where batch_id = $1 and state in ('open', 'paused')"
 """Ends a batch whose limit leaves too little for another item; values: batch, packed reason."""

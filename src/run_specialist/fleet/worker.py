@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -33,7 +31,6 @@ from run_specialist.errors import (
 from run_specialist.fleet.batches import BatchHere, BatchStatus, KnownBatches, Root, cannot_run, set_state, statuses
 from run_specialist.fleet.queue import (
     BEAT,
-    DROP,
     PROBE_TIME,
     SILENCE,
     FleetJob,
@@ -256,8 +253,6 @@ class JobWork:
         return not await asyncio.to_thread(owners.is_alive, url, owner)
 
 
-AT_ONCE = 8
-"""Default number of items that a worker runs concurrently."""
 POLL = 1.0
 """Interval at which an idle worker looks for jobs [s]."""
 FAREWELL = 10.0
@@ -274,7 +269,7 @@ class Worker:
         roots: Mapping[str, Root],
         log: Log,
         *,
-        at_once: int = AT_ONCE,
+        at_once: int,
         trust: bool = False,
         health: HealthFile | None = None,
     ) -> None:
@@ -283,6 +278,7 @@ class Worker:
         url: a PostgreSQL store, with a queue.
         roots: folders of this host by the names that batches have for them.
         log: called with lines for the operator.
+        at_once: number of items that it runs concurrently.
         trust: allow the specialists to start the commands and import the functions that they declare.
         health: a file for the state of the worker; None = none.
         """
@@ -393,7 +389,7 @@ class Worker:
             for bad in (one for one in taken if one.problem):
                 again = "repeat the command that put it into the queue"
                 self._report(f"refused: job {bad.job_id} of batch {bad.batch_id}: {bad.problem}; {again}", "error")
-                await self.queue.fetch(DROP, bad.job_id, self.queue.worker)
+                await self.queue.finish(bad, None)
         except QueueAway as away:
             # The heartbeats of this worker keep the jobs that it has taken before.
             self._begin(taken)
@@ -711,18 +707,11 @@ def _observed(figures: Figures, _: "CallbackOptions") -> "list[Observation]":
 
 def find_meter() -> "Meter | None":
     """Return the meter; None unless the program or the environment has set up a meter provider."""
-    if "opentelemetry.metrics" not in sys.modules and not os.environ.get("OTEL_PYTHON_METER_PROVIDER"):
-        return None
-    try:
-        from opentelemetry import metrics  # noqa: PLC0415 - only where it is used
+    from opentelemetry import metrics  # noqa: PLC0415 - only workers need it
 
-        provider = metrics.get_meter_provider()
-        # The provider that waits for another one to be set up has no public name.
-        if type(provider).__module__.startswith("opentelemetry.metrics"):
-            return None
-        from run_specialist.version import release  # noqa: PLC0415 - only needed for metrics
+    from run_specialist.version import release  # noqa: PLC0415 - as above
 
-        return provider.get_meter(SCOPE, release())
-    except Exception:  # noqa: BLE001 - a provider is foreign code
-        _log.debug("there is no meter", exc_info=True)
-        return None
+    provider = metrics.get_meter_provider()
+    # The provider that waits for another one to be set up has no public name.
+    is_set_up = not type(provider).__module__.startswith("opentelemetry.metrics")
+    return provider.get_meter(SCOPE, release()) if is_set_up else None
