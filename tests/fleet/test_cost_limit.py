@@ -137,17 +137,6 @@ async def test_a_fleet_stops_at_the_limit_and_goes_on_with_a_higher_one(put, wor
     assert (len(model.requests), model.paid_again().total()) == (18, 0)
 
 
-async def test_an_item_lands_with_its_share(put, working, model, url):
-    """The share counts down and lands like any limit: the last request asks for the answer."""
-    model.turns = 99
-    await put(1)
-    limit(url, 5 * PRICE)
-    async with working():
-        await until(lambda: ask(url, "select 1 from run_specialist.items where state = 'ended'"))
-    assert ask(url, "select status from run_specialist.runs") in ([("landed",)], [("partial",)])
-    assert len(model.requests) <= 8
-
-
 async def test_a_model_without_a_price_pauses_a_batch_with_a_limit(put, working, model, url):
     """Nothing is sent, and the reason says what to do instead."""
     await put(1, model="claude-unheard-of")

@@ -91,11 +91,6 @@ def test_the_end_has_counts_cost_answers_and_batch():
     ]
 
 
-def test_a_file_that_was_not_written_is_not_named():
-    """If the batch ended before its first item did, there is no file."""
-    assert not [line for line in ended(LookedAt(), file=Path("nowhere.jsonl")) if "answers" in line]
-
-
 def test_the_end_names_the_commands_that_go_on():
     """Items that were not run, and those that failed, each have a command; the reason for the end is said."""
     counts = Counts(answered=1, failed={"rate_limited": 2, "usage": 1}, aborted=1, not_run=107, total=112)
@@ -137,12 +132,6 @@ def test_items_that_a_fleet_gave_up_have_no_command_that_would_not_help():
     lines = ended(LookedAt(counts, ended_because="fleet", problem="2 dead; `specialists fleet retry b3f9c2d1e`"))
     assert "ended early: 2 dead; `specialists fleet retry b3f9c2d1e`" in lines
     assert not [line for line in lines if line.startswith("to continue")]
-
-
-def test_without_a_store_there_is_nothing_to_go_on_with():
-    """No command is offered that would ask everything again."""
-    lines = ended(LookedAt(Counts(failed={"usage": 1}, not_run=3, total=4)), is_stored=False, file=None)
-    assert not [line for line in lines if "specialists" in line]
 
 
 def test_the_retry_of_a_retry_has_one_flag_and_no_password():

@@ -62,11 +62,6 @@ def test_files_are_sorted_and_confined(root, pattern, expected):
     assert paths(root, pattern) == expected
 
 
-def test_an_absolute_pattern_below_the_root(root):
-    """The path of the root may stand before it."""
-    assert paths(root, f"{os.path.realpath(root)}/docs/*.md") == ["docs/B.md", "docs/a.md"]
-
-
 @pytest.mark.parametrize(
     "pattern", ["build/*.md", ".env", ".git/*", "docs/linked/*.md", "docs/link.md", "/etc/*", "nothing*"]
 )
@@ -84,17 +79,6 @@ def test_invalid_patterns(root, pattern, reason):
     """The error is that of the pattern."""
     with pytest.raises(UsageError, match=reason):
         files_source(pattern, root)
-
-
-def test_a_missing_root_is_an_error(tmp_path):
-    """Not a traceback."""
-    with pytest.raises(UsageError, match="does not exist"):
-        files_source("*.md", tmp_path / "missing")
-
-
-def test_the_paths_of_a_specialist_restrict_the_files(root):
-    """It could not read the others."""
-    assert paths(root, "*.md", ["docs/deep"]) == ["docs/deep/c.md"]
 
 
 def test_the_fields_of_a_file(root):

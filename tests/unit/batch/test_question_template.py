@@ -45,11 +45,6 @@ def test_values_are_never_templates(parts, end):
         assert Template(template).fill(fields, "f:1") == expected + end
 
 
-def test_a_text_is_the_field_item():
-    """Braces in it are text."""
-    assert Template("Say {item}.").fill("{path} {0.__class__}", "f:1") == "Say {path} {0.__class__}."
-
-
 @pytest.mark.parametrize(
     ("template", "reason"),
     [

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.batch.read_items import json_array_items, json_line_items
+from run_specialist.batch.read_items import json_line_items
 from run_specialist.errors import UsageError
-from tests.unit.batch.item_sources import INPUTS, inputs_in, items_in
+from tests.unit.batch.item_sources import INPUTS, items_in
 
 
 def test_each_line_is_an_item_with_its_place(tmp_path):
@@ -28,15 +28,6 @@ def test_written_lines_read_back(values, plain):
     """Every value is read as it was written, escaped or not."""
     lines = (json.dumps(value, ensure_ascii=plain) + "\n" for value in values)
     assert [one.input for one in json_line_items(lines, "f")] == values
-
-
-@given(st.lists(INPUTS, max_size=5), st.sampled_from([None, 2]), st.booleans())
-def test_written_arrays_read_back(values, indent, plain):
-    """An array is read in every layout, each item with its position."""
-    text = json.dumps(values, indent=indent, ensure_ascii=plain)
-    found = [*json_array_items(iter([text]), "f")]
-    assert [one.input for one in found] == values
-    assert [one.where for one in found] == [f"f: item {number}" for number in range(1, len(values) + 1)]
 
 
 @pytest.mark.parametrize(
@@ -73,11 +64,3 @@ def test_an_invalid_array_is_named(tmp_path, text, reason):
     with pytest.raises(UsageError) as raised:
         items_in(tmp_path, "a.json", text)
     assert reason in str(raised.value)
-
-
-def test_other_names_of_json_lines(tmp_path):
-    """`.ndjson` and upper case are understood, and a format given by name is stronger than the suffix."""
-    assert inputs_in(tmp_path, "a.ndjson", '"x"') == ["x"]
-    assert inputs_in(tmp_path, "A.JSONL", '"x"') == ["x"]
-    assert inputs_in(tmp_path, "a.txt", '"x"', "jsonl") == ["x"]
-    assert inputs_in(tmp_path, "a.jsonl", '"x"', "lines") == ['"x"']

@@ -109,12 +109,3 @@ def test_what_cannot_be_read(items, form, reason):
     """The error says what to name instead."""
     with pytest.raises(UsageError, match=reason):
         source_of(items, form)
-
-
-def test_the_name_of_a_source_is_its_path(tmp_path, monkeypatch):
-    """A link and its target are the same source."""
-    (tmp_path / "a.txt").touch()
-    (tmp_path / "b.txt").symlink_to("a.txt")
-    monkeypatch.chdir(tmp_path)
-    assert source_of("b.txt").name == source_of(str(tmp_path / "a.txt")).name == os.path.realpath(tmp_path / "a.txt")
-    assert source_of("b.txt").title == "b.txt"

@@ -18,16 +18,6 @@ def test_without_roots_the_project_has_its_own_name(tmp_path):
     assert (found[0], found[1].path, found[1].is_named) == ("notes", project, False)
 
 
-def test_roots_have_names(tmp_path):
-    """Each root is given with a name; the project is not added to them."""
-    for name in ("a", "b=c"):
-        (tmp_path / name).mkdir()
-    given = [f"one={tmp_path / 'a'}", f"two={tmp_path / 'b=c'}"]
-    roots = roots_of(given, tmp_path)
-    assert {name: root.path for name, root in roots.items()} == {"one": tmp_path / "a", "two": tmp_path / "b=c"}
-    assert all(root.is_named for root in roots.values())
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

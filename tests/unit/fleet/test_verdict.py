@@ -17,7 +17,7 @@ from run_specialist.fleet.worker import (
     judge,
     unbegun,
 )
-from run_specialist.record.outcome import ErrorKind, Status
+from run_specialist.record.outcome import ErrorKind
 from tests.unit.record.outcomes import outcome as make_outcome
 
 HELD_UP = {"rate_limited", "overloaded", "quota", "connection"}
@@ -27,12 +27,6 @@ STOPS = {"credentials": "stop the worker", "model_missing": "pause the batch"}
 def outcome(status="failed", kind=None, error=None, retry_after=None):
     """Return an outcome with what matters here."""
     return make_outcome(status=status, error=error, error_kind=kind, retry_after=retry_after)
-
-
-@pytest.mark.parametrize("status", [status for status in get_args(Status) if status not in {"failed", "aborted"}])
-def test_an_answer_ends_the_item(status):
-    """Answered, landed and partial runs are never repeated."""
-    assert judge(outcome(status), 0) == JobFinished()
 
 
 @pytest.mark.parametrize("kind", [None, *get_args(ErrorKind)])
