@@ -97,7 +97,7 @@ class MapCall:
         self.is_stored = self._url != NONE
 
         if (batch.wait or batch.priority is not None) and not batch.queue:
-            console.fail("--wait and --priority are about the queue of a fleet; each of them needs --queue")
+            console.fail("--wait or --priority is about the queue of a fleet; it needs --queue")
         if batch.wait and items == STDIN:
             console.fail("--wait reads the items a second time; name a file instead of standard input")
         if batch.retry and not self.is_stored:
