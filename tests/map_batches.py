@@ -21,7 +21,9 @@ class LookedAt:
     problem: str | None = None
     unstored: int = 0
     id: str = "b3f9c2d1e"
-    under_way: tuple[Item, ...] = tuple(Item(number, "", "", "") for number in (38, 39))
+    under_way: tuple[Item, ...] = tuple(
+        Item(number, {"path": f"docs/limits-{number}.md"}, "", "") for number in (38, 39)
+    )
     stops: list[bool] = field(default_factory=list)
 
     def stop(self, *, now: bool = False) -> None:
