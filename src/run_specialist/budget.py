@@ -342,6 +342,11 @@ def amount(kind: Kind, value: float) -> str:
     return number(kind, value) + noun
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, e.g. `1 turn` or `2 turns`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def of(kind: Kind, value: float) -> str:
     """Return an amount with its unit in the plural, even for 1, as it follows "3 of"."""
     return number(kind, value) + ("" if kind is Kind.COST else f" {_NOUNS[kind]}s")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind, Rung
-from run_specialist.cli.live import CallLines, LineOutput, LiveView, summary
+from run_specialist.cli.live import CallLines, LiveView, summary
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished, Landed, Started, Warned
 from run_specialist.record.messages import Usage
@@ -118,11 +118,11 @@ def began(run_id, name, question):
 
 def lines_of(*events, width=100):
     """Return the lines printed for some events."""
-    lines = []
-    call_lines = CallLines(LineOutput(lambda line: lines.append(line.plain), lambda: width))
+    paper = io.StringIO()
+    call_lines = CallLines(Console(file=paper, width=width, highlight=False))
     for event in events:
         call_lines.add(event)
-    return lines
+    return paper.getvalue().splitlines()
 
 
 SILENT = BudgetSpent("tool_calls", 30, 1, 29, "silent")

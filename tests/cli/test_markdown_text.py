@@ -2,6 +2,7 @@
 
 import io
 import re
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from run_specialist.cli.answer import Screen, apart, evidence_block, gaps_block, markdown
+from run_specialist.cli.answer import apart, evidence_block, gaps_block, markdown
 from run_specialist.record.outcome import Evidence
 from run_specialist.views.markdown import MOST_CHARACTERS
 from tests.terminal import POISON, harm
@@ -34,11 +35,15 @@ def shown(renderable, width=60, *, color=True):
     return paper.getvalue()
 
 
-def plain(text, width=60, *, unicode=True):
+def plain(text, width=60):
     """Return the lines of a Markdown text without styles."""
-    return [
-        line.rstrip() for line in shown(markdown(text, Screen(unicode, styled=False)), width, color=False).splitlines()
-    ]
+    return [line.rstrip() for line in shown(markdown(text), width, color=False).splitlines()]
+
+
+def colored(text, width=60):
+    """Return a Markdown text with styles."""
+    with patch("run_specialist.cli.answer.has_colours", return_value=True):
+        return shown(markdown(text), width)
 
 
 @settings(max_examples=400, deadline=None)
@@ -46,13 +51,9 @@ def plain(text, width=60, *, unicode=True):
 @example("[good](http://e.org/\x1b\\\x1b]8;;file:///etc\x1b\\)", 40, True)
 def test_nothing_in_a_text_controls_the_terminal(text, width, styled):
     """No control character, no foreign escape sequence, no reversed text, and only web and mail links."""
-    parts = [
-        markdown(text, Screen(unicode=True, styled=styled)),
-        *evidence_block(
-            [Evidence(text, text, found) for found in (True, False, None)], Screen(unicode=True, styled=styled)
-        ),
-        *gaps_block([text], Screen(unicode=True, styled=styled)),
-    ]
+    with patch("run_specialist.cli.answer.has_colours", return_value=styled):
+        evidence = evidence_block([Evidence(text, text, found) for found in (True, False, None)])
+        parts = [markdown(text), *evidence, *gaps_block([text])]
     written = shown(apart(parts), width, color=styled)
     targets = [target for target in LINK.findall(written) if target]
     assert all(re.fullmatch(r"(https?://|mailto:)[!-~]+", target, re.IGNORECASE) for target in targets)
@@ -71,7 +72,7 @@ def test_words_are_kept(word, width):
 def test_links_show_their_address():
     """Every link shows its address; only addresses of the web and of mail can be clicked, and only the address."""
     text = "[a](https://e.org) [b](file:///etc/passwd) [c](src/x.py) <mailto:d@e.org> ![i](https://e.org/i.png) <https://f.org>"
-    written = shown(markdown(text, Screen(unicode=True, styled=True)), 200)
+    written = colored(text, 200)
     assert [target for target in LINK.findall(written) if target] == [
         "https://e.org", "mailto:d@e.org", "https://e.org/i.png", "https://f.org",
     ]  # fmt: skip
@@ -89,8 +90,7 @@ def test_addresses_are_short():
 
 def test_emphasis_is_styled():
     """Emphasis and code have a style instead of their marks."""
-    written = shown(markdown("**a** *b* ~~c~~ `d`", Screen(unicode=True, styled=True)))
-    assert written == "\x1b[1ma\x1b[0m \x1b[3mb\x1b[0m \x1b[9mc\x1b[0m \x1b[36md\x1b[0m\n"
+    assert colored("**a** *b* ~~c~~ `d`") == "\x1b[1ma\x1b[0m \x1b[3mb\x1b[0m \x1b[9mc\x1b[0m \x1b[36md\x1b[0m\n"
 
 
 def test_html_is_text():
@@ -127,26 +127,6 @@ def test_each_element_has_its_form(text, lines):
     assert plain(text) == lines
 
 
-def test_without_unicode_marks_are_ascii():
-    """In ASCII, lists, quotations and rules use other marks."""
-    assert plain("- a\n\n> b\n\n---", 10, unicode=False) == ["- a", "", "> b", "", "-" * 10]
-
-
-def test_a_table_too_wide_becomes_lines():
-    """On a narrow terminal each cell is a line with the name of its column, and each row a paragraph."""
-    text = "|name|meaning of it|where|\n|-|-|-|\n|a|a very-long-word-indeed|b|\n|c||d|"
-    assert plain(text, 30) == [
-        "name: a",
-        "meaning of it: a",
-        "very-long-word-indeed",
-        "where: b",
-        "",
-        "name: c",
-        "where: d",
-    ]
-    assert plain(text, 80)[0].split() == ["name", "meaning", "of", "it", "where"]
-
-
 def test_a_very_long_text_is_shown_as_it_is():
     """A text above the limit is not parsed, because that could take long."""
     assert plain("**a** " + "x" * MOST_CHARACTERS)[0].startswith("**a**")
@@ -164,7 +144,7 @@ def test_prose_of_evidence_is_wrapped_again():
     quote = "one\ntwo\n- three\n\n    four"
 
     def lines(source):
-        block = evidence_block([Evidence(source, quote, verified=True)], Screen(unicode=True, styled=False))
+        block = evidence_block([Evidence(source, quote, verified=True)])
         return [line.strip() for line in shown(apart(block), color=False).splitlines()]
 
     assert lines("a.md:3")[2:] == ["✓ a.md:3", "one two", "- three", "", "four"]

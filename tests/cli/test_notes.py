@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from run_specialist.cli.console import wrapped
 from tests.screen import run_on_terminal, screen
@@ -16,7 +15,7 @@ def test_lines_break_only_between_words(words, width):
     """All words are kept in order; a line is wider than the terminal only if it is a single word."""
     lines = wrapped(" ".join(words), width)
     assert " ".join(lines).split() == words
-    assert all(cell_len(line) <= width or len(line.split()) <= 1 for line in lines)
+    assert all(len(line) <= width or len(line.split()) <= 1 for line in lines)
     assert all(line.startswith("  ") for line in lines[1:])
 
 

@@ -5,12 +5,11 @@ import shutil
 import subprocess
 
 import pytest
-from rich.text import Text
 from typer.testing import CliRunner
 
 from run_specialist.cli import manage
-from run_specialist.cli.live import CallLines, LineOutput
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, FileChanged
+from tests.cli.test_live_nested import lines_of
 from tests.wire.simulator.replies import answers, calls
 
 READ = calls("read", {"path": "notes/owls.md"})
@@ -117,45 +116,35 @@ def test_a_dry_run_prints_a_patch_that_git_applies(changed, notes, undo):
 )
 def test_the_live_view_has_a_line_for_each_change(event, line):
     """With its path, without control characters; those of child runs are indented."""
-    lines: list[Text] = []
-    view = CallLines(LineOutput(lines.append, lambda: 80))
-    view.add(event)
-    view.add(ChildTold("run-2", "child", event))
-    assert lines[0].plain == line
-    assert lines[-1].plain == f"    {line}"
-    narrow: list[Text] = []
-    CallLines(LineOutput(narrow.append, lambda: 24)).add(event)
-    assert (len(narrow[0]), narrow[0].plain.endswith(line[-6:])) == (min(len(line), 24), True)
+    first, *_, last = lines_of(event, ChildTold("run-2", "child", event), width=80)
+    assert (first, last) == (line, f"    {line}")
+    (narrow,) = lines_of(event, width=24)
+    assert (len(narrow), narrow.endswith(line[-6:])) == (min(len(line), 24), True)
 
 
 def test_p_5_a_call_shows_its_first_changes_and_counts_the_others():
     """Removed files, and those that cannot be undone, are named as such."""
-    lines: list[Text] = []
-    view = CallLines(LineOutput(lines.append, lambda: 80))
-    view.add(Called("started", "a", "bash", {}))
-    view.add(FileChanged("a", "old.md", "", 0, 3, change="removed"))
-    view.add(FileChanged("a", "large", "", None, None, change="removed", undoable=False))
-    for number in range(20):
-        view.add(FileChanged("a", f"{number}", "", 1, 0, is_new=True, change="created"))
-    view.add(Called("finished", "a", "bash", {"command": "x"}))
-    view.add(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
-    shown = [" ".join(line.plain.split()) for line in lines]
+    lines = lines_of(
+        Called("started", "a", "bash", {}),
+        FileChanged("a", "old.md", "", 0, 3, change="removed"),
+        FileChanged("a", "large", "", None, None, change="removed", undoable=False),
+        *(FileChanged("a", f"{number}", "", 1, 0, is_new=True, change="created") for number in range(20)),
+        Called("finished", "a", "bash", {"command": "x"}),
+        BudgetSpent("tool_calls", 9, 1, 8, "silent"),
+    )
+    shown = [" ".join(line.split()) for line in lines]
     assert shown[1:4] == ["removed old.md +0 -3", "removed large cannot be undone", "created 0 +1 -0"]
     assert (len(shown), shown[-1]) == (12, "and 12 more files")
 
 
 def test_the_line_of_a_change_is_below_that_of_its_call():
     """The event comes before the end of its call, also while other calls run."""
-    lines: list[Text] = []
-    view = CallLines(LineOutput(lines.append, lambda: 80))
+    events = [Called("started", call_id, "edit", {}) for call_id in ("a", "b")]
+    events += [FileChanged(call_id, f"{call_id}.md", "", 1, 1) for call_id in ("b", "a")]
     for call_id in ("a", "b"):
-        view.add(Called("started", call_id, "edit", {}))
-    for call_id in ("b", "a"):
-        view.add(FileChanged(call_id, f"{call_id}.md", "", 1, 1))
-    for call_id in ("a", "b"):
-        view.add(Called("finished", call_id, "edit", {"path": f"{call_id}.md"}))
-        view.add(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
-    assert [line.plain.split() for line in lines] == [
+        events.append(Called("finished", call_id, "edit", {"path": f"{call_id}.md"}))
+        events.append(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
+    assert [line.split() for line in lines_of(*events)] == [
         ["1", "edit", "a.md"],
         ["changed", "a.md", "+1", "-1"],
         ["2", "edit", "b.md"],

@@ -64,7 +64,7 @@ async def test_a_worker_that_lacks_a_file_leaves_the_items_to_others(put, workin
     async with working(roots={"notes": other}) as (worker, _):
         (line,) = await until(lambda: worker.said)
         assert line.startswith(f"refused: batch {BATCH} cannot run here: ")
-        assert "output_schema: no such file" in line
+        assert "shape.json: cannot be read" in line
         assert (states(url), model.requests) == ({"waiting": 2}, [])
         async with working():
             await until(lambda: states(url) == {"ended": 2})

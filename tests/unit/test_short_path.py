@@ -2,8 +2,9 @@
 
 import pytest
 
-from run_specialist.cli.live import CallLines, LineOutput, with_short_path
+from run_specialist.cli.live import with_short_path
 from run_specialist.record.events import BudgetSpent, Called
+from tests.cli.test_live_nested import lines_of
 
 PATH = "thoughts/shared/decisions/landing-reserve.md"
 
@@ -31,10 +32,7 @@ def test_a_text_without_a_path_that_can_be_shortened_stays_unchanged(path):
 @pytest.mark.parametrize(("width", "shown"), [(200, PATH), (50, "…/landing-reserve.md"), (30, "…/la")])
 def test_a_line_of_the_live_view_shows_the_end_of_a_path(width, shown):
     """A terminal with room shows the whole path, a narrow one its end; at last the name is cut, too."""
-    lines = []
-    view = CallLines(LineOutput(lines.append, lambda: width))
-    view.add(Called("finished", "call_1", "read", {"path": PATH, "offset": 54}))
-    view.add(BudgetSpent("tool_calls", 30, 1, 29, "silent"))
-    (line,) = lines
-    assert line.plain.startswith(f"   1  read    {shown}")
-    assert line.cell_len <= width
+    called = Called("finished", "call_1", "read", {"path": PATH, "offset": 54})
+    (line,) = lines_of(called, BudgetSpent("tool_calls", 30, 1, 29, "silent"), width=width)
+    assert line.startswith(f"   1  read    {shown}")
+    assert len(line) <= width

@@ -7,15 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from markdown_it.tree import SyntaxTreeNode
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.constrain import Constrain
 from rich.rule import Rule
@@ -24,8 +22,17 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from run_specialist.cli.console import as_json_text, has_colours, print_styled, printable, say
-from run_specialist.cli.tables import END_OF_COPY, forked_line, local, print_rendered, rendered_lines
+from run_specialist.budget import counted
+from run_specialist.cli.console import (
+    as_json_text,
+    has_colours,
+    is_terminal,
+    print_line,
+    print_styled,
+    printable,
+    say,
+)
+from run_specialist.cli.tables import local, print_rendered, rendered_lines
 from run_specialist.loop.evidence import is_salvaged
 from run_specialist.record.outcome import Evidence, Outcome
 from run_specialist.tools.respond import NAME as RESPOND
@@ -40,26 +47,6 @@ MOST_WIDTH = 100
 """Maximum width of prose, because longer lines are hard to read [columns]."""
 _LEAST_WIDTH = 8
 """Minimum width of indented text, even if its lines then exceed a narrower terminal [columns]."""
-
-
-@dataclass(frozen=True)
-class Screen:
-    """The capabilities of the terminal."""
-
-    unicode: bool
-    """False if the encoding lacks marks and lines outside ASCII."""
-    styled: bool
-    """False with NO_COLOR or TERM=dumb; then no escape sequence is printed."""
-
-    @classmethod
-    def of_stdout(cls) -> "Screen":
-        """Return the capabilities of the terminal on standard output."""
-        encoding = (getattr(sys.stdout, "encoding", None) or "").lower()
-        return cls(encoding.startswith("utf"), has_colours())
-
-    def either(self, character: str, ascii_: str) -> str:
-        """Return a character, or its replacement in ASCII."""
-        return character if self.unicode else ascii_
 
 
 class Prefixed:
@@ -86,77 +73,83 @@ class Prefixed:
 
 
 _INDENT = "  "
+_HEAD, _CALL = "head", "tool_call"
+_END_OF_COPY = "the copied turns end here"
+"""Line in the transcript of a fork before its own messages."""
 
 
-def show_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int = 0) -> None:
-    """Show the conversation of a run on the terminal.
+def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> None:
+    """Print the conversation of a run: on a terminal rendered and through the pager, else as text.
 
     copied: number of rows at the beginning that a fork has copied from another run.
     """
-    screen = Screen.of_stdout()
-    numbers: dict[object, int] = {}
-    end = [_label(END_OF_COPY)] if run.forked_from else []
-    blocks = [*_blocks(rows[:copied], numbers, screen), *end, *_blocks(rows[copied:], numbers, screen)]
-    page("\n".join(rendered_lines(apart([Group(*_head(run)), *blocks]))))
+    rendered = is_terminal()
+    shown: list[RenderableType] = []
+    before = _HEAD
+    for kind, label, row in _entries(run, rows, copied):
+        # The lines of the head, and the calls of a turn, are not separated.
+        if kind not in {_HEAD, _CALL} or kind != before:
+            shown.append("")
+        before = kind
+        if rendered:
+            shown.append(_rendered(kind, label, row))
+        elif kind == _CALL:
+            shown.append(f"{label}  {row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}")
+        else:
+            shown += [label, *(f"{_INDENT}{line}".rstrip() for line in _content(row).split("\n") if row)]
+    if rendered:
+        page("\n".join(rendered_lines(Group(*shown))))
+    else:
+        print_line("\n".join(map(str, shown)))
 
 
-def _head(run: "StoredRun") -> Iterator[Text]:
-    yield _label(f"{run.run_id}  {run.specialist}  {run.status}  {local(run.started_at)}")
+def _entries(run: "StoredRun", rows: Sequence["Row"], copied: int) -> Iterator[tuple[str, str, "Row"]]:
+    """Yield the kind, the label and the row of each message, call and result; the lines of the head have no row."""
+    yield _HEAD, f"{run.run_id}  {run.specialist}  {run.status}  {local(run.started_at)}", {}
     if run.parent_id:
-        yield _label(f"asked by {run.parent_id}")
+        yield _HEAD, f"asked by {run.parent_id}", {}
     if run.forked_from:
-        yield _label(forked_line(run))
+        yield _HEAD, f"forked from {run.forked_from} after {counted(run.forked_at or 0, 'turn')}", {}
     for one in run.children:
-        yield _label(f"asked {one.run_id}  {one.specialist}  {one.status}")
-
-
-def _blocks(rows: Sequence["Row"], numbers: dict[object, int], screen: Screen) -> Iterator[RenderableType]:
-    """Yield a block for each message and each result; the calls of a turn are one block.
-
-    numbers: numbers of the calls before, by id; extended with those of these rows.
-    """
-    calls = len(numbers)
-    for is_call, group in groupby(rows, key=lambda row: row["kind"] == "tool_call"):
-        if not is_call:
-            yield from (_message(row, numbers, screen) for row in group)
-            continue
-        lines: list[RenderableType] = []
-        for row in group:
+        yield _HEAD, f"asked {one.run_id}  {one.specialist}  {one.status}", {}
+    numbers: dict[object, int] = {}
+    calls = 0
+    for index, row in enumerate(rows):
+        if index == copied and run.forked_from:
+            yield "", _END_OF_COPY, {}
+        label = kind = row["kind"]
+        if kind == _CALL:
             calls += 1
             numbers[row["id"]] = calls
-            lines.append(_call(row, calls, screen))
-        yield Group(*lines)
+            label = f"call {calls}"
+        elif kind == "tool_result":
+            number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
+            label = f"result{number}{', an error' if row['is_error'] else ''}"
+        yield kind, label, row
+    if copied == len(rows) and run.forked_from:
+        yield "", _END_OF_COPY, {}
 
 
-def _call(row: "Row", number: int, screen: Screen) -> RenderableType:
+def _content(row: "Row") -> str:
+    return str(row.get("content", row.get("text", "")))
+
+
+def _rendered(kind: str, label: str, row: "Row") -> RenderableType:
+    if kind != _CALL:
+        heading = Text(printable(label), "dim", overflow="fold")
+        text = markdown(_content(row)) if kind == "assistant" else written(_content(row))
+        return Group(heading, Prefixed(text, _INDENT)) if row else heading
     arguments = row["arguments"]
-    label = Prefixed(Text(printable(row["name"]), "bold"), f"call {number}  ", style="dim")
+    text = Text(printable(row["name"]), "bold", overflow="fold")
     if row["name"] == RESPOND and isinstance(arguments, Mapping) and isinstance(arguments.get("answer"), str):
         response = Response.parse(arguments)
         # Without marks: only the outcome knows which quotes were found.
         quotes = [Evidence(one.source, one.quote, verified=None) for one in response.evidence]
-        answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)), screen)
-        blocks = [answer, *evidence_block(quotes, screen, marked=False), *gaps_block(response.gaps, screen)]
-        return Group(label, Prefixed(apart(blocks), _INDENT))
-    text = Text(overflow="fold").append(printable(row["name"]), "bold")
-    text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}")
-    return Prefixed(text, f"call {number}  ", style="dim")
-
-
-def _message(row: "Row", numbers: Mapping[object, int], screen: Screen) -> RenderableType:
-    match row["kind"]:
-        case "tool_result":
-            number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
-            label = f"result{number}{', an error' if row['is_error'] else ''}"
-            return Group(_label(label), Prefixed(written(row["content"]), _INDENT))
-        case "assistant":
-            return Group(_label("assistant"), Prefixed(markdown(row["text"], screen), _INDENT))
-        case kind:
-            return Group(_label(kind), Prefixed(written(row["text"]), _INDENT))
-
-
-def _label(text: str) -> Text:
-    return Text(printable(text), "dim", overflow="fold")
+        answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)))
+        blocks = [answer, *evidence_block(quotes, marked=False), *gaps_block(response.gaps)]
+        return Group(Prefixed(text, f"{label}  ", style="dim"), Prefixed(apart(blocks), _INDENT))
+    text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}", "not bold")
+    return Prefixed(text, f"{label}  ", style="dim")
 
 
 NOT_FOUND = "not found in what was read"
@@ -168,36 +161,36 @@ _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULT
 _OPENINGS = (":", "{", "(", "[")
 """Ends of a code line below which the next lines are indented."""
 _STEP = 4
-"""Indentation of a code block that does not show its own [columns]."""
+"""Indentation of the lines after one that opens a block [columns]."""
 
 
-def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool = True) -> Iterator[RenderableType]:
+def evidence_block(evidence: Sequence[Evidence], *, marked: bool = True) -> Iterator[RenderableType]:
     """Yield a heading, and each quote with its source and a mark, explained if the quote was not found.
 
     marked: False = it is unknown yet which quotes were looked up.
     """
     if evidence:
-        yield _heading("Evidence", screen)
-        yield from (_piece(one, screen, marked=marked) for one in evidence)
+        yield _heading("Evidence")
+        yield from (_piece(one, marked=marked) for one in evidence)
 
 
-def gaps_block(gaps: Iterable[str], screen: Screen) -> Iterator[RenderableType]:
+def gaps_block(gaps: Iterable[str]) -> Iterator[RenderableType]:
     """Yield a heading, and the things that the specialist looked for without finding them."""
-    shown = [Prefixed(_text(gap), screen.either("• ", "- ")) for gap in gaps if gap.strip()]
+    shown = [Prefixed(_text(gap), "• ") for gap in gaps if gap.strip()]
     if shown:
-        yield _heading("Gaps", screen)
+        yield _heading("Gaps")
         yield Group(*shown)
 
 
-def _heading(text: str, screen: Screen) -> Text:
-    return Text(text if screen.styled else f"{text}:", "bold")
+def _heading(text: str) -> Text:
+    return Text(text if has_colours() else f"{text}:", "bold")
 
 
-def _piece(one: Evidence, screen: Screen, *, marked: bool) -> RenderableType:
+def _piece(one: Evidence, *, marked: bool) -> RenderableType:
     mark, color, words = {
-        True: (screen.either("✓", "+"), "green", ""),
-        False: (screen.either("✗", "x"), "red", NOT_FOUND),
-        None: (screen.either("•", "-"), "dim", "not looked up" if marked else ""),
+        True: ("✓", "green", ""),
+        False: ("✗", "red", NOT_FOUND),
+        None: ("•", "dim", "not looked up" if marked else ""),
     }[one.verified]
     source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
     line = Text.assemble(source, "  " if words else "", (words, color))
@@ -211,15 +204,11 @@ def _piece(one: Evidence, screen: Screen, *, marked: bool) -> RenderableType:
 
 def _dedented(code: str) -> str:
     """Return code without common indentation; the first line of a quote has already lost its own."""
-    first, *further = code.split("\n")
-    indented = [len(line) - len(line.lstrip()) for line in further if line.strip()]
-    if not indented:
-        return code
-    levels = sorted(set(indented))
-    step = min((upper - lower for lower, upper in pairwise(levels)), default=_STEP)
-    of_first = indented[0] - (step if first.rstrip().endswith(_OPENINGS) else 0)
-    lost = max(min(of_first, levels[0]), 0)
-    return "\n".join([first, *(line[lost:] for line in further)])
+    first, _, further = code.partition("\n")
+    block = textwrap.dedent(further)
+    if first.rstrip().endswith(_OPENINGS) and block[:1].strip():
+        block = textwrap.indent(block, " " * _STEP)
+    return f"{first}\n{block}" if further else first
 
 
 def _text(text: str) -> Text:
@@ -228,20 +217,16 @@ def _text(text: str) -> Text:
 
 _WIDE = ("table", "fence", "code_block")
 """Blocks that use the whole width of the terminal."""
-_LONGEST_WORD = 20
-"""Longer words may be broken in a table [columns]."""
-_GAP = 3
-"""Columns between the columns of a table."""
 _LONGEST_CODE = 10_000
 """Longer code is shown without colors, which take time [characters]."""
 
 
-def markdown(text: str, screen: Screen) -> RenderableType:
+def markdown(text: str) -> RenderableType:
     """Return a Markdown text as a renderable; unrendered if parsing takes too long or fails."""
     tokens = parse(text, printable)
     if tokens is None:
         return written(text)
-    blocks = ((node.type, _block(node, screen)) for node in SyntaxTreeNode(tokens).children)
+    blocks = ((node.type, _block(node)) for node in SyntaxTreeNode(tokens).children)
     return apart(block if kind in _WIDE else Constrain(block, MOST_WIDTH) for kind, block in blocks)
 
 
@@ -258,42 +243,42 @@ def apart(blocks: Iterable[RenderableType]) -> Group:
     return Group(*parts)
 
 
-def _inside(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+def _inside(node: SyntaxTreeNode) -> RenderableType:
     """Return the blocks of a list item or a quotation."""
-    blocks = [_block(child, screen) for child in node.children]
+    blocks = [_block(child) for child in node.children]
     tight = any(child.type == "paragraph" and child.hidden for child in node.children)
     return Group(*blocks) if tight else apart(blocks)
 
 
-def _block(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+def _block(node: SyntaxTreeNode) -> RenderableType:
     match node.type:
         case "paragraph":
-            block: RenderableType = inline(node.children[0], screen)
+            block: RenderableType = inline(node.children[0])
         case "heading":
             level = int(node.tag[1:])
-            text = inline(node.children[0], screen, "bold underline" if level == 1 else "bold")
+            text = inline(node.children[0], "bold underline" if level == 1 else "bold")
             # Without a style, the marks show that it is a heading.
-            block = text if screen.styled else Prefixed(text, "#" * level + " ")
+            block = text if has_colours() else Prefixed(text, "#" * level + " ")
         case "fence" | "code_block":
-            block = Prefixed(_code(node, screen), "    ")
+            block = Prefixed(_code(node), "    ")
         case "blockquote":
-            bar = screen.either("│ ", "> ")
-            block = Prefixed(_inside(node, screen), bar, bar, "dim")
+            bar = "│ "
+            block = Prefixed(_inside(node), bar, bar, "dim")
         case "bullet_list" | "ordered_list":
-            block = _list(node, screen)
+            block = _list(node)
         case "table":
-            block = _MarkdownTable(node, screen)
+            block = _table(node)
         case "hr":
-            block = Rule(characters=screen.either("─", "-"), style="dim")
+            block = Rule(characters="─", style="dim")
         case _:
             block = Text(node.content, overflow="fold")
     return block
 
 
-def _code(node: SyntaxTreeNode, screen: Screen) -> Text:
+def _code(node: SyntaxTreeNode) -> Text:
     code = node.content.rstrip("\n")
     language = node.info.split()[0] if node.info.split() else ""
-    if not language or not screen.styled or len(code) > _LONGEST_CODE:
+    if not language or not has_colours() or len(code) > _LONGEST_CODE:
         return Text(code, CODE, overflow="fold")
     from rich.syntax import Syntax  # noqa: PLC0415 - brings Pygments
 
@@ -304,65 +289,47 @@ def _code(node: SyntaxTreeNode, screen: Screen) -> Text:
     return highlighted
 
 
-def _list(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+def _list(node: SyntaxTreeNode) -> RenderableType:
     items = node.children
     if node.type == "bullet_list":
-        marks = [screen.either("• ", "- ")] * len(items)
+        marks = ["• "] * len(items)
     else:
         first = int(node.attrs.get("start", 1))
         width = len(str(first + len(items) - 1))
         marks = [f"{number:>{width}}. " for number in range(first, first + len(items))]
-    rows = [Prefixed(_inside(item, screen), mark) for item, mark in zip(items, marks, strict=True)]
+    rows = [Prefixed(_inside(item), mark) for item, mark in zip(items, marks, strict=True)]
     loose = any(child.type == "paragraph" and not child.hidden for item in items for child in item.children)
     return apart(rows) if loose else Group(*rows)
 
 
-class _MarkdownTable:
-    """A table in columns, or one line per cell if the columns would be too narrow."""
-
-    def __init__(self, node: SyntaxTreeNode, screen: Screen) -> None:
-        rows = [row for part in node.children for row in part.children]
-        styles = [str(cell.attrs.get("style", "")) for cell in rows[0].children]
-        self._sides: list[JustifyMethod] = [
-            "right" if style.endswith("right") else "center" if style.endswith("center") else "left" for style in styles
-        ]
-        self._head, *self._rows = [[inline(cell.children[0], screen) for cell in row.children] for row in rows]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = zip(self._head, *self._rows, strict=True)
-        words = ([word for cell in cells for word in cell.plain.split()] for cells in columns)
-        widths = [max((min(cell_len(word), _LONGEST_WORD) for word in column), default=1) for column in words]
-        if sum(widths) + _GAP * (len(widths) - 1) > options.max_width:
-            records: list[RenderableType] = [] if self._rows else [Text(", ").join(self._head)]
-            for row in self._rows:
-                named = [(head, cell) for head, cell in zip(self._head, row, strict=True) if cell]
-                records.append(Group(*(Text.assemble(head, ": " if head else "", cell) for head, cell in named)))
-            yield apart(records)
-            return
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), border_style="dim")
-        for head, side in zip(self._head, self._sides, strict=True):
-            table.add_column(head, header_style="bold", justify=side, overflow="fold")
-        for row in self._rows:
-            table.add_row(*row)
-        yield table
+def _table(node: SyntaxTreeNode) -> Table:
+    head, *rows = [row for part in node.children for row in part.children]
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), border_style="dim")
+    for cell in head.children:
+        side = str(cell.attrs.get("style", "")).removeprefix("text-align:")
+        justify: JustifyMethod = "right" if side == "right" else "center" if side == "center" else "left"
+        table.add_column(inline(cell.children[0]), header_style="bold", justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(inline(cell.children[0]) for cell in row.children))
+    return table
 
 
 CODE = "cyan"
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
-def inline(node: SyntaxTreeNode, screen: Screen, style: str = "") -> Text:
+def inline(node: SyntaxTreeNode, style: str = "") -> Text:
     """Return the text of a block.
 
     style: of all of it.
     """
     text = Text(style=style, overflow="fold")
     for child in node.children:
-        _add(text, child, screen)
+        _add(text, child)
     return text
 
 
-def _add(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
+def _add(text: Text, node: SyntaxTreeNode) -> None:
     match node.type:
         case "softbreak":
             text.append(" ")
@@ -370,24 +337,24 @@ def _add(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
             text.append("\n")
         case "code_inline":
             # Without a style, the marks show where a name begins and ends.
-            text.append(node.content if screen.styled else f"`{node.content}`", CODE)
+            text.append(node.content if has_colours() else f"`{node.content}`", CODE)
         case "link" | "image":
-            _add_link(text, node, screen)
+            _add_link(text, node)
         case _ if node.children:
             start = len(text)
             for child in node.children:
-                _add(text, child, screen)
+                _add(text, child)
             if node.type in _STYLES:
                 text.stylize(_STYLES[node.type], start)
         case _:
             text.append(node.content)
 
 
-def _add_link(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
+def _add_link(text: Text, node: SyntaxTreeNode) -> None:
     """Add the text of a link or an image and then its address; only the address can be clicked."""
     start = len(text)
     for child in node.children:
-        _add(text, child, screen)
+        _add(text, child)
     label = text.plain[start:]
     url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
     clickable = Style(underline=True, link=url) if opens(url) else Style(dim=True)
@@ -398,7 +365,6 @@ def _add_link(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
         text.stylize(clickable, start)
 
 
-_LESS = "less"
 _SETTINGS = {"LESS": "FRX", "LV": "-c"}
 """Default settings of pagers: show colors, leave the text on the screen, exit immediately if it fits."""
 _NOT_STARTED = (126, 127)
@@ -406,42 +372,28 @@ _NOT_STARTED = (126, 127)
 
 
 def page(text: str) -> None:
-    """Print a text on a terminal: through the pager if it is longer than the screen.
+    """Print a text on a terminal: through PAGER, or `less`, if it is longer than the screen.
 
     text: its untrusted parts must have passed `printable`.
     """
-    command = pager()
-    if not command or text.count("\n") + 1 < shutil.get_terminal_size().lines:
+    command = os.environ.get("PAGER", shutil.which("less") or "").strip()
+    fits = text.count("\n") + 1 < shutil.get_terminal_size().lines
+    if fits or command in {"", "cat"} or os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
         print_styled(text)
         return
-    if _show(command, text) in _NOT_STARTED:
-        say(f"the pager could not be run: {command}; set PAGER to another command, or to cat for none")
-        print_styled(text)
-
-
-def pager() -> str:
-    """Return the command of the pager: PAGER, else `less`; empty if there is none or none is wanted."""
-    command = os.environ.get("PAGER")
-    if command is None:
-        command = _LESS if shutil.which(_LESS) else ""
-    is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
-    return "" if is_dumb or command.strip() == "cat" else command.strip()
-
-
-def _show(command: str, text: str) -> int:
-    """Run the pager until its user leaves it; return its exit code."""
-    encoding = sys.stdout.encoding or "utf-8"
-    environment = _SETTINGS | os.environ
     # Ctrl-C belongs to the pager, where it stops a search. A handler, unlike SIG_IGN, is not inherited by the pager.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         # PAGER is a shell command, as for git and man.
-        process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)  # noqa: S602
+        process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=_SETTINGS | os.environ)  # noqa: S602
         with suppress(BrokenPipeError):
-            process.communicate(f"{text}\n".encode(encoding, "backslashreplace"))
-        return process.wait()
+            process.communicate(f"{text}\n".encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+        code = process.wait()
     finally:
         signal.signal(signal.SIGINT, before)
+    if code in _NOT_STARTED:
+        say(f"the pager could not be run: {command}; set PAGER to another command, or to cat for none")
+        print_styled(text)
 
 
 def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
@@ -449,7 +401,6 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
 
     alone: omit evidence and gaps.
     """
-    screen = Screen.of_stdout()
     evidence = () if alone else outcome.evidence
     blocks: list[RenderableType] = []
     # Structured and salvaged answers are not Markdown.
@@ -462,9 +413,9 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
             blocks.append(written(outcome.answer))
     elif not blocks:
         text = without_quotes(outcome.answer, ((one.source, one.quote) for one in evidence)).strip("\n")
-        blocks += [markdown(text, screen)] if text else []
+        blocks += [markdown(text)] if text else []
     if not alone:
-        below = (*evidence_block(evidence, screen), *gaps_block(outcome.gaps, screen))
+        below = (*evidence_block(evidence), *gaps_block(outcome.gaps))
         blocks += [Constrain(block, MOST_WIDTH) for block in below]
     if blocks:
         print_rendered(apart(blocks))

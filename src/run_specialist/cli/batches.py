@@ -13,20 +13,16 @@ from run_specialist.cli.console import fail, guarded, print_json, print_line, sa
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, AllProjects, BatchId, BatchLimit, RunsRoot, project_filter
 from run_specialist.cli.tables import (
-    Cell,
-    counted,
     duration_words,
-    iso,
     local,
-    one_line,
-    print_cells,
     print_labelled,
+    print_table,
     project_cell,
-    same,
     short_path,
     started,
 )
 from run_specialist.errors import StoreMissing
+from run_specialist.views.page import iso
 
 if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
@@ -142,7 +138,6 @@ def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], 
         "COST": same(_cost(tally)),
         "STARTED": same(started(batch.created_at)),
     }
-    return cells | ({"PROJECT": project_cell(batch.project)} if projects else {})
 
 
 FIRST_FAILURES = 10

@@ -1,6 +1,5 @@
 """Print lines, errors and problems of files; wrap text; write output files."""
 
-import gc
 import io
 import json
 import os
@@ -10,6 +9,7 @@ import signal
 import stat
 import sys
 import tempfile
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -208,7 +208,7 @@ def complete_names(incomplete: str) -> list[str]:
     from run_specialist.specialist.project import places, project_root  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
-    names = Registry(places(project_root(Path.cwd()), None)).names()
+    names = [file.name for file in Registry(places(project_root(Path.cwd()), None)).nearest() if file.specialist]
     return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
@@ -223,17 +223,19 @@ def wrapped(text: str, width: int, command: str = "") -> list[str]:
     width: [columns]; a longer word or command gets a separate line.
     command: a part of the text that counts as one word.
     """
-    from rich.cells import cell_len  # noqa: PLC0415 - only a terminal needs it
+    # The blanks of the command are replaced while the text is wrapped.
+    whole = text.replace(command, command.replace(" ", "\0"))
+    lines = textwrap.wrap(whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines] or [""]
 
-    before, found, after = text.partition(command) if command else (text, "", "")
-    lines, free = [""], width
-    for word in (*before.split(), *filter(None, [found]), *after.split()):
-        longer = f"{lines[-1]} {word}" if lines[-1].strip() else lines[-1] + word
-        if lines[-1].strip() and cell_len(longer) > free:
-            lines, free = [*lines, _INDENT + word], width
-        else:
-            lines[-1] = longer
-    return lines
+
+def print_wrapped(line: str, color: str | None = None) -> None:
+    """Print a line, wrapped at words on a terminal."""
+    if not is_terminal():
+        print_line(line)
+        return
+    for part in wrapped(printable(line), shutil.get_terminal_size().columns):
+        print_styled(typer.style(part, color) if color and has_colours() else part)
 
 
 def stderr_width() -> int:
@@ -325,31 +327,45 @@ def try_writing(path: Path) -> None:
             raise OSError(f"cannot write to {target.parent}: {error.strerror or error}") from None
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file atomically, with the permissions of the one that it replaces; raises OSError.
+def write_file(path: Path, content: bytes, *, mode: int | None = None, overwrite: bool = True) -> None:
+    """Write a file atomically; raises OSError with the path.
 
-    The target of a symlink is replaced; special files such as `/dev/stderr` are written directly.
+    The target of a symlink is replaced, not the symlink; special files such as `/dev/stderr` are written directly.
+    mode: its permissions; None = those of the file that it replaces, otherwise the usual ones.
+    overwrite: replace an existing file; otherwise FileExistsError is raised.
     """
     from run_specialist.specialist.project import result_path  # noqa: PLC0415 - fast `--help`
 
-    target = result_path(path)
-    if _is_special(path):
-        with path.open("wb") as file:
-            file.write(content)
-        return
-    if target.exists():
-        mode = stat.S_IMODE(target.stat().st_mode)
-    else:
-        # The only way to read the umask is to set it.
-        mask = os.umask(0o077)
-        os.umask(mask)
-        mode = 0o666 & ~mask
-    temporary = temporary_file(target.parent, content, mode)
     try:
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink()
+        if overwrite and _is_special(path):
+            with path.open("wb") as file:
+                file.write(content)
+            return
+        target = result_path(path) if overwrite else result_path(path.parent) / path.name
+        if mode is None and target.exists():
+            mode = stat.S_IMODE(target.stat().st_mode)
+        elif mode is None:
+            # The only way to read the umask is to set it.
+            mask = os.umask(0o077)
+            os.umask(mask)
+            mode = 0o666 & ~mask
+        temporary = temporary_file(target.parent, content, mode)
+        try:
+            if not overwrite:
+                # Reserve the name, so that a file created in the meantime is not replaced.
+                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink()
+            raise
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
         raise
+
+
+def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Write a file that only its owner can read, because a report may contain secrets; as `write_file`."""
+    write_file(path, content, mode=0o600, overwrite=overwrite)
 
 
 def _is_special(path: Path) -> bool:
@@ -426,54 +442,4 @@ def print_problems(problems: Sequence["Problem"]) -> None:
 
 def one_line(text: str) -> str:
     """Return the text on one line, without control characters."""
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
-
-    return shown(" ".join(text.split()), None)
-
-
-MODE = 0o600
-"""Set regardless of the umask, because a report may contain secrets."""
-
-
-def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
-    """Write a file atomically, readable by its owner only.
-
-    overwrite: replace an existing file; a special file, such as a pipe, is written to directly.
-    Raises OSError with the path; FileExistsError if the file exists and `overwrite` is false.
-    """
-    from run_specialist.specialist.project import result_path  # noqa: PLC0415 - fast `--help`
-
-    try:
-        # Replace the target of a symlink, not the symlink.
-        target = result_path(path) if overwrite else result_path(path.parent) / path.name
-        if overwrite and path.exists() and not path.is_file():
-            path.write_bytes(content)
-            return
-        temporary = temporary_file(target.parent, content, MODE)
-        try:
-            if not overwrite:
-                # Reserve the name, so that a file created in the meantime is not replaced.
-                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE))
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink()
-            raise
-    except OSError as error:
-        error.filename, error.filename2 = str(path), None
-        raise
-
-
-def pause_gc() -> None:
-    """Turn the garbage collector off until `resume_gc`."""
-    gc.disable()
-
-
-def resume_gc() -> None:
-    """Turn the garbage collector on again, and exclude all existing objects from later collections.
-
-    Does nothing without `pause_gc`: in a program that calls the command as a function, existing objects may become
-    garbage later.
-    """
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()
+    return printable(" ".join(text.split()))

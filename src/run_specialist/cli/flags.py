@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -19,22 +20,10 @@ from run_specialist.record.outcome import EvidencePolicy
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
     from run_specialist.api.runner import Runner
+    from run_specialist.spawning.trust import Claim
     from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import Defaults, SpecialistFile
     from run_specialist.specialist.registry import Registry
-
-
-class RunnerOptions(TypedDict, total=False):
-    """Arguments of `Runner` that config files do not affect."""
-
-    root: Path | None
-    model: str | None
-    store: str | None
-    on_lost: "OnLost"
-    trust: bool
-    requests_at_once: int | None
-    secrets: Sequence[str]
-    dry_run: bool
 
 
 def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
@@ -44,7 +33,8 @@ def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], An
     """
 
     def choose(context: typer.Context, option: typer.CallbackParam, given: Any) -> Any:  # noqa: ANN401 - as the option
-        if context.resilient_parsing or _is_given(context, option):
+        source = context.get_parameter_source(option.name or "")
+        if context.resilient_parsing or (source is not None and source.name != "DEFAULT"):
             return given
         with guarded():
             from run_specialist.api.config_files import read_user_config  # noqa: PLC0415 - fast `--help`
@@ -53,11 +43,6 @@ def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], An
             return given if found is None else found
 
     return choose
-
-
-def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
-    source = context.get_parameter_source(option.name or "")
-    return source is not None and source.name != "DEFAULT"
 
 
 def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: bool = False) -> "Config":
@@ -91,7 +76,7 @@ def configured_runner(
     dir_: Path | None,
     strict: bool | None,
     require_model: bool,
-    **options: Unpack[RunnerOptions],
+    **options: Any,  # noqa: ANN401 - as Runner takes them
 ) -> "Runner":
     """Return a runner that uses the values of config files where no option was given.
 
@@ -109,17 +94,7 @@ def configured_runner(
     )
 
 
-@dataclass(frozen=True)
-class ConfiguredProject:
-    """The specialists of a project, with the settings of its config files."""
-
-    registry: "Registry"
-    dir: Path | None
-    """The folder of `--dir`, otherwise that of the config files."""
-    defaults: "Defaults"
-
-
-def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> ConfiguredProject:
+def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> tuple["Registry", Path | None, "Defaults"]:
     """Return the specialists of a project, with the folder and the settings of its config files.
 
     dir_: the folder of `--dir`.
@@ -131,14 +106,7 @@ def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> Conf
 
     config = read_config(project, meant=meant)
     folder, defaults = dir_ or config.get("dir"), config.defaults
-    return ConfiguredProject(
-        Registry(places(project, folder, meant=meant), defaults=defaults.settings), folder, defaults
-    )
-
-
-def registry_in(project: Path, dir_: Path | None, *, meant: bool) -> "Registry":
-    """Return the specialists alone; the arguments are those of `configured_project`."""
-    return configured_project(project, dir_, meant=meant).registry
+    return Registry(places(project, folder, meant=meant), defaults=defaults.settings), folder, defaults
 
 
 LONGEST_NUMBER = 18
@@ -183,21 +151,21 @@ def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
     return typer.Option("--quiet/--no-quiet", "-q", show_default=False, callback=personal("quiet"), help=help_)
 
 
-def one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return an option that accepts one of `choices`, the values of `key`."""
+def key_option(key: str, metavar: str, help_: str, choices: Sequence[str] = ()) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return an option that accepts the values of a key of the front matter; `choices` are for shell completion."""
     return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
 
 
-def _limit(key: str, metavar: str, help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    return typer.Option(metavar=metavar, callback=takes(key), help=help_)
+def one_of_words(words: Sequence[str]) -> Callable[[str], str]:
+    """Return a parser of options that accepts only these words; hyphens become underscores, as in Python."""
 
+    def parse(text: str) -> str:
+        # Also in the form that Python uses, as in a default.
+        if text.replace("_", "-") not in words:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(words)}")
+        return text.replace("-", "_")
 
-def _on_lost(text: str) -> OnLost:
-    # The option uses a hyphen, the Python argument an underscore.
-    for choice in get_args(OnLost):
-        if text.replace("-", "_") == choice:
-            return cast("OnLost", choice)
-    raise typer.BadParameter(f"{text!r} is not one of go-on, abort")
+    return parse
 
 
 SpecialistName = Annotated[
@@ -233,43 +201,30 @@ RequireModel = Annotated[
         help="Refuse to answer offline, without a language model.  [env var: SPECIALIST_REQUIRE_MODEL]",
     ),
 ]
-ToolCallsLimit = Annotated[str | None, _limit("tool_calls_limit", "N|none", "Maximum number of tool calls.")]
+ToolCallsLimit = Annotated[str | None, key_option("tool_calls_limit", "N|none", "Maximum number of tool calls.")]
 TurnsLimit = Annotated[
-    str | None, _limit("turns_limit", "N|none", "Maximum number of model replies, including the answer.")
+    str | None, key_option("turns_limit", "N|none", "Maximum number of model replies, including the answer.")
 ]
 TotalTokensLimit = Annotated[
-    str | None, _limit("total_tokens_limit", "N|none", "Maximum number of tokens, input and output.")
+    str | None, key_option("total_tokens_limit", "N|none", "Maximum number of tokens, input and output.")
 ]
-CostLimit = Annotated[str | None, _limit("cost_limit", "USD|none", "Maximum cost of the model requests.")]
+CostLimit = Annotated[str | None, key_option("cost_limit", "USD|none", "Maximum cost of the model requests.")]
 TimeLimit = Annotated[
-    str | None, _limit("time_limit", "TIME|none", "Maximum time in seconds, or with a unit: 90s, 10m, 1h.")
+    str | None, key_option("time_limit", "TIME|none", "Maximum time in seconds, or with a unit: 90s, 10m, 1h.")
 ]
-PatienceTime = Annotated[
-    str | None,
-    _limit("patience", "TIME|none", "How long a request is retried while the API is busy or unreachable; 0 = never."),
-]
+_PATIENCE = "How long a request is retried while the API is busy or unreachable; 0 = never."
+PatienceTime = Annotated[str | None, key_option("patience", "TIME|none", _PATIENCE)]
 ToolCharsLimit = Annotated[
-    str | None, _limit("tool_chars_limit", "N|none", "Maximum number of characters in tool results.")
+    str | None, key_option("tool_chars_limit", "N|none", "Maximum number of characters in tool results.")
 ]
-LandingStyle = Annotated[
-    str | None,
-    one_of(
-        "landing", "HOW", get_args(Style), "Landing at the limit: auto, force, order, schema, finalize, none or stop."
-    ),
-]
-ToolCallFormat = Annotated[
-    str | None,
-    one_of(
-        "tool_calls",
-        "HOW",
-        get_args(CallFormat),
-        "Tool calls of the model: native, or json constrained by the endpoint.",
-    ),
-]
-EvidenceFlag = Annotated[
-    str | None,
-    one_of("evidence", "HOW", get_args(EvidencePolicy), "Quotes of the answer: off, check or require."),
-]
+_LANDING = "Landing at the limit: auto, force, order, schema, finalize, none or stop."
+LandingStyle = Annotated[str | None, key_option("landing", "HOW", _LANDING, get_args(Style))]
+_FORMAT = "Tool calls of the model: native, or json constrained by the endpoint."
+ToolCallFormat = Annotated[str | None, key_option("tool_calls", "HOW", _FORMAT, get_args(CallFormat))]
+_EVIDENCE = "Quotes of the answer: off, check or require."
+EvidenceFlag = Annotated[str | None, key_option("evidence", "HOW", _EVIDENCE, get_args(EvidencePolicy))]
+_PRESET = "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop."
+PresetName = Annotated[str | None, key_option("preset", "NAME", _PRESET, get_args(Preset))]
 ServerTools = Annotated[
     bool,
     typer.Option("--server-tools", help="Let the API run the web tools named in the file; it bills searches."),
@@ -289,7 +244,7 @@ OnLostFlag = Annotated[
     typer.Option(
         "--on-lost",
         metavar="HOW",
-        parser=_on_lost,
+        parser=one_of_words(("go-on", "abort")),
         callback=personal("on_lost"),
         autocompletion=lambda: ("go-on", "abort"),
         show_default=False,
@@ -306,15 +261,6 @@ RequestsAtOnce = Annotated[
         help="Maximum number of concurrent requests to an API.  [env var: SPECIALIST_REQUESTS_AT_ONCE]",
     ),
 ]
-PresetName = Annotated[
-    str | None,
-    one_of(
-        "preset",
-        "NAME",
-        get_args(Preset),
-        "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop.",
-    ),
-]
 DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Change no file; print the changes as a patch, or write it to --output."),
@@ -327,17 +273,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @dataclass(frozen=True)
-class OutputSettings:
-    """What to print, and where."""
-
-    json: bool
-    events: bool
-    quiet: bool
-    raw: bool
-    file: OutputFile
-
-
-@dataclass(frozen=True)
 class OutputOptions:
     """Output."""
 
@@ -347,13 +282,18 @@ class OutputOptions:
     quiet: Annotated[bool, quiet_option("Print only the answer and errors.")] = False
     raw: Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")] = False
 
-    def chosen(self) -> OutputSettings:
-        """Return the chosen output; exit if options exclude each other, or if the file cannot be written."""
+    def check(self) -> None:
+        """Exit if options exclude each other, or if the file cannot be written."""
         if self.json_ and self.events:
             fail("--json and --events cannot be combined; the last event of --events contains the outcome")
         if self.raw and (self.json_ or self.events):
             fail("--raw is about the answer as text; it cannot be combined with --json or --events")
-        return OutputSettings(self.json_, self.events, self.quiet, self.raw, OutputFile(self.output))
+        _ = self.file
+
+    @cached_property
+    def file(self) -> OutputFile:
+        """The file for the answer."""
+        return OutputFile(self.output)
 
 
 @dataclass(frozen=True)
@@ -404,16 +344,23 @@ def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> 
         return None, ""
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust, model_claims, origins_of  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import model_claims, origins_of  # noqa: PLC0415 - fast `--help`
 
     try:
         claims = [wanted_by(file, settings, root).claim, *model_claims(file, settings, root)]
         claims.append(skills_claim(file, settings, root, origins_of(file)))
     except UsageError as error:
         return False, f"not trusted: {error}"
+    return trust_of("it", claims)
+
+
+def trust_of(subject: str, claims: Sequence["Claim"]) -> tuple[bool | None, str]:
+    """Return whether all claims are trusted, and a line about it; `(None, "")` if they demand nothing."""
+    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
+
     demands = ", ".join(demand.action for claim in claims for demand in claim.demands)
     if not demands:
         return None, ""
     if all(Trust().is_known(claim) for claim in claims):
-        return True, f"trusted: it may {demands}"
-    return False, f"not trusted: it would {demands}; to allow this, run it once with --trust"
+        return True, f"trusted: {subject} may {demands}"
+    return False, f"not trusted: {subject} would {demands}; to allow this, run it once with --trust"

@@ -3,10 +3,10 @@
 import dataclasses
 import inspect
 import re
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -48,12 +48,6 @@ else:
     _Context = TyperCommand.context_class
     _HelpFormatter = _Context.formatter_class
 
-_LEAST_OF_BASE = 50
-"""Minimum width of a help text in the base class [columns]."""
-_LEAST = 24
-"""Minimum width of a help text here [columns]."""
-_NARROW = 60
-"""Width below which long options get a line of their own [columns]."""
 _PYTHON_TYPE = re.compile(r"^(\w+) <(?:str|list\[\w+\])>$")
 _REQUIRED = re.compile(r"\{(\w+)\}")
 _HYPHEN_IN_WORD = re.compile(r"(?<=\w)-(?=\w)")
@@ -61,14 +55,7 @@ _UNBROKEN = "\N{NON-BREAKING HYPHEN}"
 
 
 class HelpFormatter(_HelpFormatter):
-    """A formatter for any width; its base class writes at least 50 columns, so that narrower terminals break words."""
-
-    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
-        """Set the width; None = that of the terminal, at most `max_width`."""
-        super().__init__(indent_increment, width, max_width)
-        available = shutil.get_terminal_size().columns - 2
-        if width is None and available < _LEAST_OF_BASE:
-            self.width = max(available, _LEAST)
+    """A formatter that breaks lines only between words, and names no Python type."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """Write the usage line, with a required argument as `NAME` instead of `{NAME}`."""
@@ -79,11 +66,9 @@ class HelpFormatter(_HelpFormatter):
         super().write_text(_HYPHEN_IN_WORD.sub(_UNBROKEN, text))
 
     def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Write names and descriptions in two columns; in a narrow terminal each below the other if names are long."""
+        """Write names and descriptions in two columns."""
         named = [(_PYTHON_TYPE.sub(r"\1", name), _HYPHEN_IN_WORD.sub(_UNBROKEN, text)) for name, text in rows]
-        longest = max((len(name) for name, _ in named), default=0)
-        is_stacked = self.width < _NARROW and longest > self.width // 3
-        super().write_dl(named, 2 if is_stacked else col_max, col_spacing)
+        super().write_dl(named, col_max, col_spacing)
 
     def getvalue(self) -> str:
         """Return the help text."""
@@ -168,21 +153,13 @@ _OTHERS = "Other options"
 _WORDS = "run_specialist.words"
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[..., None]:
     """Return a command with one option per field of its dataclass parameters.
 
     command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
         line of a dataclass's docstring, without its period, is the heading of its options.
+    headings: False = all options are in one section of the help text.
     """
-    return _with_options(command, headings=True)
-
-
-def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command like `grouped`, but with all options in one section of the help text."""
-    return _with_options(command, headings=False)
-
-
-def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[..., None]:
     groups: dict[str, type[DataclassInstance]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
@@ -204,6 +181,9 @@ def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[.
     flat.__annotations__ = {one.name: one.annotation for one in parameters}
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
+
+
+flattened = partial(grouped, headings=False)
 
 
 def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspect.Parameter]:

@@ -2,11 +2,12 @@
 
 import json
 import os
-import shlex
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,39 +16,17 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_group
 
-from run_specialist.cli.console import (
-    as_program,
-    fail,
-    guarded,
-    one_line,
-    print_json,
-    print_line,
-    print_problems,
-    project_folder,
-    relative,
-    say,
-    write_file,
-)
-from run_specialist.cli.flags import (
-    Dir,
-    Json,
-    Overwrite,
-    ProjectRoot,
-    SpecialistName,
-    Strict,
-    configured_project,
-    registry_in,
-    setting,
-    takes,
-)
+from run_specialist.budget import counted
+from run_specialist.cli import console, flags
 from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag, WordsCommand
 from run_specialist.cli.tables import print_table
+from run_specialist.errors import UsageError
+from run_specialist.specialist.problems import shown
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
 
     from run_specialist.specialist.loader import SpecialistFile
-    from run_specialist.specialist.project import SearchFolder
 
 
 FILES = "Specialist files"
@@ -118,24 +97,27 @@ def options(version: VersionFlag = False) -> None:
 
 
 @app.command("list", rich_help_panel=FILES)
-def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> None:
+def list_(dir_: flags.Dir = None, root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
     """List specialists and the problems in their files.
 
     A specialist is blocked if it cannot work here; a line below the table says why.
     """
-    with guarded():
+    with console.guarded():
         from run_specialist.cli.show import unavailable  # noqa: PLC0415 - fast `--help`
 
-        project, meant = project_folder(root), root is not None
-        configured = configured_project(project, dir_, meant=meant)
-        registry = configured.registry
+        project, meant = console.project_folder(root), root is not None
+        registry, _, defaults = flags.configured_project(project, dir_, meant=meant)
         files = registry.files()
-        reasons = unavailable(files, project, configured.defaults.model)
+        reasons = unavailable(files, project, defaults.model)
         if json_:
-            print_json({"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]})
+            console.print_json(
+                {"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]}
+            )
             return
         if not files:
-            fail(f"no specialists in {', '.join(str(relative(place.path)) for place in registry.places)}", 0)
+            console.fail(
+                f"no specialists in {', '.join(str(console.relative(place.path)) for place in registry.places)}", 0
+            )
         _print_listing(files, reasons)
 
 
@@ -145,13 +127,13 @@ def check(
         list[Path] | None,
         typer.Argument(metavar="PATH", help="Files or folders.  [default: the specialists of the project]"),
     ] = None,
-    dir_: Dir = None,
-    root: ProjectRoot = None,
-    strict: Strict = None,
-    json_: Json = False,
+    dir_: flags.Dir = None,
+    root: flags.ProjectRoot = None,
+    strict: flags.Strict = None,
+    json_: flags.Json = False,
 ) -> None:
     """Check specialist files for problems; exit with code 2 on errors."""
-    with guarded():
+    with console.guarded():
         from run_specialist.spawning.availability import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
@@ -159,10 +141,10 @@ def check(
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
         if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
-            fail(f"no such file: {', '.join(missing)}")
+            console.fail(f"no such file: {', '.join(missing)}")
         from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
 
-        project, meant = project_folder(root), root is not None
+        project, meant = console.project_folder(root), root is not None
         config = read_config(project, meant=meant)
         dir_ = dir_ or config.get("dir")
         named = [SearchFolder.at(path, project) for path in paths or ()]
@@ -172,13 +154,13 @@ def check(
         if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
         if json_:
-            print_json({"files": [file.as_json() for file in files]})
+            console.print_json({"files": [file.as_json() for file in files]})
         else:
             for file in files:
-                print_problems(file.problems)
+                console.print_problems(file.problems)
             counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
             by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
-            print_line(f"{len(files)} file{'' if len(files) == 1 else 's'}{': ' if by_status else ''}{by_status}")
+            console.print_line(f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}")
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 
@@ -199,43 +181,57 @@ def new(
         str | None,
         typer.Option(
             metavar="N|none",
-            callback=takes("tool_calls_limit"),
+            callback=flags.takes("tool_calls_limit"),
             help="Maximum number of tool calls in a run.  [default: 30]",
         ),
     ] = None,
     dir_: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
     ] = None,
-    root: ProjectRoot = None,
-    force: Overwrite = False,
+    root: flags.ProjectRoot = None,
+    force: flags.Overwrite = False,
 ) -> None:
-    """Create a specialist file from a template."""
-    with guarded():
+    """Create a specialist file from a template.
+
+    On a terminal, it asks for missing values.
+    """
+    with console.guarded():
+        from run_specialist.specialist.checks import PROBLEM  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.loader import check_new, load, write_new  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder  # noqa: PLC0415 - fast `--help`
 
-        project = project_folder(root)
+        project = console.project_folder(root)
         folder = SearchFolder.at(dir_, project) if dir_ else SearchFolder(project / "specialists", project)
-        limit = None if tool_calls_limit is None else setting(tool_calls_limit)
-        given = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
-        path = create(folder, name, given, project, overwrite=force)
-        print_line(str(relative(path)))
-        say(next_step(name, relative(path)))
+        check_new(folder.path, name, overwrite=force)
+        limit = None if tool_calls_limit is None else flags.setting(tool_calls_limit)
+        asked = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
+        given = {key: value for key, value in asked.items() if value is not None}
+        if description is None and sys.stdin is not None and sys.stdin.isatty():
+            given |= ask_for(name, given)
+        given.setdefault("tool_calls_limit", LIMIT)
+        values = {key: given[key] for key in asked if key in given}
+        path = console.relative(write_new(folder.path, name, values, overwrite=force, project=folder.project))
+        console.print_line(str(path))
+        if any(PROBLEM in problem.text for problem in load(path).problems):
+            console.say(f"next: replace the lines with TODO in this file; `specialists check {path}` lists them")
+        else:
+            console.say(f"next: edit the prompt (`specialists edit {name}`), then run: run-specialist {name} QUERY")
 
 
 @app.command(rich_help_panel=FILES)
 def edit(
-    name: SpecialistName,
+    name: flags.SpecialistName,
     copy: Annotated[
         bool | None,
         typer.Option("--copy", help="Edit a copy in the project, if the file must not be changed.  [default: ask]"),
     ] = None,
-    dir_: Dir = None,
-    root: ProjectRoot = None,
+    dir_: flags.Dir = None,
+    root: flags.ProjectRoot = None,
 ) -> None:
     """Open a specialist file in the editor, then check it."""
-    with guarded():
-        project = project_folder(root)
-        file = registry_in(project, dir_, meant=root is not None).find(name)
+    with console.guarded():
+        project = console.project_folder(root)
+        file = flags.configured_project(project, dir_, meant=root is not None)[0].find(name)
         path = edit_specialist(file, project, copy=copy)
     check([path], dir_, root)
 
@@ -251,29 +247,29 @@ def schema(
     install: Annotated[
         bool, typer.Option("--install", help="Write the schema into the project, and print the settings of VS Code.")
     ] = False,
-    root: ProjectRoot = None,
+    root: flags.ProjectRoot = None,
 ) -> None:
     """Print the JSON Schema of the front matter, or install it."""
-    with guarded():
+    with console.guarded():
         from run_specialist.providers.models import ALIASES  # noqa: PLC0415 - fast `--help`
         from run_specialist.safety import safe_files  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.fields import json_schema  # noqa: PLC0415 - fast `--help`
 
         whole = json_schema(models=(*ALIASES, *ALIASES.values(), "inherit", "offline"))
         if not install:
-            print_json(whole)
+            console.print_json(whole)
             return
         content = json.dumps({**whole, "$schema": _DRAFT}, ensure_ascii=False, indent=2) + "\n"
         try:
-            top, relative_path = safe_files.locate(project_folder(root) / SCHEMA, project_folder(root))
+            top, relative_path = safe_files.locate(console.project_folder(root) / SCHEMA, console.project_folder(root))
             path = top / relative_path
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, content.encode())
+            console.write_file(path, content.encode())
         except OSError as error:
-            fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
-        print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
-        print_line(json.dumps(SCHEMA_SETTING, indent=2)[2:-2])
-        say(
+            console.fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
+        console.print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
+        console.print_line(json.dumps(SCHEMA_SETTING, indent=2)[2:-2])
+        console.say(
             "the YAML extension of VS Code does not check Markdown by itself: docs/specialist-files.md names tools "
             "that do",
             dim=True,
@@ -288,12 +284,12 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
     foreign = any(file.dialect != OWN.name for file in files)
     rows = [
         (
-            one_line(file.name),
+            console.one_line(file.name),
             BLOCKED if file.path in reasons else file.status,
             *(("" if file.dialect == OWN.name else file.dialect,) if foreign else ()),
             "" if file.tool_calls_limit is None else str(file.tool_calls_limit),
-            one_line(file.model or ""),
-            one_line(file.description),
+            console.one_line(file.model or ""),
+            console.one_line(file.description),
         )
         for file in files
     ]
@@ -301,140 +297,57 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
     print_reasons(files, reasons)
     problems = [problem for file in files for problem in file.problems if problem.level != "notice"]
     if problems:
-        print_line("")
-        print_problems(problems)
+        console.print_line("")
+        console.print_problems(problems)
 
 
 def main() -> None:
     """Run the command."""
-    with as_program():
+    with console.as_program():
         app()
 
 
 LIMIT = 30
 """Default limit of tool calls in a new file."""
-
-
-def create(
-    folder: "SearchFolder", name: str, flags: Mapping[str, object], project: Path, *, overwrite: bool = False
-) -> Path:
-    """Write a new specialist file and return its path.
-
-    On a terminal, asks for values without a flag, unless the description is given; elsewhere writes placeholders.
-    flags: Values of flags, by key; None = not given.
-    project: Project whose folders the specialist reads.
-    Raises UsageError for an invalid name, before any question, and for an invalid value or an existing file.
-    """
-    from run_specialist.specialist.loader import check_new, write_new  # noqa: PLC0415 - fast `--help`
-
-    check_new(folder.path, name, overwrite=overwrite)
-    given = {key: value for key, value in flags.items() if value is not None}
-    if "description" not in given and sys.stdin is not None and sys.stdin.isatty():
-        given |= ask_for(name, given, project)
-    given.setdefault("tool_calls_limit", LIMIT)
-    values = {key: given[key] for key in flags if key in given}
-    return write_new(folder.path, name, values, overwrite=overwrite, project=folder.project)
-
-
-def next_step(name: str, path: Path) -> str:
-    """Return what to do with a new file.
-
-    path: As it is shown.
-    """
-    from run_specialist.specialist.checks import PROBLEM  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.loader import load  # noqa: PLC0415 - fast `--help`
-
-    if any(PROBLEM in problem.text for problem in load(path).problems):
-        return f"next: replace the lines with TODO in this file; `specialists check {path}` lists them"
-    return f"next: edit the prompt (`specialists edit {name}`), then run: run-specialist {name} QUERY"
-
-
 READ_ONLY = ("search", "grep", "glob", "read", "ls")
 """Tools of a specialist whose file names none."""
-MODELS = ("sonnet", "opus", "haiku", "fable", "offline", "inherit")
-"""Models that are a single word."""
-_ALL, _INHERIT = "all", "inherit"
+_DEFAULTS = {"all", "inherit", ""}
 """Answers that leave the key out of the file."""
-_NEAR = 0.6
-_GLOB = frozenset("*?[")
 
 
-def ask_for(name: str, given: Collection[str], project: Path) -> dict[str, object]:
+def ask_for(name: str, given: Collection[str]) -> dict[str, object]:
     """Ask on the terminal for the keys that are not given, and return the answers that differ from a default.
 
     name: Valid name of the specialist.
     given: Keys that flags give.
     Raises typer.Abort after Ctrl-C or at the end of the input; nothing is written.
     """
-    from run_specialist.cli.console import is_terminal  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.loader import strict_problems  # noqa: PLC0415 - fast `--help`
 
-    questions: dict[str, tuple[str, str | None, Callable[[str], object]]] = {
-        "description": ("When should it be used?", None, _checked(name, "description")),
-        "tool_calls_limit": ("Maximum tool calls in a run?", "30", _limit),
-        "tools": (f"Tools, comma-separated ({', '.join(READ_ONLY)})?", _ALL, _checked(name, "tools")),
-        "paths": ("Folders or globs that it can read, comma-separated?", _ALL, _paths(name, project)),
-        "model": ("Model: sonnet, opus, haiku, a full id, ...?", _INHERIT, _model(name)),
+    questions = {
+        "description": ("When should it be used?", None),
+        "tool_calls_limit": ("Maximum tool calls in a run?", str(LIMIT)),
+        "tools": (f"Tools, comma-separated ({', '.join(READ_ONLY)})?", "all"),
+        "paths": ("Folders or globs that it can read, comma-separated?", "all"),
+        "model": ("Model: sonnet, opus, haiku, a full id, ...?", "inherit"),
     }
+
+    def checked(key: str, text: str) -> object:
+        if key != "description" and text.strip().lower() in _DEFAULTS:
+            return None
+        value = flags.setting(text) if key == "tool_calls_limit" else text
+        if problems := strict_problems(name, {key: value}):
+            raise typer.BadParameter("; ".join(problem.text for problem in problems))
+        return value
+
     # The prompt of the library writes a blank to standard output, which may be read by a program.
-    with nullcontext() if is_terminal() else redirect_stdout(sys.stderr):
+    with nullcontext() if console.is_terminal() else redirect_stdout(sys.stderr):
         answers = {
-            key: typer.prompt(question, default, value_proc=check, prompt_suffix=" ", err=True)
-            for key, (question, default, check) in questions.items()
+            key: typer.prompt(question, default, value_proc=partial(checked, key), prompt_suffix=" ", err=True)
+            for key, (question, default) in questions.items()
             if key not in given
         }
     return {key: answer for key, answer in answers.items() if answer is not None}
-
-
-def _checked(name: str, key: str) -> Callable[[str], object]:
-    """Return a function that accepts the values of a key, and turns the default into None."""
-
-    def check(text: str) -> object:
-        from run_specialist.specialist.loader import strict_problems  # noqa: PLC0415 - fast `--help`
-
-        if key != "description" and text.strip().lower() in {_ALL, ""}:
-            return None
-        if problems := strict_problems(name, {key: text}):
-            raise typer.BadParameter("; ".join(problem.text for problem in problems))
-        return text
-
-    return check
-
-
-def _limit(text: str) -> object:
-    return setting(takes("tool_calls_limit")(text) or text)
-
-
-def _paths(name: str, project: Path) -> Callable[[str], object]:
-    import difflib  # noqa: PLC0415 - fast `--help`
-
-    def check(text: str) -> object:
-        value = _checked(name, "paths")(text)
-        for path in filter(None, map(str.strip, str(value or "").split(","))):
-            if _GLOB.isdisjoint(path) and not (project / path).exists():
-                names = sorted(entry.name for entry in project.iterdir())
-                near = difflib.get_close_matches(path.strip("/"), names, 1, _NEAR)
-                hint = f"did you mean {near[0]}?" if near else "use --paths for a folder that you will create"
-                raise typer.BadParameter(f"there is no {path} in {project}; {hint}")
-        return value
-
-    return check
-
-
-def _model(name: str) -> Callable[[str], object]:
-    import difflib  # noqa: PLC0415 - fast `--help`
-
-    def check(text: str) -> object:
-        word = text.strip().lower()
-        if word == _INHERIT:
-            return None
-        # A full id has a digit, a hyphen or a colon; only single words can be checked here.
-        if word.isalpha() and word not in MODELS:
-            near = difflib.get_close_matches(word, MODELS, 1, _NEAR)
-            hint = f"did you mean {near[0]}?" if near else f"use {', '.join(MODELS)} or a full id"
-            raise typer.BadParameter(f"unknown model {text!r}; {hint}")
-        return _checked(name, "model")(text)
-
-    return check
 
 
 def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None) -> Path:
@@ -443,28 +356,31 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
     copy: Whether to copy a file that must not be changed; None = ask on a terminal.
     Raises UsageError if there is no editor, if it fails, or if the file cannot be read or copied.
     """
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.project import packaged  # noqa: PLC0415 - fast `--help`
 
     if not file.digest:
         raise UsageError(str(file.problems[0]))
-    command = chosen_editor(file.path)
-    why = "" if os.access(file.path, os.W_OK) else "cannot be written"
-    if file.project is None and file.path.resolve().is_relative_to(packaged().resolve()):
-        why = "is included in this package"
-    path = _copied(file, project, why, copy=copy) if why else file.path
-    before = _content(path)
-    try:
-        edit_file(path.absolute(), command)
-    except UsageError as error:
-        if path == file.path or _content(path) != before:
-            raise UsageError(f"{error}; the file is {shown(str(path), None)}") from None
+    path, shown_path = file.path, shown(str(file.path), None)
+    # VISUAL not on a terminal that cannot move its cursor.
+    names = ("EDITOR",) if os.environ.get("TERM") == "dumb" else ("VISUAL", "EDITOR")
+    command = next((value for name in names if (value := os.environ.get(name, "").strip())), "")
+    if not command:
+        hint = f"set {' or '.join(names)}, for example to `nano` or `code --wait`"
+        raise UsageError(f"no editor: {hint}; the file is {shown_path}")
+    is_packaged = file.project is None and path.resolve().is_relative_to(packaged().resolve())
+    if is_packaged or not os.access(path, os.W_OK):
+        path = _copied(file, project, "is included in this package" if is_packaged else "cannot be written", copy=copy)
+    before = path.read_bytes()
+    failure = _run_editor(path.absolute(), command)
+    is_unchanged = path.exists() and path.read_bytes() == before
+    if failure and is_unchanged and path != file.path:
         # An unedited copy would only hide the original.
-        path.unlink(missing_ok=True)
-        raise
-    if _content(path) == before:
-        say(
+        path.unlink()
+        raise UsageError(failure)
+    if failure:
+        raise UsageError(f"{failure}; the file is {shown(str(path), None)}")
+    if is_unchanged:
+        console.say(
             "the file was not changed; if the editor is still open, use a command that waits, such as `code --wait`",
             dim=True,
         )
@@ -473,25 +389,24 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
 
 def _copied(file: "SpecialistFile", project: Path, why: str, *, copy: bool | None) -> Path:
     """Copy a file into the project, if the user agrees, and return the path of the copy."""
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
     from run_specialist.safety import safe_files  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.dialects import CODEX, OWN, is_toml  # noqa: PLC0415 - fast `--help`
 
     # Each kind of file is found in other folders of a project.
     folder = CODEX.project[0] if is_toml(file.path) else OWN.project[0]
     target = project / folder / file.path.name
-    told = target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target
+    told = console.relative(target)
     if copy is None and sys.stdin is not None and sys.stdin.isatty():
         if not typer.confirm(f"{file.name} {why}. Edit a copy, {told}?", default=True, err=True):
-            fail("nothing was opened", 0)
+            console.fail("nothing was opened", 0)
         copy = True
     if not copy:
-        fail(f"{file.path} {why}; use --copy to edit a copy, {told}")
+        console.fail(f"{file.path} {why}; use --copy to edit a copy, {told}")
     try:
         with safe_files.open_file(file.path, file.project) as source:
             content = source.read()
-        top, relative = safe_files.locate(target.parent, project)
-        (top / relative).mkdir(parents=True, exist_ok=True)
+        top, inner = safe_files.locate(target.parent, project)
+        (top / inner).mkdir(parents=True, exist_ok=True)
         with safe_files.create_file(target, project, overwrite=False) as written:
             written.write(content)
     except FileExistsError:
@@ -501,64 +416,22 @@ def _copied(file: "SpecialistFile", project: Path, why: str, *, copy: bool | Non
     return target
 
 
-def _content(path: Path) -> bytes | None:
-    """Return the content of a file, or None if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
+def _run_editor(path: Path, command: str) -> str:
+    """Run the editor on a file and wait for its end; return why it failed, or an empty text.
 
-
-VARIABLES = ("VISUAL", "EDITOR")
-"""Variables that name the editor, in this order; VISUAL not on a terminal that cannot move its cursor."""
-_SHELL = "/bin/sh"
-
-
-def chosen_editor(path: Path) -> str:
-    """Return the editor's command; raises UsageError that names the file if no variable is set."""
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
-
-    names = VARIABLES[1:] if os.environ.get("TERM") == "dumb" else VARIABLES
-    command = next((value for name in names if (value := os.environ.get(name, "").strip())), "")
-    if not command:
-        raise UsageError(
-            f"no editor: set {' or '.join(names)}, for example to `nano` or `code --wait`; "
-            f"the file is {shown(str(path), None)}"
-        )
-    return command
-
-
-def edit_file(path: Path, command: str) -> None:
-    """Run the editor on a file and wait for its end; Ctrl-C is left to the editor.
-
+    Ctrl-C is left to the editor.
     command: As in VISUAL; a shell splits it and expands its variables, but never reads the path.
-    Raises UsageError if the editor cannot be started or fails.
     """
-    import subprocess  # noqa: PLC0415 - fast `--help`
-
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
-
-    # The first argument after the script is its name, `$0`.
-    words = (
-        [_SHELL, "-c", f'{command} "$@"', command, str(path)]
-        if os.name == "posix"
-        else [*(word.strip('"') for word in shlex.split(command, posix=False)), str(path)]
-    )
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
     before = signal.getsignal(signal.SIGINT)
     if before != signal.SIG_IGN:
         # The editor would inherit that a signal is ignored, but not a handler.
         signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        code = subprocess.call(words)  # noqa: S603 - the user's own command
+        # The first argument after the script is its name, `$0`.
+        code = subprocess.call(["/bin/sh", "-c", f'{command} "$@"', command, str(path)])  # noqa: S603 - the user's own
     except (OSError, ValueError) as error:
-        raise UsageError(f"the editor {shown(command)} cannot be started: {error}") from None
+        return f"the editor {shown(command)} cannot be started: {error}"
     finally:
         signal.signal(signal.SIGINT, before)
-    if code:
-        how = f"exited with code {code}" if code > 0 else f"was ended by signal {-code}"
-        raise UsageError(f"the editor {shown(command)} {how}")
+    how = f"exited with code {code}" if code > 0 else f"was ended by signal {-code}"
+    return f"the editor {shown(command)} {how}" if code else ""

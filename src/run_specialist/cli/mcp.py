@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,23 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
+from run_specialist.cli import flags
 from run_specialist.cli.console import fail, guarded, labelled, say, say_allowed
-from run_specialist.cli.flags import (
-    Dir,
-    Model,
-    OnLostFlag,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    config_for_run,
-    configured_runner,
-)
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
-    from run_specialist.api.runner import Runner
     from run_specialist.mcp_server.http import AccessToken, Http
-    from run_specialist.record.outcome import Exit
 
 
 HttpAddress = Annotated[
@@ -71,26 +59,15 @@ NoToken = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class _HttpSettings:
-    """Where to listen, and the token that clients must send."""
-
-    address: str
-    token: str | None
-    """None accepts all clients."""
-    generated: "AccessToken | None"
-    """The generated token; None if the user chose one, or none is required."""
-
-
 def mcp(
     http: HttpAddress = None,
-    dir_: Dir = None,
+    dir_: flags.Dir = None,
     root: ServedRoot = None,
-    model: Model = None,
-    require_model: RequireModel = False,
-    requests_at_once: RequestsAtOnce = None,
-    store: StoreUrl = None,
-    on_lost: OnLostFlag = "go_on",
+    model: flags.Model = None,
+    require_model: flags.RequireModel = False,
+    requests_at_once: flags.RequestsAtOnce = None,
+    store: flags.StoreUrl = None,
+    on_lost: flags.OnLostFlag = "go_on",
     trust: TrustAll = False,
     token: Token = None,
     no_token: NoToken = False,
@@ -106,7 +83,15 @@ def mcp(
         fail(f"specialists mcp needs the extra `mcp`; {adding('mcp')}")
     if http is None and (sys.stdin is None or sys.stdout is None):
         fail("standard input and output must be open: an MCP client writes to one and reads the other")
-    token = _checked(token, no_token=no_token)
+    if token is not None:
+        if no_token:
+            fail("--no-token cannot be combined with a token from --token or SPECIALIST_MCP_TOKEN; remove one of them")
+        token = token.strip()
+        if not token:
+            fail("the token is empty; remove --token and SPECIALIST_MCP_TOKEN to generate one")
+        if not re.fullmatch("[!-~]+", token):
+            unsendable = "spaces or non-ASCII characters, which an HTTP header cannot carry"
+            fail(f"the token contains {unsendable}; choose another one")
     if http is None and (token is not None or no_token):
         say(f"warning: {'--no-token' if no_token else 'the token'} has no effect without --http")
     with guarded():
@@ -116,10 +101,16 @@ def mcp(
             # MCP clients start servers in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
-        config = config_for_run(root, model, trust=trust)
-        settings = None if http is None else _http_settings(http, token, no_token=no_token)
-        sent = settings.token if settings else token
-        runner = configured_runner(
+        config = flags.config_for_run(root, model, trust=trust)
+        from run_specialist.mcp_server.server import Stdio, serve  # noqa: PLC0415 - fast `--help`
+
+        generated = None
+        if http is not None and not (token or no_token):
+            from run_specialist.mcp_server.http import access_token  # noqa: PLC0415 - fast `--help`
+
+            generated = access_token()
+            token = generated.value
+        runner = flags.configured_runner(
             config,
             dir_=dir_,
             strict=False,  # the command has no --strict, and serves files with warnings
@@ -129,61 +120,34 @@ def mcp(
             store=location.url if location.named else None,
             on_lost=on_lost,
             trust=trust,
-            secrets=[sent] if sent else [],
+            secrets=[token] if token else [],
             requests_at_once=requests_at_once,
         )
         runner.allowed = say_allowed
-        code = _serve(runner, settings)
+        with BackgroundStderr() as stderr:
+            listen: Callable[[], Stdio | Http] = partial(Stdio, stderr.say)
+            if http is not None:
+                listen = partial(_listen, http, token, generated, stderr.say)
+            code = asyncio.run(serve(runner, listen, stderr.say))
     raise typer.Exit(code)
 
 
-def _serve(runner: "Runner", http: _HttpSettings | None) -> "Exit":
-    """Serve over HTTP, or over stdio if `http` is None; return the exit code."""
-    from run_specialist.mcp_server.server import serve  # noqa: PLC0415 - fast `--help`
+def _listen(address: str, token: str | None, generated: "AccessToken | None", say: Callable[[str], None]) -> "Http":
+    """Open the socket, and print the header that clients must send.
 
-    with BackgroundStderr() as stderr:
-        if http is None:
-            from run_specialist.mcp_server.server import Stdio  # noqa: PLC0415 - fast `--help`
-
-            return asyncio.run(serve(runner, partial(Stdio, stderr.say), stderr.say))
-        return asyncio.run(serve(runner, partial(_listen, http, stderr.say), stderr.say))
-
-
-def _checked(token: str | None, *, no_token: bool) -> str | None:
-    """Return the given token without surrounding whitespace; exit if it cannot be used."""
-    if token is None:
-        return None
-    if no_token:
-        fail("--no-token cannot be combined with a token from --token or SPECIALIST_MCP_TOKEN; remove one of them")
-    token = token.strip()
-    if not token:
-        fail("the token is empty; remove --token and SPECIALIST_MCP_TOKEN to generate one")
-    if not re.fullmatch("[!-~]+", token):
-        fail("the token contains spaces or non-ASCII characters, which an HTTP header cannot carry; choose another one")
-    return token
-
-
-def _http_settings(address: str, token: str | None, *, no_token: bool) -> _HttpSettings:
-    """Return the settings for HTTP; without a given token, use the user's generated one unless `no_token` is set."""
-    from run_specialist.mcp_server.http import access_token  # noqa: PLC0415 - fast `--help`
-
-    generated = None if token or no_token else access_token()
-    return _HttpSettings(address, generated.value if generated else token, generated)
-
-
-def _listen(settings: _HttpSettings, say: Callable[[str], None]) -> "Http":
-    """Open the socket, and print the header that clients must send."""
+    generated: the token, unless the user chose one, or none is required.
+    """
     from run_specialist.mcp_server.http import Address, Http  # noqa: PLC0415 - fast `--help`
 
-    transport = Http(Address.parse(settings.address), settings.token)
-    if settings.generated:
-        header = f"Authorization: Bearer {settings.generated.value}"
+    transport = Http(Address.parse(address), token)
+    if generated:
+        header = f"Authorization: Bearer {generated.value}"
         say(f"clients must send the header {header}")
         say(f'e.g. claude mcp add --transport http specialists {transport.url} --header "{header}"')
-        say(settings.generated.message)
+        say(generated.message)
         if not transport.is_private:
             say("warning: other machines can reach this server, and HTTP sends the token unencrypted")
-    elif settings.token is None:
+    elif token is None:
         say(
             "warning: without a token, every process on this machine, including those of other users, can ask the "
             "specialists, spend money with your API key, and read the files that the specialists can read"
@@ -197,13 +161,12 @@ LONGEST_LINE = 16_384
 """Longer lines, such as tracebacks, are cut [characters]."""
 PATIENCE = 0.5
 """Timeout for pending lines at exit [s]."""
-_WARNINGS = "py.warnings"
 
 
 class BackgroundStderr(logging.Handler):
     """Writes lines to standard error in order; drops lines if the queue is full.
 
-    As a context manager, it also receives warnings, and log records without a handler.
+    As a context manager, it also receives warnings and log records.
     """
 
     def __init__(self, descriptor: int = 2, *, most: int = MOST_LINES, patience: float = PATIENCE) -> None:
@@ -218,7 +181,6 @@ class BackgroundStderr(logging.Handler):
         self._dropped = 0
         self._patience = patience
         self._thread = threading.Thread(target=self._work, name="stderr", daemon=True)
-        self._last_resort: logging.Handler | None = None
 
     def say(self, text: str) -> None:
         """Write a message of the program."""
@@ -231,16 +193,14 @@ class BackgroundStderr(logging.Handler):
     def __enter__(self) -> Self:
         """Start the thread, and receive log records and warnings."""
         self._thread.start()
-        self._last_resort, logging.lastResort = logging.lastResort, self
         logging.captureWarnings(capture=True)
-        logging.getLogger(_WARNINGS).addHandler(self)
+        logging.getLogger().addHandler(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         """Wait for pending lines, up to the timeout."""
-        logging.getLogger(_WARNINGS).removeHandler(self)
+        logging.getLogger().removeHandler(self)
         logging.captureWarnings(capture=False)
-        logging.lastResort = self._last_resort
         with suppress(Full):
             self._lines.put(None, timeout=self._patience)
             self._thread.join(self._patience)

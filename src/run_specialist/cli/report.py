@@ -3,12 +3,14 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from run_specialist.budget import counted
 from run_specialist.cli.console import fail, guarded, print_json, print_line, say, write_private
 from run_specialist.cli.flags import Overwrite, StoreUrl
 from run_specialist.cli.runs import AllProjects, ReportedRun, RunsRoot, find_run, open_store, project_filter
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
     from run_specialist.store.batches import StoredBatch
     from run_specialist.store.reader import Store
-    from run_specialist.store.stored import ListedRun, StoredRun
+    from run_specialist.store.stored import StoredRun
     from run_specialist.views.report import RelatedRuns
 
 
@@ -39,6 +41,20 @@ OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the bro
 PageJson = Annotated[bool, typer.Option("--json", help="Print the data of the page as one JSON object.")]
 
 
+@dataclass(frozen=True)
+class _Page:
+    """A page that can be printed or written."""
+
+    name: str
+    """Part of the name of its file."""
+    data: Callable[[Path | None], Mapping[str, Any]]
+    """Returns its data, with links to the reports in a folder, if one is given."""
+    render: Callable[[Mapping[str, Any]], str]
+    folder: str | None = None
+    """Name of the folder with the reports of the listed runs, from the folder of the page; None if it lists none."""
+    run_ids: Callable[[], Iterable[str]] = tuple
+
+
 def report(
     run: ReportedRun = None,
     out: OutFile = None,
@@ -52,120 +68,116 @@ def report(
     json_: PageJson = False,
 ) -> None:
     """Write an HTML report of a run or a batch, or an index of all runs."""
-    if problem := flags_problem(run, out, index=index, with_reports=with_reports, open_=open_, json_=json_):
-        fail(problem)
+    if index and run is not None:
+        fail("--index lists all runs, so it takes no RUN")
+    if not index and run is None:
+        fail("RUN is missing; use an id, `last`, or --index for all runs")
+    prints = "--json" if json_ else "--out -" if out == STDOUT else ""
+    needs = "--open" if open_ else "--with-reports" if with_reports else ""
+    if prints and needs:
+        fail(f"{needs} needs a file; it cannot be combined with {prints}")
     with guarded(), open_store(store) as opened:
+        from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
+
         project = project_filter(root, all_projects=all_projects)
-        if run is None:
-            path = write_index(opened, project, out, with_reports=with_reports, overwrite=force, json_=json_)
-            _show_page(path, open_=open_)
-            return
-        written = write_batch(opened, run, out, with_reports=with_reports, overwrite=force, json_=json_)
-        if written is not False:
-            _show_page(None if written is True else written, open_=open_)
-            return
-        if with_reports:
-            fail("--with-reports needs --index or a batch")
-        path = _write_run(opened, find_run(opened, run, project), out, overwrite=force, json_=json_)
-        _show_page(path, open_=open_)
-
-
-def _write_run(opened: "Store", run_id: str, out: Path | None, *, overwrite: bool, json_: bool) -> Path | None:
-    """Write or print the page of a run; return the path of the file, or None if the page was printed."""
-    from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
-
-    shown = with_related(opened, run_id)
-    if json_:
-        print_json(view.data(*shown))
-        return None
-    page = view.report(*shown)
-    if out == STDOUT:
-        print_page(page)
-        return None
-    path = out or report_path(opened.url, run_id)
-    write_report(path, page, named=out is not None, overwrite=overwrite)
-    return path
-
-
-def _show_page(path: Path | None, *, open_: bool) -> None:
-    """Print the path of a page, if it is in a file, and open it on request."""
-    if path:
+        with StoredBatches(opened.url) as batches:
+            if run is None:
+                page = _index(opened, project)
+            elif batch := batches.meant(run):
+                page = _batch(batches, batch)
+            else:
+                page = _run(opened, find_run(opened, run, project))
+            if json_:
+                print_json(page.data(None))
+                return
+            if out == STDOUT:
+                if sys.stdout is not None:
+                    sys.stdout.buffer.write(page.render(page.data(None)).encode("utf-8", "replace"))
+                    sys.stdout.buffer.flush()
+                return
+            path = _write(opened, page, out, with_reports=with_reports, overwrite=force)
         print_line(str(path))
         if open_:
             open_page(path)
 
 
-def write_batch(
-    opened: "Store", run: str, out: Path | None, *, with_reports: bool, overwrite: bool, json_: bool
-) -> Path | bool:
-    """Write or print the page of a batch; return the path of the file, or True if the page was printed.
+def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool, overwrite: bool) -> Path:
+    """Write a page, readable by its owner only, and the missing reports on request; return its path.
 
-    Return False if `run` is not the id of a batch, or an unambiguous prefix of one.
-    with_reports: also write the reports that are missing, into a folder beside the page.
-    overwrite: replace files; an older page beside the store is always replaced.
+    A page beside the store, and an index that this command wrote, may be replaced; a link there was not made by it.
+    Raises OSError for a file that the user named.
     """
-    from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
-
-    with StoredBatches(opened.url) as batches:
-        batch = batches.meant(run)
-        if batch is None:
-            return False
-        if json_ or out == STDOUT:
-            data = _batch_data(batches, batch, None)
-            if json_:
-                print_json(data)
-            else:
-                print_page(_page(data))
-            return True
-        if not SAFE_ID.fullmatch(batch.batch_id) and (out is None or with_reports):
-            fail(f"{batch.batch_id!r} cannot be part of a file name; name the file with --out")
-        path = out or report_path(opened.url, batch.batch_id)
-        folder = path.parent / f"report-{batch.batch_id}"
-        if with_reports:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            write_missing(opened, _runs(batches, batch), folder, overwrite=overwrite)
-        write_report(path, _page(_batch_data(batches, batch, folder)), named=out is not None, overwrite=overwrite)
-        return path
+    if with_reports and page.folder is None:
+        fail("--with-reports needs --index or a batch")
+    if not SAFE_ID.fullmatch(page.name) and (out is None or with_reports):
+        fail(f"{page.name!r} cannot be part of a file name; name the file with --out")
+    path = out or report_path(opened.url, page.name)
+    is_index = page.name == _INDEX
+    replace = overwrite or (_is_index(path) if is_index else out is None and not path.is_symlink())
+    if not replace and os.path.lexists(path):
+        fail(f"{path} already exists; use --force to overwrite it")
+    folder = None if page.folder is None else path.parent / page.folder
+    if folder and with_reports:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_missing(opened, page.run_ids(), folder, overwrite=overwrite)
+    try:
+        write_private(path, page.render(page.data(folder)).encode("utf-8", "replace"), overwrite=replace)
+    except OSError as error:
+        if out is not None:
+            raise
+        fail(f"{path} cannot be written: {error.strerror}; name another file with --out")
+    return path
 
 
-def _batch_data(batches: "StoredBatches", batch: "StoredBatch", folder: Path | None) -> Mapping[str, Any]:
-    """Return the data of the page; for an eval, also its result.
+def _run(opened: "Store", run_id: str) -> _Page:
+    from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
 
-    folder: where to look for reports; None = link none.
-    """
-    from run_specialist.evals.plan import kept_result  # noqa: PLC0415 - fast `--help`
-    from run_specialist.views.batch_page import batch_data, failures  # noqa: PLC0415 - fast `--help`
-
-    batch_id = batch.batch_id
-    names = {}
-    if folder is not None and folder.is_dir():
-        names = reports_in(folder, _runs(batches, batch))
-    links = {run_id: f"{folder.name}/{name}" for run_id, name in names.items()} if folder else {}
-    reasons = failures(batches.items(batch_id, failures=True))
-    data = batch_data(batch, batches.tally(batch_id), reasons, batches.items(batch_id), links)
-    result = kept_result(batch.frozen)
-    return data if result is None else {**data, "eval": result, "reports": links}
+    return _Page(run_id, lambda _: view.data(*with_related(opened, run_id)), view.render)
 
 
-def _runs(batches: "StoredBatches", batch: "StoredBatch") -> Iterator[str]:
-    """Yield the run ids of a batch, and of the baseline that an eval compares with."""
-    from run_specialist.evals.plan import kept_result  # noqa: PLC0415 - fast `--help`
-
-    begun = {item.run_id: None for item in batches.items(batch.batch_id) if item.started_at is not None}
-    compared = (kept_result(batch.frozen) or {}).get("runs", ())
-    yield from begun
-    yield from (one["run_id"] for one in compared if one["run_id"] and one["run_id"] not in begun)
-
-
-def _page(data: Mapping[str, Any]) -> str:
+def _batch(batches: "StoredBatches", batch: "StoredBatch") -> _Page:
     """Return the page of a batch, or of an eval whose result is stored."""
-    if (result := data.get("eval")) is not None:
-        from run_specialist.views.eval_page import eval_page  # noqa: PLC0415 - fast `--help`
+    from run_specialist.evals.plan import kept_result  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.batch_page import batch_data, batch_page, failures  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.eval_page import eval_page  # noqa: PLC0415 - fast `--help`
 
-        return eval_page(result, data["reports"])
-    from run_specialist.views.batch_page import batch_page  # noqa: PLC0415 - fast `--help`
+    result = kept_result(batch.frozen)
 
-    return batch_page(data)
+    def run_ids() -> list[str]:
+        """Return the ids of its runs, and of the baseline that an eval compares with."""
+        begun = (item.run_id for item in batches.items(batch.batch_id) if item.started_at is not None)
+        compared = (one["run_id"] for one in (result or {}).get("runs", ()) if one["run_id"])
+        return [*dict.fromkeys((*begun, *compared))]
+
+    def data(folder: Path | None) -> Mapping[str, Any]:
+        names = reports_in(folder, run_ids()) if folder and folder.is_dir() else {}
+        links = {run_id: f"{folder.name}/{name}" for run_id, name in names.items()} if folder else {}
+        reasons = failures(batches.items(batch.batch_id, failures=True))
+        found = batch_data(batch, batches.tally(batch.batch_id), reasons, batches.items(batch.batch_id), links)
+        return found if result is None else {**found, "eval": result, "reports": links}
+
+    def render(data: Mapping[str, Any]) -> str:
+        return batch_page(data) if result is None else eval_page(result, data["reports"])
+
+    return _Page(batch.batch_id, data, render, f"report-{batch.batch_id}", run_ids)
+
+
+def _index(opened: "Store", project: str | None) -> _Page:
+    """Return the page that lists the runs of a project, or of all projects if it is None."""
+    from run_specialist.store.location import shown  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.run_index import MOST_RUNS, index_data, run_index  # noqa: PLC0415 - fast `--help`
+
+    runs = sorted(opened.trees(Selection(project=project), None), key=lambda run: run.started_at, reverse=True)
+    listed = [run.run_id for run in runs[:MOST_RUNS]]
+
+    def data(folder: Path | None) -> Mapping[str, Any]:
+        specialists = sorted({run.specialist for run in runs[:MOST_RUNS]})
+        outcomes = {past.run_id: past.outcome for specialist in specialists for past in opened.past(specialist)}
+        reports = reports_in(folder, listed) if folder else {}
+        return index_data(runs, outcomes, reports, shown(opened.url), project)
+
+    return _Page(_INDEX, data, run_index, "", lambda: listed)
 
 
 def report_name(run_id: str) -> str:
@@ -187,90 +199,12 @@ def report_path(url: str, run_id: str) -> Path:
 
 
 STDOUT = Path("-")
+_INDEX = "index"
 _OURS = b'<meta name="generator" content="specialists report --index">'
 _HEAD = 64 * 1024
 """Size of the beginning of a file that is searched for the mark of an index [bytes]."""
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 """Pattern of ids that can be used in a file name."""
-
-
-def flags_problem(
-    run: str | None, out: Path | None, *, index: bool, with_reports: bool, open_: bool, json_: bool
-) -> str:
-    """Return why the flags of `report` cannot be combined; empty if they can."""
-    if index and run is not None:
-        return "--index lists all runs, so it takes no RUN"
-    if not index and run is None:
-        return "RUN is missing; use an id, `last`, or --index for all runs"
-    prints = "--json" if json_ else "--out -" if out == STDOUT else ""
-    needs = "--open" if open_ else "--with-reports" if with_reports else ""
-    return f"{needs} needs a file; it cannot be combined with {prints}" if prints and needs else ""
-
-
-def write_index(
-    opened: "Store", project: str | None, out: Path | None, *, with_reports: bool, overwrite: bool, json_: bool
-) -> Path | None:
-    """Write or print the index of runs; return the path of the file, or None if the index was printed.
-
-    project: Project of the runs; None = all projects.
-    out: Path of the file; None = the default name, `-` = standard output.
-    with_reports: Also write the reports that do not exist in the folder of the index.
-    overwrite: Replace files; an older index is always replaced.
-    Raises OSError.
-    """
-    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
-
-    runs = sorted(opened.trees(Selection(project=project), None), key=lambda run: run.started_at, reverse=True)
-    if json_:
-        print_json(_index_data(opened, runs, None, project))
-        return None
-    from run_specialist.views.run_index import run_index  # noqa: PLC0415 - fast `--help`
-
-    if out == STDOUT:
-        print_page(run_index(_index_data(opened, runs, None, project)))
-        return None
-    path = out or report_path(opened.url, "index")
-    overwrite_index = overwrite or _is_index(path)
-    if path.exists() and not overwrite_index:
-        fail(f"{path} already exists; use --force to overwrite it")
-    if with_reports:
-        from run_specialist.views.run_index import MOST_RUNS  # noqa: PLC0415 - fast `--help`
-
-        write_missing(opened, [run.run_id for run in runs[:MOST_RUNS]], path.parent, overwrite=overwrite)
-    page = run_index(_index_data(opened, runs, path.parent, project)).encode("utf-8", "replace")
-    try:
-        write_private(path, page, overwrite=overwrite_index)
-    except FileExistsError:
-        fail(f"{path} already exists; use --force to overwrite it")
-    return path
-
-
-def print_page(page: str) -> None:
-    """Print a page as UTF-8, if standard output is open."""
-    if sys.stdout is not None:
-        sys.stdout.buffer.write(page.encode("utf-8", "replace"))
-        sys.stdout.buffer.flush()
-
-
-def _index_data(
-    opened: "Store", runs: Sequence["ListedRun"], folder: Path | None, project: str | None
-) -> Mapping[str, Any]:
-    """Return the data of the index.
-
-    folder: Folder of the index, where reports are looked for; None = nothing is linked.
-    """
-    from run_specialist.store.location import shown  # noqa: PLC0415 - fast `--help`
-    from run_specialist.views.run_index import MOST_RUNS, index_data  # noqa: PLC0415 - fast `--help`
-
-    listed = {run.run_id for run in runs[:MOST_RUNS]}
-    outcomes = {
-        past.run_id: past.outcome
-        for specialist in sorted({run.specialist for run in runs[:MOST_RUNS]})
-        for past in opened.past(specialist)
-        if past.run_id in listed
-    }
-    reports = {} if folder is None else reports_in(folder, listed)
-    return index_data(runs, outcomes, reports, shown(opened.url), project)
 
 
 def reports_in(folder: Path, run_ids: Iterable[str]) -> dict[str, str]:
@@ -288,7 +222,7 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
 
     paths = {run_id: folder / report_name(run_id) for run_id in run_ids if SAFE_ID.fullmatch(run_id)}
     missing = {run_id: path for run_id, path in paths.items() if overwrite or not path.exists()}
-    say(f"writing {len(missing):,} report{'' if len(missing) == 1 else 's'}", dim=True)
+    say(f"writing {counted(len(missing), 'report')}", dim=True)
     for run_id, path in missing.items():
         try:
             page = report(*with_related(opened, run_id)).encode("utf-8", "replace")
@@ -316,25 +250,6 @@ def with_related(opened: "Store", run_id: str) -> tuple["StoredRun", Mapping[str
 
     stored = opened.load(run_id)
     return stored, descendants(stored, opened.load), kin(stored, opened.load, opened.forks(stored))
-
-
-def write_report(path: Path, page: str, *, named: bool, overwrite: bool) -> None:
-    """Write a page, readable by its owner only.
-
-    named: whether the user named the file; other files, beside the store, may be replaced.
-    overwrite: replace the file even if the user named it.
-    Raises OSError for a file that the user named.
-    """
-    try:
-        # A page beside the store may be replaced; a link there was not made by this program.
-        replace = overwrite or (not named and not path.is_symlink())
-        write_private(path, page.encode("utf-8", "replace"), overwrite=replace)
-    except FileExistsError:
-        fail(f"{path} already exists; use --force to overwrite it")
-    except OSError as error:
-        if named:
-            raise
-        fail(f"{path} cannot be written: {error.strerror}; name another file with --out")
 
 
 _ON_TERMINALS = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})

@@ -1,37 +1,21 @@
 """The commands `specialists resume` and `undo`, and forks of stored runs."""
 
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from run_specialist import budget
 from run_specialist.budget import Kind, Preset, Style
-from run_specialist.cli.ask import MoreWords, PrepareRun, answer, more_from, note
+from run_specialist.cli import flags
+from run_specialist.cli.ask import MoreWords, answer, more_from
 from run_specialist.cli.console import fail, guarded, print_diff, print_json, print_line, say
-from run_specialist.cli.flags import (
-    Json,
-    LimitOptions,
-    OnLostFlag,
-    OutputOptions,
-    OutputSettings,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    TrustFlag,
-    one_of,
-    settings,
-)
 from run_specialist.cli.help import flattened
 from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
 
 if TYPE_CHECKING:
     from run_specialist.loop.job import ForkedFrom
     from run_specialist.loop.run import Run
-    from run_specialist.providers.base import Watch
-    from run_specialist.record.events import Listener
     from run_specialist.record.journal import FileChanging
     from run_specialist.store.reader import StoredChange
     from run_specialist.tools.edit import UndoneFile
@@ -43,28 +27,12 @@ ForkAt = Annotated[
 ]
 ForkLanding = Annotated[
     str | None,
-    one_of("landing", "HOW", get_args(Style), f"With --at: another landing: {', '.join(get_args(Style))}."),
+    flags.key_option("landing", "HOW", f"With --at: another landing: {', '.join(get_args(Style))}.", get_args(Style)),
 ]
 ForkPreset = Annotated[
     str | None,
-    one_of("preset", "NAME", get_args(Preset), f"With --at: another preset: {', '.join(get_args(Preset))}."),
+    flags.key_option("preset", "NAME", f"With --at: another preset: {', '.join(get_args(Preset))}.", get_args(Preset)),
 ]
-
-
-def forked(prepare: Callable[..., Awaitable["Run"]], output: OutputSettings) -> PrepareRun:
-    """Return a function that prepares a fork and prints the cost of the copied turns if the model is another one.
-
-    prepare: e.g. `partial(runner.fork, run_id, at=12)`.
-    """
-
-    async def prepare_and_say(*, listener: "Listener | None", watch: "Watch | None") -> "Run":
-        run = await prepare(listener=listener, watch=watch)
-        source = run.forked_from
-        if source and source.cold_tokens is not None and not output.quiet:
-            note(cold_line(source, run.model))
-        return run
-
-    return prepare_and_say
 
 
 def cold_line(source: "ForkedFrom", model: str) -> str:
@@ -92,22 +60,22 @@ def resume(
     run: RunId,
     query: MoreWords = None,
     *,
-    limits: LimitOptions,
-    requests_at_once: RequestsAtOnce = None,
+    limits: flags.LimitOptions,
+    requests_at_once: flags.RequestsAtOnce = None,
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Another model.  [default: the model of the run]")
     ] = None,
     at: ForkAt = None,
     landing: ForkLanding = None,
     preset: ForkPreset = None,
-    require_model: RequireModel = False,
+    require_model: flags.RequireModel = False,
     force: DespiteChanges = False,
-    trust: TrustFlag = False,
+    trust: flags.TrustFlag = False,
     all_projects: AllProjects = False,
     root: ResumeRoot = None,
-    store: StoreUrl = None,
-    on_lost: OnLostFlag = "go_on",
-    output: OutputOptions,
+    store: flags.StoreUrl = None,
+    on_lost: flags.OnLostFlag = "go_on",
+    output: flags.OutputOptions,
 ) -> None:
     """Resume a run after a limit, a crash or a failure, or fork it.
 
@@ -115,10 +83,11 @@ def resume(
     the prompt cache stays valid; a note tells the model what has changed. With --at the run is not changed: a new run
     begins with its first turns, and continues with another model, preset, landing or limit.
     """
-    forking = settings(landing=landing, preset=preset)
+    forking = flags.settings(landing=landing, preset=preset)
     if at is None and forking:
         fail(f"--{next(iter(forking))} needs --at N: a resumed run keeps it")
-    given, shown = limits.settings, output.chosen()
+    given = limits.settings
+    output.check()
     with guarded():
         question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
@@ -136,13 +105,19 @@ def resume(
             require_model=require_model or None,
             requests_at_once=requests_at_once,
         )
-        if at is None:
-            prepare: PrepareRun = partial(runner.resume, run, question, force=force, **given)
-        else:
-            prepare = forked(partial(runner.fork, run, question, at=at, force=force, **given, **forking), shown)
-        if root is not None and not shown.quiet:
+
+        async def prepare(**watched: Any) -> "Run":  # noqa: ANN401 - `listener` and `watch`
+            if at is None:
+                return await runner.resume(run, question, force=force, **given, **watched)
+            fork = await runner.fork(run, question, at=at, force=force, **given, **forking, **watched)
+            source = fork.forked_from
+            if source and source.cold_tokens is not None and not output.quiet:
+                say(cold_line(source, fork.model), dim=True)
+            return fork
+
+        if root is not None and not output.quiet:
             say(f"files are read in {runner.root}")
-        outcome = answer(runner, prepare, shown)
+        outcome = answer(runner, prepare, output)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -162,8 +137,8 @@ def undo(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
     all_projects: AllProjects = False,
     root: RunsRoot = None,
-    store: StoreUrl = None,
-    json_: Json = False,
+    store: flags.StoreUrl = None,
+    json_: flags.Json = False,
 ) -> None:
     """Undo the file changes of a run and its child runs.
 
@@ -226,7 +201,7 @@ def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] |
         return None
     if found.files:
         say(f"{run_id} was killed during a command; later changes in its writable folders cannot be told from its own")
-    return [StoredChange(run_id, found.root, one.record) for one in found.files]
+    return [StoredChange(run_id, found.root, record) for record, _ in found.files]
 
 
 def _print(run_id: str, done: "list[tuple[Path, UndoneFile]]", *, dry_run: bool) -> None:

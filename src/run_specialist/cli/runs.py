@@ -1,44 +1,20 @@
 """The commands `specialists runs` and `transcript`: list, follow, show and delete stored runs."""
 
 import re
-import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, is_terminal, print_json, print_line, print_styled, printable, say
-from run_specialist.cli.flags import Json, StoreUrl
-from run_specialist.cli.tables import (
-    END_OF_COPY,
-    GAP,
-    as_json,
-    cell_width,
-    counted,
-    fitting,
-    forked_line,
-    highlighted,
-    lines_below,
-    local,
-    missing_store,
-    needs_own_line,
-    one_line,
-    pattern_of,
-    print_labelled,
-    print_rows,
-    print_runs,
-    question_of,
-    run_cells,
-    short_path,
-    shortened,
-    size,
-    size_line,
-    store_size,
-)
+from run_specialist.budget import counted
+from run_specialist.cli import tables
+from run_specialist.cli.console import fail, guarded, one_line, print_json, say
+from run_specialist.cli.flags import Json, StoreUrl, one_of_words
 from run_specialist.errors import RunNotFound, StoreMissing
 
 if TYPE_CHECKING:
@@ -91,17 +67,6 @@ def find_run(opened: "Store", run: str, project: str | None) -> str:
         raise
 
 
-def find_batch(url: str, batch: str, project: str | None) -> str:
-    """Return the id of a batch; raises RunNotFound.
-
-    batch: as given: an id or a prefix of any project, or `last` for the newest of this project.
-    """
-    from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
-
-    with StoredBatches(url) as opened:
-        return opened.find(batch, project).batch_id
-
-
 def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> str:
     """Return the line for an empty listing.
 
@@ -113,22 +78,21 @@ def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> st
     if project is None:
         return f"{what} in {shown(opened.url)}"
     elsewhere = opened.count_elsewhere(project)
-    others = f"other projects have {counted(elsewhere)}, listed by --all-projects" if elsewhere else ""
-    return "; ".join([f"{what} of {short_path(project)}", *([others] if others else [])])
+    others = f"; other projects have {counted(elsewhere, 'run')}, listed by --all-projects" if elsewhere else ""
+    return f"{what} of {tables.short_path(project)}{others}"
 
 
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return the ids and questions of matching runs for shell completion: without a prefix, those of this project."""
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
-    try:
-        with open_store(context.params.get("store")) as opened:
-            project = None if incomplete else project_filter(None, all_projects=False)
-            ids = [incomplete] if incomplete else ()
-            found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
-    except Exception:  # noqa: BLE001 - shell completion must not print errors
-        return []
-    return [(one.run_id, printable(one_line(one.question))) for one in found]
+    # Shell completion must not print errors.
+    with suppress(Exception), open_store(context.params.get("store")) as opened:
+        project = None if incomplete else project_filter(None, all_projects=False)
+        ids = [incomplete] if incomplete else ()
+        found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
+        return [(one.run_id, one_line(one.question)) for one in found]
+    return []
 
 
 def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -136,13 +100,11 @@ def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str,
     from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.location import place  # noqa: PLC0415 - fast `--help`
 
-    try:
-        with StoredBatches(place(context.params.get("store")).url) as opened:
-            found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
-    except Exception:  # noqa: BLE001 - shell completion must not print errors
-        return []
-    matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
-    return [(one.batch_id, printable(one_line(one.question))) for one in matching]
+    with suppress(Exception), StoredBatches(place(context.params.get("store")).url) as opened:
+        found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
+        matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
+        return [(one.batch_id, one_line(one.question)) for one in matching]
+    return []
 
 
 def _age(text: str) -> float:
@@ -180,12 +142,6 @@ def _words(text: str) -> str:
     return text
 
 
-def _status(text: str) -> str:
-    if text not in STATUSES:
-        raise typer.BadParameter(f"{text!r} is not a status; expected one of {', '.join(STATUSES)}")
-    return text
-
-
 RunId = Annotated[
     str,
     typer.Argument(
@@ -212,7 +168,7 @@ StatusFilter = Annotated[
     typer.Option(
         "--status",
         metavar="STATUS",
-        parser=_status,
+        parser=one_of_words(STATUSES),
         autocompletion=lambda: STATUSES,
         help=f"Runs with this status: {', '.join(STATUSES)}.",
     ),
@@ -249,8 +205,6 @@ BatchId = Annotated[
 ]
 
 
-_UNENDED = ("running", "interrupted")
-
 Follow = Annotated[bool, typer.Option("--follow", help="Print new runs and changes of their status until Ctrl-C.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete the selected runs and all their data.")]
 SelectAll = Annotated[bool, typer.Option("--all", help="Select all runs of the project.")]
@@ -276,42 +230,69 @@ def runs(
 ) -> None:
     """List the stored runs of this project, or delete them."""
     is_filtered = bool(ids or specialist or status or search or batch or older_than is not None)
-    selected = all_ or is_filtered
-    if delete and not selected:
+    if delete and not (all_ or is_filtered):
         fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search, --batch or --all")
     if follow and (delete or batch):
         fail(f"--follow and {'--delete' if delete else '--batch'} exclude each other")
     shows_all = delete or (json_ and not follow)
-    # A batch may have more runs than anybody wants to read; a named run or an unusual status selects all.
-    hides = not (ids or batch or search or shows_all or status in _UNENDED)
     if limit is None:
         limit = ALL if all_ or shows_all else DEFAULT_LIMIT
     with guarded():
+        from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
+        from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
+        from run_specialist.store.stored import first_trees  # noqa: PLC0415 - fast `--help`
+
         project = project_filter(root, all_projects=all_projects)
-        before = None if older_than is None else time.time() - older_than
-        filled = partial(_selection, specialist=specialist, status=status, before=before, words=search or "")
-        filled = partial(filled, without_batches=hides)
+        selection = Selection(
+            ids=ids or (),
+            specialist=specialist,
+            status=status,
+            before=None if older_than is None else time.time() - older_than,
+            # Runs given by id, and those of a batch, may be of any project.
+            project=None if ids or batch else project,
+            words=search or "",
+            # A batch may have more runs than anybody wants to read; a named run or an unusual status selects all.
+            without_batches=not (ids or batch or search or shows_all or status in {"running", "interrupted"}),
+        )
         if follow:
-            _follow(store, filled, ids, project, limit, json_=json_)
+            _follow(store, selection, limit, json_=json_, projects=project is None)
         try:
             opened = open_store(store)
         except StoreMissing as missing:
             if json_:
                 print_json(
-                    {"runs": [], **({"deleted": []} if delete else {}), **missing_store(store), "project": project}
+                    {"runs": [], **({"deleted": []} if delete else {}), **tables.size_of(store), "project": project}
                 )
             say(str(missing))
             return
         with opened:
-            of_batch = {"batch": find_batch(opened.url, batch, project)} if batch else {}
-            selection = filled(_full_ids(opened, ids or [], project, exact=delete), project, **of_batch)
-            found, has_more = _select(opened, selection, limit)
+            if batch:
+                with StoredBatches(opened.url) as batches:
+                    selection = replace(selection, batch=batches.find(batch, project).batch_id)
+            selection = replace(selection, ids=_full_ids(opened, selection.ids, project, exact=delete))
+            trees = opened.trees(selection, None if limit == ALL else limit + 1)
+            found = trees if limit == ALL else first_trees(trees, limit)
             if delete:
-                delete_runs(opened, found, project, named=bool(ids), yes=yes, json_=json_)
-            elif json_:
-                print_json({"runs": [as_json(one) for one in found], **store_size(opened), "project": project})
+                _delete(opened, found, project, named=bool(ids), yes=yes, json_=json_)
+                return
+            if json_:
+                print_json(
+                    {"runs": [tables.as_json(one) for one in found], **tables.size_of(opened), "project": project}
+                )
+                return
+            if found:
+                tables.print_runs(found, projects=all_projects, words=selection.words)
+                newest = "the newest " if len(found) < len(trees) else ""
+                say(f"{newest}{counted(len(found), 'run')} · {tables.size_line(opened)}", dim=True)
             else:
-                _print_found(opened, selection, found, filtered=is_filtered, has_more=has_more, projects=all_projects)
+                say(nothing_found(opened, selection.project, filtered=is_filtered))
+            if selection.without_batches and (number := opened.count_left_out(selection)):
+                of = "a batch is" if number == 1 else "batches are"
+                say(
+                    f"{counted(number, 'run')} of {of} not listed; "
+                    "`specialists batches` lists the batches, --batch ID the runs of one",
+                    dim=True,
+                )
 
 
 def transcript(
@@ -331,60 +312,9 @@ def transcript(
             fork = {"forked_from": stored.forked_from, "forked_at": stored.forked_at, "copied_messages": copied}
             print_json({**head, "parent_id": stored.parent_id, "children": children, **fork, "messages": rows})
             return
-        if is_terminal():
-            from run_specialist.cli.answer import show_transcript  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.answer import print_transcript  # noqa: PLC0415 - fast `--help`
 
-            show_transcript(stored, rows, copied)
-            return
-        print_labelled(f"{stored.run_id}  {stored.specialist}  {stored.status}  {local(stored.started_at)}")
-        if stored.parent_id:
-            print_labelled(f"asked by {stored.parent_id}")
-        for one in stored.children:
-            print_labelled(f"asked {one.run_id}  {one.specialist}  {one.status}")
-        if stored.forked_from:
-            print_labelled(forked_line(stored))
-        print_rows(rows, {copied: END_OF_COPY} if stored.forked_from else {})
-
-
-def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields
-    """Return the filters of a listing; runs given by id, and those of a batch, may be of any project."""
-    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
-
-    return Selection(ids=ids, project=None if ids or filters.get("batch") else project, **filters)
-
-
-def _print_found(
-    opened: "Store",
-    selection: "Selection",
-    found: list["ListedRun"],
-    *,
-    filtered: bool,
-    has_more: bool,
-    projects: bool,
-) -> None:
-    """Print the selected runs as a table.
-
-    filtered: whether there are filters other than the project.
-    has_more: whether the store has more selected runs.
-    projects: whether the runs may be of several projects.
-    """
-    if found:
-        print_runs(found, projects=projects, words=selection.words)
-        say(f"{'the newest ' if has_more else ''}{counted(len(found))} · {size_line(opened)}", dim=True)
-    else:
-        say(nothing_found(opened, selection.project, filtered=filtered))
-    _say_left_out(opened, selection)
-
-
-def _say_left_out(opened: "Store", selection: "Selection") -> None:
-    """Print how many runs of batches a listing omits, if any."""
-    if selection.without_batches and (number := opened.count_left_out(selection)):
-        one = number == 1
-        say(
-            f"{counted(number)} of {'a batch is' if one else 'batches are'} not listed; "
-            "`specialists batches` lists the batches, --batch ID the runs of one",
-            dim=True,
-        )
+        print_transcript(stored, rows, copied)
 
 
 def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact: bool) -> list[str]:
@@ -401,35 +331,7 @@ def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact
     return full
 
 
-def _select(opened: "Store", selection: "Selection", limit: int) -> tuple[list["ListedRun"], bool]:
-    """Return the selected runs, and whether there are more than `limit`, without children of listed runs."""
-    from run_specialist.store.stored import first_trees  # noqa: PLC0415 - fast `--help`
-
-    found = opened.trees(selection, None if limit == ALL else limit + 1)
-    chosen = found if limit == ALL else first_trees(found, limit)
-    return chosen, len(chosen) < len(found)
-
-
-def _follow(
-    store: str | None,
-    filled: Callable[[Sequence[str], str | None], "Selection"],
-    ids: Sequence[str] | None,
-    project: str | None,
-    limit: int,
-    *,
-    json_: bool,
-) -> NoReturn:
-    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
-
-    if LAST in (ids or ()):
-        fail(f"--follow needs the id of a run instead of `{LAST}`")
-    try:
-        follow(store, filled(ids or [], project), limit, json_=json_, projects=project is None)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-
-
-def delete_runs(
+def _delete(
     opened: "Store", found: list["ListedRun"], project: str | None, *, named: bool, yes: bool, json_: bool
 ) -> None:
     """Delete runs with their children; skip those that are running, or fail if they were named by id."""
@@ -438,22 +340,24 @@ def delete_runs(
     if doomed and not yes and (sys.stdin is None or not sys.stdin.isatty()):
         fail("--yes is required without a terminal; nothing was deleted")
     if len(chosen) < len(found):
-        say(f"{counted(len(found) - len(chosen))} still running: not deleted")
+        say(f"{counted(len(found) - len(chosen), 'run')} still running: not deleted")
     if not json_:
-        print_runs(doomed, projects=project is None)
-    if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed))} permanently?", err=True):
+        tables.print_runs(doomed, projects=project is None)
+    if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed), 'run')} permanently?", err=True):
         fail("nothing was deleted", 0)
+    from rich.filesize import decimal  # noqa: PLC0415 - fast `--help`
+
     from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
 
     freed = opened.delete([one.run_id for one in doomed])
     for one in doomed:
         forget(one.run_id)
     if json_:
-        deleted = {"runs": [as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
-        print_json({**deleted, **store_size(opened), "project": project})
+        deleted = {"runs": [tables.as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
+        print_json({**deleted, **tables.size_of(opened), "project": project})
     else:
-        freed_size = f", {size(freed)} freed" if freed else ""
-        say(f"{counted(len(doomed))} deleted{freed_size} · {size_line(opened)}", dim=True)
+        freed_size = f", {decimal(freed)} freed" if freed else ""
+        say(f"{counted(len(doomed), 'run')} deleted{freed_size} · {tables.size_line(opened)}", dim=True)
         if not found and project is not None and not named:
             say(nothing_found(opened, project, filtered=True))
 
@@ -463,18 +367,16 @@ PAUSE = 0.5
 LOOK_BACK = 3_600.0
 """Maximum difference between the clocks of this process and of those that write the store [s]."""
 
-_WIDTHS = {
-    "RUN": 26,
-    "SPECIALIST": 20,
-    "STATUS": 11,
-    "MODEL": 20,
-    "CALLS": 5,
-    "COST": 7,
-    "DURATION": 8,
-    "STARTED": 12,
-    "PROJECT": 24,
-}
-"""Fixed widths of the columns on a terminal, because later rows are unknown."""
+
+def _follow(store: str | None, selection: "Selection", limit: int, *, json_: bool, projects: bool) -> NoReturn:
+    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
+
+    if LAST in selection.ids:
+        fail(f"--follow needs the id of a run instead of `{LAST}`")
+    try:
+        follow(store, selection, limit, json_=json_, projects=projects)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
 
 
 def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool, projects: bool) -> NoReturn:
@@ -482,17 +384,35 @@ def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool
 
     limit: how many at the beginning, as for `Store.trees`.
     """
-    printer = _Printer(selection.words, json_=json_, projects=projects)
+    widths = {head: width for head, width in tables.RUN_WIDTHS.items() if projects or head != "PROJECT"}
+    columns = tables.Columns(widths, tables.RUNS_DROPPED, tables.pattern_of(selection.words))
+    states: dict[str, tuple[str, float | None]] = {}
+    depths: dict[str, int] = {}
+
+    def print_changed(found: Sequence["ListedRun"]) -> None:
+        """Print the runs whose state has changed, oldest first, so that children follow their parents."""
+        for run in found:
+            if states.get(run.run_id) == (run.status, run.ended_at):
+                continue
+            states[run.run_id] = (run.status, run.ended_at)
+            if json_:
+                print_json(tables.as_json(run), indent=None)
+                continue
+            is_first = not depths
+            depth = depths[run.run_id] = depths.get(run.parent_id or "", -1) + 1
+            columns.print([tables.run_cells(run, depth, projects=projects)], head=is_first)
+
     since = time.time() - LOOK_BACK
     with _wait_for_store(store) as opened:
         # Runs that are not among the newest ones are not printed before they change. They are asked for first:
         # a run that begins in between is printed, now or at the next look.
         earlier = opened.active_since(selection, since)
-        printer.print(opened.trees(selection, limit)[::-1])
-        printer.skip(earlier)
+        print_changed(opened.trees(selection, limit)[::-1])
+        for run in earlier:
+            states.setdefault(run.run_id, (run.status, run.ended_at))
         while True:
             time.sleep(PAUSE)
-            printer.print(opened.active_since(selection, since))
+            print_changed(opened.active_since(selection, since))
 
 
 def _wait_for_store(store: str | None) -> "Store":
@@ -506,66 +426,3 @@ def _wait_for_store(store: str | None) -> "Store":
                 say(str(missing))
             has_said = True
             time.sleep(PAUSE)
-
-
-class _Printer:
-    """Prints each state of a run once."""
-
-    def __init__(self, words: str, *, json_: bool, projects: bool) -> None:
-        self._json = json_
-        self._projects = projects
-        self._words = words
-        self._states: dict[str, tuple[str, float | None]] = {}
-        """Status and end of each run, as printed last."""
-        self._depths: dict[str, int] = {}
-
-    def skip(self, found: Sequence["ListedRun"]) -> None:
-        """Mark the current state of runs as already printed."""
-        for run in found:
-            self._states.setdefault(run.run_id, (run.status, run.ended_at))
-
-    def print(self, found: Sequence["ListedRun"]) -> None:
-        """Print the runs whose state has changed.
-
-        found: oldest first, so that children follow their parents.
-        """
-        for run in found:
-            if self._states.get(run.run_id) == (run.status, run.ended_at):
-                continue
-            self._states[run.run_id] = (run.status, run.ended_at)
-            if self._json:
-                print_json(as_json(run), indent=None)
-            else:
-                self._print_row(run)
-
-    def _print_row(self, run: "ListedRun") -> None:
-        if not self._depths:
-            self._print_head()
-        depth = self._depths[run.run_id] = self._depths.get(run.parent_id or "", -1) + 1
-        cells, question = run_cells(run, depth, projects=self._projects), question_of(run, depth)
-        if not is_terminal():
-            print_line((" " * GAP).join([*(cell.text for cell in cells.values()), question]))
-            return
-        width = shutil.get_terminal_size().columns
-        columns = fitting({head: _WIDTHS[head] for head in cells}, width)
-        row = (" " * GAP).join(_padded(cells[head].text, 0 if head == "RUN" else _WIDTHS[head]) for head in columns)
-        below = lines_below(cells, columns, question, width, apart=needs_own_line(cells, columns, width))
-        pattern = pattern_of(self._words)
-        print_styled("\n".join([row.rstrip(), *(highlighted(line, pattern) for line in below)]))
-
-    def _print_head(self) -> None:
-        heads = [head for head in _WIDTHS if self._projects or head != "PROJECT"]
-        if not is_terminal():
-            print_line((" " * GAP).join([*heads, "QUESTION"]))
-            return
-        columns = fitting({head: _WIDTHS[head] for head in heads}, shutil.get_terminal_size().columns)
-        print_line((" " * GAP).join(_padded(head, _WIDTHS[head]) for head in columns).rstrip())
-
-
-def _padded(text: str, width: int) -> str:
-    """Return a printable text that fills a column; cut if it is wider, unless the width is 0."""
-    text = printable(text)
-    if not width:
-        return text + " " * (_WIDTHS["RUN"] - cell_width(text))
-    cut = shortened(text, width)
-    return cut + " " * (width - cell_width(cut))

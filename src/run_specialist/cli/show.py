@@ -4,92 +4,78 @@ import asyncio
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from run_specialist.budget import dollars
-from run_specialist.cli.console import (
-    fail,
-    guarded,
-    is_terminal,
-    one_line,
-    print_json,
-    print_line,
-    print_problems,
-    printable,
-    project_folder,
-    relative,
-    say,
-)
-from run_specialist.cli.flags import (
-    Dir,
-    Json,
-    PresetName,
-    ProjectRoot,
-    SpecialistName,
-    StoreUrl,
-    configured_project,
-    trust_status,
-)
+from run_specialist.budget import counted, dollars
+from run_specialist.cli import console, flags
 from run_specialist.cli.tables import print_table
 from run_specialist.errors import RunSpecialistError, StoreMissing, with_flags
+from run_specialist.specialist.problems import shown
+from run_specialist.store import location
 
 if TYPE_CHECKING:
-    from run_specialist.api.config_files import Config
     from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings
-    from run_specialist.spawning.prompt_texts import AddedText
     from run_specialist.specialist.fields import Specialist
-    from run_specialist.specialist.loader import Defaults, SpecialistFile
+    from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.specialist.settings import Setting
-    from run_specialist.views.tune import Medians
 
 
 def show(
-    name: SpecialistName,
-    preset: PresetName = None,
-    dir_: Dir = None,
-    root: ProjectRoot = None,
-    store: StoreUrl = None,
-    json_: Json = False,
+    name: flags.SpecialistName,
+    preset: flags.PresetName = None,
+    dir_: flags.Dir = None,
+    root: flags.ProjectRoot = None,
+    store: flags.StoreUrl = None,
+    json_: flags.Json = False,
 ) -> None:
     """Show a specialist's settings with sources, and what a run gets."""
-    with guarded():
+    with console.guarded():
+        from run_specialist.api.runner import Runner, effective_of  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.settings import resolve, settings_of  # noqa: PLC0415 - fast `--help`
 
-        project, meant = project_folder(root), root is not None
-        configured = configured_project(project, dir_, meant=meant)
-        file = configured.registry.find(name)
-        settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
-        trusted, trust_line = trust_status(file, file.specialist, project) if file.specialist else (None, "")
-        reason = unavailable([file], project, configured.defaults.model).get(file.path, "")
-        block = EffectiveBlock.of(file, root, configured.dir, preset, store, configured.defaults)
+        project, meant = console.project_folder(root), root is not None
+        registry, folder, defaults = flags.configured_project(project, dir_, meant=meant)
+        file = registry.find(name)
+        reason = unavailable([file], project, defaults.model).get(file.path, "")
+        settings: list[Setting] = []
+        trusted, trust_line, effective = None, "", None
+        medians: Sequence[dict[str, Any]] = ()
+        note = ""
+        if file.specialist:
+            settings = settings_of(resolve(file, {"preset": preset}))
+            trusted, trust_line = flags.trust_status(file, file.specialist, project)
+            runner = Runner(root=root, dir=folder, defaults=defaults)
+            effective = asyncio.run(effective_of(runner, file, {"preset": preset} if preset else {}))
+            medians, note = _past(file, store)
         if json_:
+            past = {"runs": sum(one["runs"] for one in medians), "medians": [*medians], "note": note or None}
+            shown_effective = effective and effective.as_json(file) | {"past_runs": past}
+            here = {"trusted": trusted, "unavailable": reason or None, "effective": shown_effective}
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
-            here = {"trusted": trusted, "unavailable": reason or None, "effective": block and block.as_json()}
-            print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
-        else:
-            _print_specialist(file, settings, trust_line, reason)
-            if block:
-                block.print()
-
-
-def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], trust_line: str, reason: str) -> None:
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
-
-    print_line(f"{one_line(file.name)}  {file.status}  {relative(file.path)}\n{one_line(file.description)}\n")
-    if reason:
-        print_line(f"{one_line(with_flags(f'cannot work here: {reason}'))}\n")
-    if settings:
-        print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
-    if trust_line:
-        print_line(f"\n{one_line(trust_line)}")
-    if file.problems:
-        print_line("")
-        print_problems(file.problems)
-    if file.specialist:
-        print_line("\n" + shown(file.specialist.prompt, None, keep="\n\t"))
+            console.print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
+            return
+        console.print_line(f"{console.one_line(file.name)}  {file.status}  {console.relative(file.path)}")
+        console.print_line(f"{console.one_line(file.description)}\n")
+        if reason:
+            console.print_line(f"{console.one_line(with_flags(f'cannot work here: {reason}'))}\n")
+        if settings:
+            print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
+        if trust_line:
+            console.print_line(f"\n{console.one_line(trust_line)}")
+        if file.problems:
+            console.print_line("")
+            console.print_problems(file.problems)
+        if file.specialist and effective:
+            console.print_line("\n" + shown(file.specialist.prompt, None, keep="\n\t"))
+            console.print_line("\nWhat a run gets:")
+            before = ""
+            for label, text in (*_facts(file, effective), *(("past runs", _medians(one)) for one in medians)):
+                _print_row("" if label == before else label, text)
+                before = label
+            if note:
+                _print_row("past runs", note)
 
 
 BLOCKED = "blocked"
@@ -119,9 +105,13 @@ def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]
     from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
 
     for line in ["", *map(with_flags, sentences(files, reasons))] if reasons else ():
-        columns = shutil.get_terminal_size().columns
-        wrapped = textwrap.fill(line, columns, break_on_hyphens=False, break_long_words=False)
-        print_line(wrapped if is_terminal() else line)
+        _print_wrapped(line)
+
+
+def _print_wrapped(line: str) -> None:
+    console.print_line(
+        "\n".join(console.wrapped(line, shutil.get_terminal_size().columns)) if console.is_terminal() else line
+    )
 
 
 _MOST_RUNS = 1_000
@@ -131,89 +121,40 @@ _LABEL = 13
 _NARROWEST = 40
 
 
-@dataclass(frozen=True)
-class EffectiveBlock:
-    """Model, tools and limits of a run, and the medians of past runs."""
-
-    file: "SpecialistFile"
-    effective: "EffectiveSettings"
-    medians: Sequence["Medians"]
-    """Of past runs of this file, by model."""
-    note: str
-    """Why there are no medians; empty if there are some."""
-
-    @classmethod
-    def of(
-        cls,
-        file: "SpecialistFile",
-        root: Path | None,
-        dir_: Path | None,
-        preset: str | None,
-        store: str | None,
-        defaults: "Defaults",
-    ) -> Self | None:
-        """Return the block of a file; None for a file with errors.
-
-        defaults: those of the config files.
-        """
-        if file.specialist is None:
-            return None
-        from run_specialist.api.runner import Runner, effective_of  # noqa: PLC0415 - fast `--help`
-
-        settings = {"preset": preset} if preset else {}
-        found = asyncio.run(effective_of(Runner(root=root, dir=dir_, defaults=defaults), file, settings))
-        return cls(file, found, *_past(file, store))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that `show --json` prints."""
-        from run_specialist.views.tune import as_json  # noqa: PLC0415 - fast `--help`
-
-        runs = sum(one.runs for one in self.medians)
-        past = {"runs": runs, "medians": as_json(self.medians), "note": self.note or None}
-        return self.effective.as_json(self.file) | {"past_runs": past}
-
-    def print(self) -> None:
-        """Print one line for each fact, wrapped on a terminal."""
-        print_line("\nWhat a run gets:")
-        before = ""
-        for label, text in self._rows():
-            _print_row("" if label == before else label, text)
-            before = label
-
-    def _rows(self) -> Iterator[tuple[str, str]]:
-        """Yield labels and texts; those with the same label follow one another."""
-        found = self.effective
-        yield from (("cannot run", with_flags(reason)) for reason in found.cannot_run)
-        yield "model", _model(found.model)
-        yield from (("then", _model(one)) for one in found.following)
-        if found.offered is not None:
-            yield "tools", ", ".join(found.offered)
-        by_reason: dict[str, list[str]] = {}
-        for one in found.dropped:
-            line = self.file.lines.get(one.key or "")
-            where = f" ({one.key}{f', line {line}' if line else ''})" if one.key else ""
-            by_reason.setdefault(one.reason + where, []).append(one.name)
-        yield from (("not offered", f"{', '.join(names)}: {reason}") for reason, names in by_reason.items())
-        limited = [(key, limit) for key, limit in found.limits.items() if limit.value is not None]
-        yield "limits", ", ".join(f"{key} {_amount(key, limit.value)} ({limit.origin})" for key, limit in limited)
-        if unset := [key for key, limit in found.limits.items() if limit.value is None]:
-            yield "no limit", ", ".join(unset)
-        yield from (("also sent", _added(one, found.model)) for one in found.added_to_prompt)
-        yield from (("at run time", note) for note in found.at_run_time)
-        yield from (("past runs", _medians(one)) for one in self.medians)
-        if self.note:
-            yield "past runs", self.note
+def _facts(file: "SpecialistFile", found: "EffectiveSettings") -> Iterator[tuple[str, str]]:
+    """Yield what a run gets, as labels and texts; those with the same label follow one another."""
+    yield from (("cannot run", with_flags(reason)) for reason in found.cannot_run)
+    yield "model", _model(found.model)
+    yield from (("then", _model(one)) for one in found.following)
+    if found.offered is not None:
+        yield "tools", ", ".join(found.offered)
+    by_reason: dict[str, list[str]] = {}
+    for one in found.dropped:
+        line = file.lines.get(one.key or "")
+        where = f" ({one.key}{f', line {line}' if line else ''})" if one.key else ""
+        by_reason.setdefault(one.reason + where, []).append(one.name)
+    yield from (("not offered", f"{', '.join(names)}: {reason}") for reason, names in by_reason.items())
+    limited = [(key, limit) for key, limit in found.limits.items() if limit.value is not None]
+    yield "limits", ", ".join(f"{key} {_amount(key, limit.value)} ({limit.origin})" for key, limit in limited)
+    if unset := [key for key, limit in found.limits.items() if limit.value is None]:
+        yield "no limit", ", ".join(unset)
+    for text in found.added_to_prompt:
+        price = found.model.price
+        # What it costs whenever it is not cached.
+        cost = f", {dollars(text.tokens * price.input / 1_000_000)} uncached" if price else ""
+        yield "also sent", f"{text.name}, about {text.tokens:,} tokens in each request{cost}"
+    yield from (("at run time", note) for note in found.at_run_time)
 
 
-def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence["Medians"], str]:
+def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence[dict[str, Any]], str]:
     """Return the medians of a file's past runs, or why there are none; no store is made, and none is required."""
-    from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.tune import medians_by_model  # noqa: PLC0415 - fast `--help`
 
     try:
-        url = place(store).url
-        if url == NONE:
+        url = location.place(store).url
+        url_shown = location.shown(url)
+        if url == location.NONE:
             return (), "none: runs are not stored"
         with Store(url) as opened:
             medians = medians_by_model(opened.outcomes_of_file(file.name, file.path, _MOST_RUNS))
@@ -221,7 +162,7 @@ def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence["Medians"
         return (), f"none: {missing}"
     except (RunSpecialistError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return (), f"not known: {error}"
-    return medians, "" if medians else f"none with an answer in {shown(url)}"
+    return medians, "" if medians else f"none with an answer in {url_shown}"
 
 
 def _amount(key: str, value: float | None) -> str:
@@ -243,79 +184,49 @@ def _model(model: "EffectiveModel") -> str:
     return f"{name} ({model.source}), {prices}"
 
 
-def _added(one: "AddedText", model: "EffectiveModel") -> str:
-    """Return an added text with its size, and its price whenever it is not cached."""
-    cost = f", {dollars(one.tokens * model.price.input / 1_000_000)} uncached" if model.price else ""
-    return f"{one.name}, about {one.tokens:,} tokens in each request{cost}"
-
-
-def _medians(one: "Medians") -> str:
-    from run_specialist.cli.tables import counted  # noqa: PLC0415 - fast `--help`
-
-    cost = "cost unknown" if one.cost_usd is None else dollars(one.cost_usd)
-    calls = f"{one.tool_calls:g} tool call{'' if one.tool_calls == 1 else 's'}"
-    return f"{counted(one.runs)} with {one.model}; median {calls}, {one.seconds:.3g} s, {cost}"
+def _medians(one: dict[str, Any]) -> str:
+    cost = "cost unknown" if one["cost_usd"] is None else dollars(one["cost_usd"])
+    calls = f"{one['tool_calls']:g} tool call{'' if one['tool_calls'] == 1 else 's'}"
+    return f"{counted(one['runs'], 'run')} with {one['model']}; median {calls}, {one['seconds']:.3g} s, {cost}"
 
 
 def _print_row(label: str, text: str) -> None:
-    text = printable(" ".join(text.split()))
-    head = f"  {label:<{_LABEL}}"
-    if not is_terminal():
-        print_line(head + text)
-        return
+    head, text = f"  {label:<{_LABEL}}", console.one_line(text)
     width = max(shutil.get_terminal_size().columns, _NARROWEST)
-    below = " " * len(head)
-    print_line(textwrap.fill(text, width, initial_indent=head, subsequent_indent=below, break_on_hyphens=False))
+    filled = textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
+    console.print_line(filled if console.is_terminal() else head + text)
 
 
 _STATES = {"read": "read", "missing": "does not exist", "no table": "no table [tool.run-specialist]"}
 
 
-def config(root: ProjectRoot = None, json_: Json = False) -> None:
+def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
     """Show the settings of config files and environment, with sources."""
-    if root is not None and not root.is_dir():
-        fail(f"--root: {root} is not a folder")
-    with guarded():
-        from run_specialist.api.config_files import holdings, near, read_config  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
+    with console.guarded():
+        from run_specialist.api.config_files import holdings, model_claim, near, read_config  # noqa: PLC0415 - fast `--help`
 
-        project = project_root(Path.cwd()) if root is None else root.absolute()
-        read = read_config(project, meant=root is not None)
+        read = read_config(console.project_folder(root).absolute(), meant=root is not None)
         held = list(holdings(read))
-        trusted, line = _trust(read)
+        claim = model_claim(read)
+        trusted, line = flags.trust_of("the model of the project", [claim] if claim else [])
         if json_:
             files = [
-                {
-                    "path": str(file.path),
-                    "scope": file.scope,
-                    "state": file.state.replace(" ", "_"),
-                    "reason": file.reason or None,
-                }
-                for file in read.files
+                {"path": str(one.path), "scope": one.scope, "state": one.state.replace(" ", "_")}
+                | {"reason": one.reason or None}
+                for one in read.files
             ]
-            print_json({"settings": {one.key: one.as_json() for one in held}, "files": files, "trusted": trusted})
+            console.print_json(
+                {"settings": {one.key: one.as_json() for one in held}, "files": files, "trusted": trusted}
+            )
             return
         print_table(("KEY", "VALUE", "FROM"), [(one.key, one.shown_value, one.origin) for one in held])
-        print_line("")
+        console.print_line("")
         if not read.files:
-            print_line("No config file is read: SPECIALIST_CONFIG is none.")
+            console.print_line("No config file is read: SPECIALIST_CONFIG is none.")
         for file in read.files:
             state = f"ignored, {file.reason}" if file.reason else _STATES[file.state]
-            print_line(f"{near(file.path)}: {state}")
+            console.print_line(f"{near(file.path)}: {state}")
         if line:
-            print_line("\n" + (textwrap.fill(line, shutil.get_terminal_size().columns) if is_terminal() else line))
-        say("for one specialist, with its own file: specialists show NAME", dim=True)
-
-
-def _trust(read: "Config") -> tuple[bool | None, str]:
-    """Return whether the model of the project may be used, and a line about it; `(None, "")` if it needs no trust."""
-    from run_specialist.api.config_files import model_claim  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
-
-    claim = model_claim(read)
-    if claim is None:
-        return None, ""
-    actions = ", ".join(demand.action for demand in claim.demands)
-    if Trust().is_known(claim):
-        return True, f"trusted: the model of the project may {actions}"
-    return False, f"not trusted: the model of the project would {actions}; to allow this, run once with --trust"
+            console.print_line("")
+            _print_wrapped(line)
+        console.say("for one specialist, with its own file: specialists show NAME", dim=True)

@@ -3,30 +3,22 @@
 import shutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from run_specialist.budget import dollars
-from run_specialist.cli.console import (
-    complete_names,
-    fail,
-    guarded,
-    is_terminal,
-    print_json,
-    print_line,
-    printable,
-    relative,
-)
-from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl, registry_in
+from run_specialist.budget import counted, dollars
+from run_specialist.cli import console
+from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl, configured_project
 from run_specialist.cli.runs import AllProjects, project_filter
-from run_specialist.cli.tables import counted, local, print_table, short_path
+from run_specialist.cli.tables import GAP, local, print_rendered, print_table, short_path
+from run_specialist.errors import SpecialistNotFound
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.store.stored import PastRun
-    from run_specialist.views.tune import Bill, NeedBar, Suggestion, Tuning
+    from run_specialist.views.tune import Bill, Tuning
 
 
 _VERDICTS = {
@@ -43,7 +35,10 @@ _VERDICTS = {
 
 def tune(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Its name, or the path of its file.", autocompletion=complete_names)
+        str,
+        typer.Argument(
+            metavar="NAME", help="Its name, or the path of its file.", autocompletion=console.complete_names
+        ),
     ],
     store: StoreUrl = None,
     last: Annotated[
@@ -64,13 +59,14 @@ def tune(
     Counts only runs of this project, of the current version of the file, whose limits come from the file and not from a
     flag.
     """
-    if root is not None and not root.is_dir():
-        fail(f"--root {root} is not a folder")
-    with guarded():
+    with console.guarded():
         from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - fast `--help`
         from run_specialist.views.tune import tune as tuned  # noqa: PLC0415 - fast `--help`
 
-        file = _file(name, root, dir_)
+        file = None
+        # The stored runs of a file that no longer exists still allow a suggestion.
+        with suppress(SpecialistNotFound):
+            file = configured_project(console.project_folder(root), dir_, meant=root is not None)[0].find(name)
         specialist = file.name if file else name
         found = ended_runs(specialist, store, project_filter(root, all_projects=all_projects))
         limit: int | Literal["none"] | None = None
@@ -81,72 +77,63 @@ def tune(
             digest = file.digest
         tuning = tuned(specialist, found, limit, digest=digest, all_versions=all_versions, last=last)
         if json_:
-            print_json(tuning.as_json())
+            console.print_json(tuning.as_json())
         else:
             _print(tuning, file)
 
 
-def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | None":
-    """Return the specialist's file; None if it no longer exists: its stored runs still allow a suggestion."""
-    from run_specialist.errors import SpecialistNotFound  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
-
-    try:
-        return registry_in(root or project_root(Path.cwd()), dir_, meant=root is not None).find(name)
-    except SpecialistNotFound:
-        return None
-
-
 def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
-    _print_suggestion(tuning.suggestion, tuning.limit, file)
+    suggestion, now = tuning.suggestion, tuning.limit
+    limit = suggestion.tool_calls_limit
+    text = f"{_VERDICTS[suggestion.verdict].format(now=now, limit=limit)}: {suggestion.reason}."
+    console.print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if console.is_terminal() else text)
+    if limit is not None and limit != now:
+        line = file.lines.get("tool_calls_limit") if file else None
+        where = (
+            f"{console.relative(file.path)}{f', line {line}' if line else ''}"
+            if file
+            else "the front matter of its file"
+        )
+        console.print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
     when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
-    print_line(f"\n{tuning.specialist}  {counted(tuning.runs)}{when}")
+    console.print_line(f"\n{tuning.specialist}  {counted(tuning.runs, 'run')}{when}")
     if tuning.runs:
-        print_line(_by_status(tuning.statuses))
-    _print_not_counted(tuning)
-    _print_bars(tuning)
+        console.print_line(_by_status(tuning.statuses))
+    excluded = []
+    if changed := tuning.changed_limits:
+        by_flag = f"with limits set by a flag or a parent ({_by_status(changed)})"
+        excluded.append(f"{counted(sum(changed.values()), 'run')} {by_flag}")
+    if others := sum(one["runs"] for one in tuning.versions if not one["counted"]):
+        excluded.append(f"{counted(others, 'run')} of other versions of its file")
+    if excluded:
+        console.print_line(f"Not counted: {', '.join(excluded)}.")
+    _print_calls(tuning)
     if tuning.hits:
-        print_line("")
-        head = ("LIMIT REACHED", "RUNS", "PARTIAL", "FAILED", "HOW IT LANDED")
+        console.print_line("")
         rows = [
             (
-                "model's context" if hit.reason == "context" else hit.reason.replace("_", " "),
-                *(str(number) for number in (hit.runs, hit.partial, hit.failed)),
-                ", ".join(f"{how} {number}" for how, number in hit.how.items()),
+                "model's context" if hit["reason"] == "context" else hit["reason"].replace("_", " "),
+                *(str(hit[key]) for key in ("runs", "partial", "failed")),
+                ", ".join(f"{how} {number}" for how, number in hit["how"].items()),
             )
             for hit in tuning.hits
         ]
-        print_table(head, rows)
+        print_table(("LIMIT REACHED", "RUNS", "PARTIAL", "FAILED", "HOW IT LANDED"), rows)
     if tuning.tokens.total:
-        print_line("")
+        console.print_line("")
         _print_bills(tuning)
     if len(tuning.versions) > 1:
-        print_line("")
-        _print_versions(tuning)
-
-
-def _print_not_counted(tuning: "Tuning") -> None:
-    """Print how many runs do not count, and why."""
-    parts = []
-    if changed := tuning.changed_limits:
-        parts.append(f"{counted(sum(changed.values()))} with limits set by a flag or a parent ({_by_status(changed)})")
-    if others := sum(version.runs for version in tuning.versions if not version.counted):
-        parts.append(f"{counted(others)} of other versions of its file")
-    if parts:
-        print_line(f"Not counted: {', '.join(parts)}.")
-
-
-def _print_versions(tuning: "Tuning") -> None:
-    rows = [
-        (
-            "unknown" if one.digest is None else one.digest[:8] or "no file",
-            str(one.runs),
-            _days(one.first_at, one.last_at),
-            "yes" if one.counted else "no",
-        )
-        for one in tuning.versions
-    ]
-    print_table(("VERSION", "RUNS", "STARTED", "COUNTED"), rows)
+        console.print_line("")
+        versions = [
+            (
+                "unknown" if one["digest"] is None else one["digest"][:8] or "no file",
+                str(one["runs"]),
+                _days(one["first_at"], one["last_at"]),
+                "yes" if one["counted"] else "no",
+            )
+            for one in tuning.versions
+        ]
+        print_table(("VERSION", "RUNS", "STARTED", "COUNTED"), versions)
 
 
 def _days(first: float | None, last: float | None) -> str:
@@ -157,20 +144,41 @@ def _by_status(statuses: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {status}" for status, number in statuses.items())
 
 
-def _print_bars(tuning: "Tuning") -> None:
+def _print_calls(tuning: "Tuning") -> None:
+    """Print the number of calls, and a histogram: runs that ended by themselves, and runs that were cut short."""
     calls = tuning.calls
-    share = f"{calls.repeated:,} ({_percent(calls.repeated / calls.run)})" if calls.repeated else ""
-    parts = {"repeated": share, "failed": calls.failed, "skipped": calls.skipped}
+    run, repeated = calls["run"], calls["repeated"]
+    parts = calls | {"run": 0, "repeated": f"{repeated:,} ({_percent(repeated / run)})" if repeated else 0}
     counts = "".join(f", {number} {name}" for name, number in parts.items() if number)
-    print_line(f"{calls.run:,} tool call{'' if calls.run == 1 else 's'}{counts}")
+    console.print_line(f"{counted(run, 'tool call')}{counts}")
     if not tuning.bars:
         return
-    print_line("\nRuns by tool calls used, ended by themselves or cut short:")
+    from rich.bar import Bar  # noqa: PLC0415 - fast `--help`
+    from rich.table import Table  # noqa: PLC0415 - fast `--help`
+
+    from run_specialist.views.tune import NeedBar  # noqa: PLC0415 - fast `--help`
+
+    console.print_line("\nRuns by tool calls used, ended by themselves or cut short:")
     suggested = tuning.suggestion.tool_calls_limit
     labels = {} if tuning.limit is None else {tuning.limit: "limit now"}
     if suggested is not None and suggested != tuning.limit:
         labels[suggested] = "suggested"
-    print_histogram(tuning.bars, labels)
+    # Padding at the edge, too, so that both columns of bars have one width and one scale.
+    table = Table(box=None, padding=(0, GAP, 0, 0), header_style="", expand=True)
+    table.add_column("CALLS", justify="right")
+    table.add_column()
+    for head in ("ENDED", "CUT SHORT"):
+        table.add_column(head, justify="right")
+        table.add_column(ratio=1)
+    size = max(max(bar.ended, bar.cut) for bar in tuning.bars)
+    # A labelled number outside all bars gets a row.
+    outside = [NeedBar(number, number, 0, 0) for number in labels if not any(number in one for one in tuning.bars)]
+    for bar in sorted((*tuning.bars, *outside), key=lambda bar: bar.first):
+        range_ = str(bar.first) if bar.first == bar.last else f"{bar.first}-{bar.last}"
+        label = ", ".join(text for number, text in labels.items() if number in bar)
+        ended, cut = Bar(size, 0, bar.ended, color="green"), Bar(size, 0, bar.cut, color="yellow")
+        table.add_row(range_, label, str(bar.ended or ""), ended, str(bar.cut or ""), cut)
+    print_rendered(table)
 
 
 def _print_bills(tuning: "Tuning") -> None:
@@ -184,7 +192,7 @@ def _print_bills(tuning: "Tuning") -> None:
         [(name, *_bill(form, runs), *_bill(form, landings))[: len(head)] for name, form, runs, landings in rows],
     )
     if unknown := tuning.cost_usd.unknown:
-        print_line(f"The cost of {counted(unknown)} is unknown.")
+        console.print_line(f"The cost of {counted(unknown, 'run')} is unknown.")
 
 
 def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
@@ -196,17 +204,6 @@ def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
         return ("-", "-")
     share = "" if bill.share is None else f", {_percent(bill.share)} of all"
     return (form(bill.median), form(bill.total) + share)
-
-
-def _print_suggestion(suggestion: "Suggestion", now: int | None, file: "SpecialistFile | None") -> None:
-    limit = suggestion.tool_calls_limit
-    verdict = _VERDICTS[suggestion.verdict].format(now=now, limit=limit)
-    text = f"{verdict}: {suggestion.reason}."
-    print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if is_terminal() else text)
-    if limit is not None and limit != now:
-        line = file.lines.get("tool_calls_limit") if file else None
-        where = f"{relative(file.path)}{f', line {line}' if line else ''}" if file else "the front matter of its file"
-        print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
 
 
 def _percent(share: float) -> str:
@@ -221,50 +218,13 @@ def ended_runs(name: str, given: str | None, project: str | None) -> "Sequence[P
     """
     from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
     where = place(given)
     if where.url == NONE:
-        fail("runs are not stored, so there is nothing to learn from; name a store with --store")
+        console.fail("runs are not stored, so there is nothing to learn from; name a store with --store")
     with Store(where.url) as store:
         runs = store.past(name, project)
         if not runs:
-            known = sorted({printable(run.specialist) for run in store.trees(Selection(project=project))} - {name})
-            others = f"; it has runs of {', '.join(known)}" if known else ""
-            elsewhere = len(store.past(name)) if project else 0
-            more = f"; other projects have {counted(elsewhere)} of {name}: use --all-projects" if elsewhere else ""
-            where_in = f" in {short_path(project)}" if project else ""
-            fail(f"{shown(where.url)} has no ended run of {name}{where_in}{others}{more}")
+            where_in = f" in {short_path(project)}; use --all-projects for those of other projects" if project else ""
+            console.fail(f"{shown(where.url)} has no ended run of {name}{where_in}")
         return runs
-
-
-def print_histogram(bars: "Sequence[NeedBar]", labels: Mapping[int, str]) -> None:
-    """Print a row for each bar, as wide as the terminal: runs that ended by themselves, and runs that were cut short.
-
-    labels: texts by number of calls; a number outside all bars gets a row.
-    """
-    from rich.bar import Bar  # noqa: PLC0415 - fast `--help`
-    from rich.table import Table  # noqa: PLC0415 - fast `--help`
-
-    from run_specialist.cli.tables import GAP, print_rendered  # noqa: PLC0415 - fast `--help`
-    from run_specialist.views.tune import NeedBar  # noqa: PLC0415 - fast `--help`
-
-    # Padding at the edge, too, so that both columns of bars have one width and one scale.
-    table = Table(box=None, padding=(0, GAP, 0, 0), header_style="", expand=True)
-    table.add_column("CALLS", justify="right")
-    table.add_column()
-    for head in ("ENDED", "CUT SHORT"):
-        table.add_column(head, justify="right")
-        table.add_column(ratio=1)
-    size = max(max(bar.ended, bar.cut) for bar in bars)
-    outside = [NeedBar(number, number, 0, 0) for number in labels if not any(_has(bar, number) for bar in bars)]
-    for bar in sorted((*bars, *outside), key=lambda bar: bar.first):
-        calls = str(bar.first) if bar.first == bar.last else f"{bar.first}-{bar.last}"
-        label = ", ".join(text for number, text in labels.items() if _has(bar, number))
-        ended, cut = Bar(size, 0, bar.ended, color="green"), Bar(size, 0, bar.cut, color="yellow")
-        table.add_row(calls, label, str(bar.ended or ""), ended, str(bar.cut or ""), cut)
-    print_rendered(table)
-
-
-def _has(bar: "NeedBar", calls: int) -> bool:
-    return bar.first <= calls <= bar.last

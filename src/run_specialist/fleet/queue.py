@@ -437,7 +437,7 @@ GRANTS: dict[str, tuple[str, ...]] = {
     BATCHES: ("SELECT", "UPDATE (state, reason)"),
     ITEMS: ("SELECT", "UPDATE"),
     GATES: ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    **{f"{NAMESPACE}.{name}": ("SELECT", "INSERT", "UPDATE") for name in ("runs", "turns", "calls", "outputs")},
+    **{f"{NAMESPACE}.{name}": ("SELECT", "INSERT", "UPDATE") for name in ("runs", "turns", "calls")},
     **{f"{NAMESPACE}.{name}": ("SELECT", "INSERT", "UPDATE") for name in ("events", "changes", "search")},
     f"{NAMESPACE}.messages": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     f"{NAMESPACE}.alembic_version": ("SELECT",),

@@ -1,6 +1,6 @@
 """HTML page of an eval: the verdicts, the variants, and a table of all cases with their runs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 from urllib.parse import quote
@@ -15,19 +15,17 @@ LONGEST_REASON = 400
 """Maximum length of a reason [characters]."""
 
 
-def _amount(value: float, name: str) -> str:
-    match name:
-        case "cost_usd":
-            return budget.dollars(value)
-        case "seconds":
-            return page.lasted(value)
+def amount(value: float, name: str) -> str:
+    """Return an amount of a run for people; name: its key in `AMOUNTS`."""
+    if name in {"cost_usd", "seconds"}:
+        return budget.dollars(value) if name == "cost_usd" else page.lasted(value)
     # Large numbers are shown without decimals.
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")  # noqa: PLR2004 - as above
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
-    "amount": _amount,
-    "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + _amount(abs(value), name),
+    "amount": amount,
+    "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + amount(abs(value), name),
 }
 _PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
 AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}
@@ -80,8 +78,8 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
             "amounts": AMOUNTS,
             "runs": len(result["runs"]),
             "linked": bool(links),
-            "cost_usd": _sum(one["cost_usd"] for one in result["runs"]),
-            "judge_cost_usd": _sum(one["judge_cost_usd"] for one in result["runs"]),
+            "cost_usd": page.total(one["cost_usd"] for one in result["runs"]),
+            "judge_cost_usd": page.total(one["judge_cost_usd"] for one in result["runs"]),
             "seconds": sum(one["seconds"] for one in result["runs"]),
         }
     )
@@ -100,7 +98,7 @@ def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "ended": len(ended),
         "passed": sum(one["passed"] for one in ended),
         "score": fmean(map(fmean, by_case.values())) if by_case else None,
-        "totals": {name: _sum(run[name] for run in ended) for name in AMOUNTS},
+        "totals": {name: page.total(run[name] for run in ended) for name in AMOUNTS},
     }
 
 
@@ -122,9 +120,3 @@ def _plot(one: Mapping[str, Any], reach: float) -> dict[str, float] | None:
         "tolerated": at(tolerance) - at(-tolerance),
         "reach": reach,
     }
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum; None if any value is unknown."""
-    known = [*values]
-    return None if None in known else sum(one for one in known if one is not None)

@@ -1,24 +1,26 @@
 """The page of a run: question, answer, children, forks, changed files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import dropwhile
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from run_specialist import budget
 from run_specialist.budget import Kind
 from run_specialist.errors import RunNotFound
 from run_specialist.loop.account import drawn
+from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import NO_MODEL, OFFLINE, Child
 from run_specialist.store.rows import restored
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredRun
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views import page
-from run_specialist.views.page import HtmlPage, brief, counted
-from run_specialist.views.run_charts import HOW, axis, budget_chart, marks, timeline
+from run_specialist.views.page import HtmlPage, brief
+from run_specialist.views.run_charts import HOW, axis, budget_chart, events_of, marks, timeline
 from run_specialist.views.run_turns import holders, models, requests, turns
 
 MOST_CALLS = 200
@@ -37,7 +39,7 @@ class ChildRun:
     child: Child
     run: StoredRun | None
     """The stored run; None if it is no longer stored."""
-    call: StoredCall | None
+    call: Returned | None
     """The `delegate` call that started the run; None if it did not return."""
 
 
@@ -91,12 +93,11 @@ def spent(run: StoredRun, found: Sequence[ChildRun]) -> Iterator[tuple[float, Ki
 
 def children(run: StoredRun, found: Sequence[ChildRun], stored: Descendants) -> dict[str, Any]:
     """Return the tree of child runs and its total usage; the usage of each run includes its own children."""
-    costs = [one.child.cost_usd for one in found]
     return {
         "asked": [_child(one, stored) for one in found],
         "calls": sum(one.child.tool_calls for one in found),
         "tokens": sum(one.child.usage.total_tokens for one in found),
-        "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
+        "cost_usd": page.total(one.child.cost_usd for one in found),
         "shared": _shares_budget(run),
     }
 
@@ -104,8 +105,9 @@ def children(run: StoredRun, found: Sequence[ChildRun], stored: Descendants) -> 
 def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
     child, run = one.child, one.run
     outcome = (run and run.outcome) or {}
+    calls = run.calls if run else ()
     below = [ChildRun(inner, stored.get(inner.run_id), None) for inner in child.children]
-    if run is not None:
+    if run:
         below = child_runs(run, stored)
     return {
         "run_id": child.run_id,
@@ -121,7 +123,7 @@ def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
         "question": run.question if run else None,
         "seconds": axis(run).seconds if run else None,
         "answer": outcome.get("answer", ""),
-        "unjudged": NO_MODEL if run and run.model == OFFLINE else None,
+        "unjudged": run and _unjudged(run),
         "evidence": [dict(quote) for quote in outcome.get("evidence", ())],
         "gaps": list(outcome.get("gaps", ())),
         "did": [
@@ -131,11 +133,15 @@ def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
                 "brief": brief(call.call.arguments, BRIEF),
                 "state": "failed" if call.is_error else "finished",
             }
-            for call in (run.calls[:MOST_CALLS] if run else ())
+            for call in calls[:MOST_CALLS]
         ],
-        "left_out": max(len(run.calls) - MOST_CALLS, 0) if run else 0,
+        "left_out": max(len(calls) - MOST_CALLS, 0),
         "asked": [_child(inner, stored) for inner in below],
     }
+
+
+def _unjudged(run: StoredRun) -> str | None:
+    return NO_MODEL if run.model == OFFLINE else None
 
 
 def _shares_budget(run: StoredRun) -> bool:
@@ -165,14 +171,14 @@ def status(run: StoredRun) -> str:
     cause = "the context window was full" if limit is None else f"the limit of {budget.amount(kind, limit)} was reached"
     how = HOW.get(landing["how"], landing["how"])
     requests = landing["requests"]
-    effort = f" in {counted(requests, 'request')}" if requests else ""
+    effort = f" in {budget.counted(requests, 'request')}" if requests else ""
     return ("" if run.status == "landed" else f"{meaning}; ") + f"{cause}, and {how}{effort}"
 
 
 def answer(
     run: StoredRun,
     turns: Sequence[Mapping[str, Any]],
-    holders: Sequence[StoredCall | None],
+    holders: Sequence[Returned | None],
 ) -> dict[str, Any]:
     """Return the answer with its evidence; each quote links to its position in the report.
 
@@ -199,7 +205,7 @@ def answer(
         ],
         "gaps": list(outcome.get("gaps", ())),
         "warnings": list(outcome.get("warnings", run.snapshot.warnings if run.snapshot else ())),
-        "unjudged": NO_MODEL if run.model == OFFLINE else None,
+        "unjudged": _unjudged(run),
         "error": outcome.get("error"),
     }
 
@@ -230,8 +236,7 @@ BRIEF_CALL = 120
 """Maximum length of the description of the first turn that differs [characters]."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelatedRuns:
+class RelatedRuns(NamedTuple):
     """The runs that a run is compared with."""
 
     source: StoredRun | None = None
@@ -249,17 +254,16 @@ def kin(run: StoredRun, load: Callable[[str], StoredRun], forks: Sequence[str]) 
     load: returns a stored run by its whole id.
     forks: ids of its forks, oldest first.
     """
-    found = tuple(other for one in forks[-MOST_FORKS:] if (other := _loaded(one, load)) is not None)
-    return RelatedRuns(_loaded(run.forked_from, load) if run.forked_from else None, found)
 
-
-def _loaded(run_id: str, load: Callable[[str], StoredRun]) -> StoredRun | None:
-    try:
-        found = load(run_id)
-    except RunNotFound:
+    def loaded(run_id: str) -> StoredRun | None:
+        # The id of a deleted run may be the beginning of another one.
+        with suppress(RunNotFound):
+            found = load(run_id)
+            return found if found.run_id == run_id else None
         return None
-    # The id of a deleted run may be the beginning of another one.
-    return found if found.run_id == run_id else None
+
+    others = tuple(other for one in forks[-MOST_FORKS:] if (other := loaded(one)))
+    return RelatedRuns(loaded(run.forked_from) if run.forked_from else None, others)
 
 
 def comparison(run: StoredRun, kin: RelatedRuns) -> list[dict[str, Any]]:
@@ -290,7 +294,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
         # The calls of the first turn, otherwise its text.
         calls = (
             f"{one.name} {brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
-            for one in later[0].calls
+            for one in later[0].reply.calls
         )
         done = ", ".join(calls) or " ".join(later[0].reply.text.split())
     return {
@@ -309,26 +313,22 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
         "output": outcome.get("output"),
         "quotes": len(evidence),
         "verified": sum(one["verified"] is True for one in evidence),
-        "unjudged": NO_MODEL if run.model == OFFLINE else None,
+        "unjudged": _unjudged(run),
     }
 
 
-def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, float | None]:
+def _spent(run: StoredRun, at: int, later: Sequence[Received]) -> tuple[int, float | None]:
     """Return tokens and cost of a run after its first turns, including summaries and child runs.
 
     at: number of these turns.
     """
     since = max((turn.at for turn in run.turns if turn.number <= at), default=run.started_at)
-    summaries = [one.body for one in run.events if one.body.get("event") == "summarized" and one.at > since]
+    summaries = [one.body for one in events_of(run, "summarized") if one.at > since]
     children = [one.child for one in child_runs(run, {}) if one.call is None or one.call.turn > at]
-    usages = [turn.usage for turn in later]
-    usages += [Usage(**body["usage"]) for body in summaries]
-    usages += [child.usage for child in children]
-    costs = [turn.cost_usd for turn in later]
-    costs += [body["cost_usd"] for body in summaries]
-    costs += [child.cost_usd for child in children]
-    known = [cost for cost in costs if cost is not None]
-    return sum(usage.total_tokens for usage in usages), sum(known) if len(known) == len(costs) else None
+    spent = [(turn.reply.usage, turn.cost_usd) for turn in later]
+    spent += [(child.usage, child.cost_usd) for child in children]
+    spent += [(Usage(**body["usage"]), body["cost_usd"]) for body in summaries]
+    return sum(usage.total_tokens for usage, _ in spent), page.total(cost for _, cost in spent)
 
 
 NO_DESCENDANTS: Descendants = MappingProxyType({})
@@ -362,18 +362,9 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Related
         inner = one.get("function", one) if isinstance(one, Mapping) else {"name": one}
         tools.append({key: str(inner.get(key, "")) for key in ("name", "description")})
     return {
-        "run_id": run.run_id,
-        "parent_id": run.parent_id,
-        "forked_from": run.forked_from,
-        "forked_at": run.forked_at,
-        "specialist": run.specialist,
-        "model": run.model,
+        **{key: getattr(run, key) for key in _OF_RUN},
         "models": models(run),
-        "question": run.question,
-        "status": run.status,
         "status_words": status(run),
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
         "seconds": working.seconds,
         "facts": facts(run, usage["kinds"]),
         "answer": answer(run, replies, sources),
@@ -404,7 +395,12 @@ def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Relat
     descendants: the child runs and their child runs, by id.
     kin: the runs that it is compared with.
     """
-    return _PAGE.render(data(run, descendants, kin))
+    return render(data(run, descendants, kin))
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """Return the report with this data, as from `data`."""
+    return _PAGE.render(data)
 
 
 MOST_LINES = 2_000
@@ -418,12 +414,10 @@ def file_changes(run: StoredRun, descendants: Descendants) -> list[dict[str, Any
 
     descendants: the child runs and their child runs, by id.
     """
-    events = [(one, event) for one in (run, *descendants.values()) for event in one.events]
+    events = [(one, event) for one in (run, *descendants.values()) for event in events_of(one, "file_changed")]
     found = []
     for owner, event in sorted(events, key=lambda one: one[1].at):
         body = event.body
-        if body.get("event") != "file_changed":
-            continue
         numbers = {call.call.id: call.number for call in run.calls} if owner is run else {}
         diff = str(body["diff"]).removesuffix("\n")
         lines = list(dropwhile(lambda line: line.startswith(_HEADERS), diff.split("\n"))) if diff else []
@@ -445,4 +439,8 @@ def file_changes(run: StoredRun, descendants: Descendants) -> list[dict[str, Any
     return found
 
 
+_OF_RUN = (
+    *("run_id", "parent_id", "forked_from", "forked_at", "specialist", "model", "question"),
+    *("status", "started_at", "ended_at"),
+)
 _FACTS = ("file", "digest", "root", "effort", "version")

@@ -8,9 +8,10 @@ from typing import Any
 
 from run_specialist import budget as units
 from run_specialist.budget import COUNTDOWN_FROM, Budget, Kind, Phase, Rung
+from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Usage, server_calls
-from run_specialist.store.stored import StoredCall, StoredEvent, StoredRun, StoredTurn
-from run_specialist.views.page import clock, counted, lasted
+from run_specialist.store.stored import StoredEvent, StoredRun
+from run_specialist.views.page import clock, lasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,14 @@ class Axis:
     """Maps points in time to the working time of a run."""
 
     spans: tuple[ActiveSpan, ...]
+    """In order; all except the first follow a resumption."""
 
     def __call__(self, at: float) -> float:
         """Return the working time at a point in time [s].
 
         at: [seconds since 1970].
         """
-        begun = [one for one in self.spans if one.begin <= at]
-        span = begun[-1] if begun else self.spans[0]
+        span = next((one for one in reversed(self.spans) if one.begin <= at), self.spans[0])
         return span.offset + min(max(at - span.begin, 0), span.end - span.begin)
 
     @property
@@ -50,49 +51,42 @@ class Axis:
         last = self.spans[-1]
         return last.offset + last.end - last.begin
 
-    @property
-    def resumptions(self) -> tuple[ActiveSpan, ...]:
-        """All spans except the first."""
-        return self.spans[1:]
-
 
 def axis(run: StoredRun) -> Axis:
     """Return the time axis of a run; without an end it extends to the last record."""
     known = [one.at for records in (run.events, run.turns, run.calls) for one in records]
-    begins = [(run.started_at, {}), *((event.at, event.body) for event in _resumptions(run.events))]
+    begins: list[tuple[float, Mapping[str, Any]]] = [(run.started_at, {})]
+    resuming = False
+    for event in run.events[1:]:
+        # A resumption is a further `started`, which has the limits, and `resumed`.
+        if event.body.get("event") in {"started", "resumed"}:
+            at, body = begins.pop() if resuming else (event.at, {})
+            begins.append((at, {**body, **event.body}))
+            resuming = True
+        else:
+            resuming = False
     spans: list[ActiveSpan] = []
-    for number, (begin, resumed) in enumerate(begins):
-        is_last = number + 1 == len(begins)
-        until = (run.ended_at or float("inf")) if is_last else begins[number + 1][0]
+    offset = 0.0
+    for (begin, resumed), (until, _) in pairwise([*begins, (run.ended_at or float("inf"), {})]):
         end = max((at for at in known if begin <= at < until), default=begin)
-        if is_last and run.ended_at is not None:
+        if len(spans) + 1 == len(begins) and run.ended_at is not None:
             end = max(end, run.ended_at)
-        offset, pause = 0.0, 0.0
-        if spans:
-            before = spans[-1]
-            offset, pause = before.offset + before.end - before.begin, max(begin - before.end, 0)
+        pause = max(begin - spans[-1].end, 0) if spans else 0.0
         spans.append(ActiveSpan(begin, end, offset, pause, resumed))
+        offset += end - begin
     return Axis(tuple(spans))
 
 
-def _resumptions(events: tuple[StoredEvent, ...]) -> Iterator[StoredEvent]:
-    """Yield one event per resumption, merged from a further `started`, which has the limits, and `resumed`."""
-    waiting: StoredEvent | None = None
-    for number, event in enumerate(events):
-        if number and event.body.get("event") in {"started", "resumed"}:
-            waiting = StoredEvent(event.number, waiting.at, {**waiting.body, **event.body}) if waiting else event
-        elif waiting:
-            yield waiting
-            waiting = None
-    if waiting:
-        yield waiting
+def events_of(run: StoredRun, *names: str) -> list[StoredEvent]:
+    """Return the events of a run that have one of these names."""
+    return [event for event in run.events if event.body.get("event") in names]
 
 
 def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
     """Return the marks in order, each with the number of the next turn; at the end, one more than the last turn."""
     found = [
         (span.begin, "resumed", f"Resumed after {lasted(span.pause)}", str(span.resumed.get("note") or ""))
-        for span in axis.resumptions
+        for span in axis.spans[1:]
     ]
     for event in run.events:
         body = event.body
@@ -109,7 +103,7 @@ def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
                 found.append((event.at, "landing", words, ""))
             case "summarized":
                 sizes = f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"
-                words = f"Summarized: {counted(body['archived'], 'output')} archived, {sizes}"
+                words = f"Summarized: {units.counted(body['archived'], 'output')} archived, {sizes}"
                 found.append((event.at, "summarized", words, str(body["summary"])))
     last = run.turns[-1].number if run.turns else 0
     return [
@@ -156,39 +150,35 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
     kinds = [_kind(kind, run, axis, limits, spent) for kind in Kind]
     shares = [share for kind in kinds for line in kind["lines"] for _, share in line]
     landings = []
-    for event in run.events:
-        if event.body.get("event") == "landing":
-            at, reached, how = axis(event.at), Kind(event.body["reason"]), Rung(event.body["how"])
-            words = f"at {clock(at)} the limit of {reached.label} was reached: {HOW[how]}"
-            landings.append({"at": at, "reason": reached.value, "how": how.value, "words": words})
+    for event in events_of(run, "landing"):
+        at, reached, how = axis(event.at), Kind(event.body["reason"]), Rung(event.body["how"])
+        words = f"at {clock(at)} the limit of {reached.label} was reached: {HOW[how]}"
+        landings.append({"at": at, "reason": reached.value, "how": how.value, "words": words})
     return {
         "limited": any(kind["lines"] for kind in kinds),
         "seconds": axis.seconds,
         "top": min(max([1.0, *shares]) * HEADROOM, HIGHEST),
         "kinds": kinds,
-        "bands": list(_bands(run, axis)),
+        "bands": _bands(run, axis),
         "landings": landings,
         "resumptions": [
             {
                 "at": one.offset,
                 "words": f"at {clock(one.offset)} the run was resumed, {lasted(one.pause)} after it stopped",
             }
-            for one in axis.resumptions
+            for one in axis.spans[1:]
         ],
     }
 
 
 def _limits(run: StoredRun, axis: Axis) -> Iterator[_Limits]:
     """Yield the limits in chronological order."""
-    first = next((event.body for event in run.events if event.body.get("event") == "started"), {})
-    outcome = run.outcome or {}
-    known = {key: spent["limit"] for key, spent in outcome.get("limits", {}).items()}
+    first = {str(event.body["event"]): event.body for event in events_of(run, "started", "forked")[::-1]}
+    known = {key: spent["limit"] for key, spent in (run.outcome or {}).get("limits", {}).items()}
     # The copied turns of a fork are older than it is; of them only what counts against the limits is spent.
-    copied: Mapping[str, Any] = next(
-        (event.body["used"] for event in run.events if event.body.get("event") == "forked"), {}
-    )
-    yield run.started_at, first.get("limits") or run.frozen.get("limits") or known, copied
-    for span in axis.resumptions:
+    copied = first.get("forked", {}).get("used", {})
+    yield run.started_at, first.get("started", {}).get("limits") or run.frozen.get("limits") or known, copied
+    for span in axis.spans[1:]:
         if limits := span.resumed.get("limits"):
             yield span.begin, limits, span.resumed.get("used") or {}
 
@@ -197,15 +187,14 @@ def _spent(run: StoredRun) -> Iterator[SpendingPoint]:
     """Yield the amounts that the run spent, except time."""
     for turn in run.turns:
         yield turn.at, Kind.TURNS, 1
-        yield turn.at, Kind.TOKENS, turn.usage.total_tokens
+        yield turn.at, Kind.TOKENS, turn.reply.usage.total_tokens
         yield turn.at, Kind.COST, turn.cost_usd or 0
     for call in run.calls:
         yield call.at, Kind.TOOL_CALLS, 1
         yield call.at, Kind.CHARACTERS, len(call.text)
-    for event in run.events:
-        if event.body.get("event") == "summarized":
-            yield event.at, Kind.TOKENS, Usage(**event.body["usage"]).total_tokens
-            yield event.at, Kind.COST, event.body["cost_usd"] or 0
+    for event in events_of(run, "summarized"):
+        yield event.at, Kind.TOKENS, Usage(**event.body["usage"]).total_tokens
+        yield event.at, Kind.COST, event.body["cost_usd"] or 0
 
 
 def _kind(
@@ -246,29 +235,23 @@ def _share(used: float, limit: float) -> float:
     return round(used / limit, 4) if limit else 1.0
 
 
-def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
-    """Yield the phases in order, from the `budget` and `landing` events."""
-    first = {str(event.body.get("event")): event.body for event in reversed(run.events)}
-    begin, phase = 0.0, Phase.SILENT
+def _bands(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
+    """Return the phases in order, from the `budget` and `landing` events."""
+    first = {str(event.body["event"]): event.body for event in events_of(run, "started", "forked")[::-1]}
+    phase = Phase.SILENT
     if forked := first.get("forked"):
         # The first phase of a fork follows from the copied turns.
         phase = _phase(run, {**first.get("started", {}), "used": forked["used"]})
-    changes = [(0.0, phase)]
-    for event in run.events:
-        match event.body.get("event"):
-            case "budget":
-                changes.append((axis(event.at), Phase(event.body["phase"])))
-            case "landing":
-                changes.append((axis(event.at), Phase.SPENT))
-    changes += [(one.offset, _phase(run, one.resumed)) for one in axis.resumptions]
-    phase = Phase.SILENT
-    for (at, current), (until, _) in pairwise([*sorted(changes, key=lambda one: one[0]), (axis.seconds, Phase.SILENT)]):
-        # Skip phases of zero length.
-        if until > at and current is not phase:
-            if at > begin:
-                yield {"phase": phase.value, "begin": begin, "end": at}
-            begin, phase = at, current
-    yield {"phase": phase.value, "begin": begin, "end": axis.seconds}
+    # A landing has no phase.
+    later = events_of(run, "budget", "landing")
+    changes = [(0.0, phase), *((axis(one.at), Phase(one.body.get("phase", Phase.SPENT))) for one in later)]
+    changes += [(one.offset, _phase(run, one.resumed)) for one in axis.spans[1:]]
+    found = [{"phase": Phase.SILENT.value, "begin": 0.0, "end": 0.0}]
+    for (at, phase), (until, _) in pairwise([*sorted(changes, key=lambda one: one[0]), (axis.seconds, Phase.SILENT)]):
+        if until > at and phase.value != found[-1]["phase"]:
+            found.append({"phase": phase.value, "begin": at, "end": until})
+        found[-1]["end"] = max(found[-1]["end"], until)
+    return [one for one in found if one["end"] > one["begin"]] or found
 
 
 def _phase(run: StoredRun, resumed: Mapping[str, Any]) -> Phase:
@@ -277,9 +260,7 @@ def _phase(run: StoredRun, resumed: Mapping[str, Any]) -> Phase:
     start = countdown.get("from", COUNTDOWN_FROM) if isinstance(countdown, Mapping) else COUNTDOWN_FROM
     limits, used = resumed.get("limits") or {}, resumed.get("used") or {}
     budget = Budget.of({kind: limits.get(kind) for kind in Kind}, start)
-    for kind in Kind:
-        budget = budget.spend(used.get(kind, 0), kind)
-    return budget.phase
+    return budget.spend_all({kind: used.get(kind, 0) for kind in Kind}).phase
 
 
 GROUP = 25
@@ -288,7 +269,7 @@ GROUP = 25
 
 def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the turns in groups, each with its own time scale and the marks between turns; in working time [s]."""
-    calls: defaultdict[int, list[StoredCall]] = defaultdict(list)
+    calls: defaultdict[int, list[Returned]] = defaultdict(list)
     for call in run.calls:
         calls[call.turn].append(call)
     rows = [_row(turn, calls[turn.number], axis) for turn in run.own_turns]
@@ -308,10 +289,10 @@ def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> 
     }
 
 
-def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str, Any]:
+def _row(turn: Received, calls: Sequence[Returned], axis: Axis) -> dict[str, Any]:
     begin = axis(turn.at - turn.seconds)
     shown = list(_in_lanes(calls, axis))
-    by_api = {use.call.id for use in server_calls(turn.blocks)}
+    by_api = {use.call.id for use in server_calls(turn.reply.content)}
     words = [f"request {lasted(turn.seconds)}"]
     for number, call in enumerate(calls):
         # The duration of a call that the API has run during its request is unknown.
@@ -329,7 +310,7 @@ def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str,
     }
 
 
-def _in_lanes(calls: Sequence[StoredCall], axis: Axis) -> Iterator[dict[str, Any]]:
+def _in_lanes(calls: Sequence[Returned], axis: Axis) -> Iterator[dict[str, Any]]:
     """Yield calls in order of their start, each with the first free lane."""
     free: list[float] = []
     for call in sorted(calls, key=lambda one: (one.at - one.seconds, one.number)):

@@ -8,12 +8,13 @@ from typing import Any
 
 from run_specialist import budget, prompts
 from run_specialist.loop.evidence import forms, is_in, label
+from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Block, Usage, sendable, text_of
 from run_specialist.record.outcome import AskedModel
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredEvent, StoredRun
 from run_specialist.tools.respond import NAME as RESPOND
-from run_specialist.views.page import MOST_CHARACTERS, brief, counted, lasted, pretty
-from run_specialist.views.run_charts import Axis
+from run_specialist.views.page import MOST_CHARACTERS, brief, lasted, pretty, total
+from run_specialist.views.run_charts import Axis, events_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ def results(run: StoredRun) -> dict[tuple[int, int], ShownResult]:
         message = again if again is not None and _same(again.blocks, one.message.blocks) else one.message
         if message.role == "assistant":
             later = range(following, len(run.turns))
-            at = next((place for place in later if _same(sendable(run.turns[place].blocks), message.blocks)), None)
+            at = next(
+                (place for place in later if _same(sendable(run.turns[place].reply.content), message.blocks)), None
+            )
             turn = None if at is None else run.turns[at]
             following = following if at is None else at + 1
         elif turn is not None:
@@ -82,7 +85,7 @@ def turns(
     run: StoredRun,
     axis: Axis,
     marks: Sequence[Mapping[str, Any]],
-    holders: Sequence[StoredCall | None],
+    holders: Sequence[Returned | None],
     child_ids: Mapping[int, str],
 ) -> list[dict[str, Any]]:
     """Return the turns in order, each with the marks before it, the model's text, and its calls.
@@ -95,7 +98,7 @@ def turns(
     for number, (holder, one) in enumerate(zip(holders, (run.outcome or {}).get("evidence", ()), strict=False), 1):
         if holder is not None:
             quotes[holder.number].append((number, str(one["quote"])))
-    executed: defaultdict[int, list[StoredCall]] = defaultdict(list)
+    executed: defaultdict[int, list[Returned]] = defaultdict(list)
     for call in run.calls:
         executed[call.turn].append(call)
     return [
@@ -105,30 +108,28 @@ def turns(
             "seconds": turn.seconds,
             "choice": turn.choice,
             "landing": turn.landing,
-            "stop": turn.stop,
-            "reason": turn.reason,
+            "stop": turn.reply.stop,
+            "reason": turn.reply.reason,
             "text": turn.reply.text,
             "copied": turn.number <= (run.forked_at or 0),
             "before": [mark for mark in marks if mark["before"] == turn.number],
-            "calls": [
-                {**call, "child": child_ids.get(call["number"])}
-                for call in _calls(turn, executed[turn.number], shown, quotes)
-            ],
+            "calls": list(_calls(turn, executed[turn.number], shown, quotes, child_ids)),
         }
         for turn in run.turns
     ]
 
 
 def _calls(
-    turn: StoredTurn,
-    executed: Iterable[StoredCall],
+    turn: Received,
+    executed: Iterable[Returned],
     shown: Mapping[tuple[int, int], ShownResult],
     quotes: Mapping[int, Sequence[tuple[int, str]]],
+    child_ids: Mapping[int, str],
 ) -> Iterator[dict[str, Any]]:
     """Yield the calls of a turn: the executed ones, and the others with the result that the model received."""
     unmatched = list(executed)
-    blocks = [block for block in turn.blocks if block.get("type") == "tool_use"]
-    for position, (block, call) in enumerate(zip(blocks, turn.calls, strict=True)):
+    blocks = [block for block in turn.reply.content if block.get("type") == "tool_use"]
+    for position, (block, call) in enumerate(zip(blocks, turn.reply.calls, strict=True)):
         # Completed calls are stored in call order; interrupted ones are not stored.
         stored = next((one for one in unmatched if one.call == call), None)
         result = shown.get((turn.number, position))
@@ -153,6 +154,7 @@ def _calls(
             "arguments": pretty(block.get("input")),
             "brief": brief(block.get("input"), BRIEF),
             "number": stored and stored.number,
+            "child": child_ids.get(stored.number) if stored else None,
             "state": state,
             "repeated": stored is not None and stored.repeated,
             "seconds": stored and stored.seconds,
@@ -170,11 +172,11 @@ _SPACE = r"(?:\s*\n(?:[^\n:]{1,300}:\d+[:-] ?|[ \t]*\d+\t)?\s*|\s+)"
 """Separators between two words of a quote, including the location that tools print before each line."""
 
 
-def holders(run: StoredRun) -> list[StoredCall | None]:
+def holders(run: StoredRun) -> list[Returned | None]:
     """Return, for each piece of evidence, the call whose result contains it; None if no result does."""
     evidence: Sequence[Mapping[str, Any]] = (run.outcome or {}).get("evidence") or ()
     candidates = [(call, forms(call.text)) for call in run.calls if not call.is_error] if evidence else []
-    found: list[StoredCall | None] = []
+    found: list[Returned | None] = []
     for one in evidence:
         source, quote = str(one["source"]), str(one["quote"])
         # A salvaged answer quotes the start of a result, which may end inside a notice and then is no quote of it.
@@ -183,7 +185,7 @@ def holders(run: StoredRun) -> list[StoredCall | None]:
     return found
 
 
-def _matches(call: StoredCall, source: str) -> bool:
+def _matches(call: Returned, source: str) -> bool:
     """Return whether a call concerns a source: usually `path:line`; in a salvaged answer, the call itself."""
     path, _, line = source.rpartition(":")
     if path and (f"{source}:" in call.text or f"{path}-{line}-" in call.text):
@@ -219,39 +221,38 @@ CACHE_LIVES = 300
 """Time to live of a cache entry since its last read [s]."""
 
 
+_SUMMED = ("input", "read", "written", "output", "total", "cost")
+
+
 def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     """Return the table of requests, including those for summaries, and sentences about the cache."""
-    summaries = [event for event in run.events if event.body.get("event") == "summarized"]
-    uses_cache = any(
-        turn.usage.cache_read_input_tokens or turn.usage.cache_creation_input_tokens for turn in run.own_turns
-    )
+    usages = [turn.reply.usage for turn in run.own_turns]
+    uses_cache = any(one.cache_read_input_tokens or one.cache_creation_input_tokens for one in usages)
     rows: list[dict[str, Any]] = []
-    before: StoredTurn | None = None
-    for turn in run.own_turns:
-        since = before.at if before else run.started_at
-        preceding = [event for event in summaries if since < event.at <= turn.at]
-        rows += [_summary_row(event.body, axis(event.at)) for event in preceding]
-        lost = _cache_miss(run, turn, before, is_summarized=bool(preceding)) if uses_cache and before else None
-        row = {"turn": turn.number, "name": f"turn {turn.number}", "begin": axis(turn.at - turn.seconds)}
-        row |= {"seconds": turn.seconds, "choice": turn.choice, "landing": turn.landing, "stop": turn.stop}
-        rows.append({**row, "reason": turn.reason, "lost": lost, **_tokens(turn.usage), "cost": turn.cost_usd})
-        before = turn
-    later = [event for event in summaries if before is None or event.at > before.at]
-    rows += [_summary_row(event.body, axis(event.at)) for event in later]
+    before: Received | None = None
+    is_summarized = False
+    both: list[StoredEvent | Received] = [*events_of(run, "summarized"), *run.own_turns]
+    for one in sorted(both, key=lambda one: one.at):
+        if isinstance(one, Received):
+            lost = _cache_miss(run, one, before, is_summarized=is_summarized) if uses_cache and before else None
+            row = {"turn": one.number, "name": f"turn {one.number}", "begin": axis(one.at - one.seconds)}
+            row |= {"seconds": one.seconds, "choice": one.choice, "landing": one.landing, "stop": one.reply.stop}
+            row |= {"reason": one.reply.reason, "lost": lost}
+            rows.append({**row, **_tokens(one.reply.usage), "cost": one.cost_usd})
+            before, is_summarized = one, False
+        else:
+            row = {"turn": None, "name": "summary", "begin": axis(one.at), "seconds": None, "choice": "auto"}
+            row |= {"landing": False, "stop": "", "reason": "", "lost": None}
+            rows.append({**row, **_tokens(Usage(**one.body["usage"])), "cost": one.body["cost_usd"]})
+            is_summarized = True
     turns = [row for row in rows if row["turn"] is not None]
     return {
         "rows": rows,
         "largest": max((row["total"] for row in rows), default=0),
         "sentences": list(_sentences(run, turns, uses_cache=uses_cache)),
         "losses": [{"turn": row["turn"], "words": row["lost"]} for row in turns if row["lost"]],
-        "total": {key: sum(row[key] for row in rows) for key in ("input", "read", "written", "output", "total")}
-        | {"cost": None if any(row["cost"] is None for row in rows) else sum(row["cost"] for row in rows)},
+        "total": {key: total(row[key] for row in rows) for key in _SUMMED},
     }
-
-
-def _summary_row(body: Any, at: float) -> dict[str, Any]:  # noqa: ANN401 - JSON
-    row = {"turn": None, "name": "summary", "begin": at, "seconds": None, "choice": "auto", "landing": False}
-    return {**row, "stop": "", "reason": "", "lost": None, **_tokens(Usage(**body["usage"])), "cost": body["cost_usd"]}
 
 
 def _tokens(usage: Usage) -> dict[str, int]:
@@ -264,18 +265,18 @@ def _tokens(usage: Usage) -> dict[str, int]:
     }
 
 
-def _cache_miss(run: StoredRun, turn: StoredTurn, before: StoredTurn, *, is_summarized: bool) -> str | None:
+def _cache_miss(run: StoredRun, turn: Received, before: Received, *, is_summarized: bool) -> str | None:
     """Return the cause of a cache miss; None if a request read the cache as expected.
 
     before: the previous request.
     is_summarized: whether the transcript was summarized between the two.
     """
-    usage = before.usage
+    usage = before.reply.usage
     cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
     if not usage.cache_creation_input_tokens:
         # Servers with automatic caching do not report cache writes.
         cached = usage.total_tokens - usage.output_tokens
-    read, waited = turn.usage.cache_read_input_tokens, (turn.at - turn.seconds) - (before.at - before.seconds)
+    read, waited = turn.reply.usage.cache_read_input_tokens, (turn.at - turn.seconds) - (before.at - before.seconds)
     if cached < LEAST_CACHED or read >= cached * LOST_BELOW:
         return None
     if run.model_of(turn.number) != run.model_of(before.number):
@@ -283,15 +284,9 @@ def _cache_miss(run: StoredRun, turn: StoredTurn, before: StoredTurn, *, is_summ
     elif is_summarized:
         cause = "expected: a summary replaced the older messages, so the messages after it are not cached"
     elif turn.choice != before.choice:
-        cause = (
-            "expected: its tool choice differs from that of the previous request, so the cached messages do not match; "
-            "system prompt and tools are still read from the cache"
-        )
+        cause = "expected: its tool choice differs from that of the previous request, so the messages do not match"
     elif waited > CACHE_LIVES:
-        cause = (
-            f"it was sent {lasted(waited)} after the previous request, and unused cache entries expire after about 5 "
-            "minutes"
-        )
+        cause = f"it was sent {lasted(waited)} after the previous request, and unused entries expire in about 5 minutes"
     else:
         cause = "no cause within this run: the server evicted the entry, or the text before it changed"
     return f"read {read:,} of {cached:,} cached tokens: {cause}"
@@ -309,7 +304,7 @@ def _sentences(run: StoredRun, rows: Sequence[dict[str, Any]], *, uses_cache: bo
         last = one.since_turn + one.turns - 1
         asked = f"Turn {last} was" if one.turns == 1 else f"Turns {one.since_turn} to {last} were"
         cost = "price unknown" if one.cost_usd is None else budget.dollars(one.cost_usd)
-        yield f"{asked} requested from {one.model}: {counted(one.usage.total_tokens, 'token')}, {cost}."
+        yield f"{asked} requested from {one.model}: {budget.counted(one.usage.total_tokens, 'token')}, {cost}."
     if not any(row["total"] for row in rows):
         yield "No tokens were billed." if rows else "No request was answered."
         return
@@ -318,28 +313,22 @@ def _sentences(run: StoredRun, rows: Sequence[dict[str, Any]], *, uses_cache: bo
         return
     inputs = sum(row["input"] + row["read"] + row["written"] for row in rows)
     read = sum(row["read"] for row in rows)
-    readers = [row for row in rows if row["read"]]
-    verb = "reads" if len(readers) == 1 else "read"
-    yield (
-        f"{len(readers)} of {counted(len(rows), 'request')} {verb} from the cache: "
-        f"{read:,} of {inputs:,} input tokens, {read / inputs:.0%}."
-    )
+    readers = sum(bool(row["read"]) for row in rows)
+    verb = "reads" if readers == 1 else "read"
+    share = f"{read:,} of {inputs:,} input tokens, {read / inputs:.0%}"
+    yield f"{readers} of {budget.counted(len(rows), 'request')} {verb} from the cache: {share}."
     losses = sum(1 for row in rows if row["lost"])
-    if losses:
-        yield f"{counted(losses, 'request')} missed the cache entry of the previous request."
-    elif len(rows) > 1:
-        yield "No request missed the cache entry of the previous request."
+    if losses or len(rows) > 1:
+        missed = budget.counted(losses, "request") if losses else "No request"
+        yield f"{missed} missed the cache entry of the previous request."
 
 
 def models(run: StoredRun) -> list[dict[str, Any]]:
     """Return the models in order, each with its turns and their cost; empty if there is only one."""
     return [
         {
-            "model": one.model,
-            "turns": one.turns,
+            **{key: getattr(one, key) for key in ("model", "turns", "cost_usd", "failure")},
             "tokens": one.usage.total_tokens,
-            "cost_usd": one.cost_usd,
-            "failure": one.failure,
         }
         for one in _several(run)
     ]

@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import count
 from math import inf
 from statistics import median
 from typing import Any, Literal, Self
 
-from run_specialist.budget import Kind
+from run_specialist.budget import Kind, counted
 from run_specialist.record.messages import Usage
 from run_specialist.store.stored import PastRun
+from run_specialist.views.page import iso
 
 # Estimate the number of tool calls that questions need, from runs of which some were cut by a limit; pure functions.
 #
@@ -93,6 +93,9 @@ class NeedBar:
     cut: int
     """Number of runs that were cut."""
 
+    def __contains__(self, calls: int) -> bool:
+        return self.first <= calls <= self.last
+
 
 def bars(needs: Sequence[Need]) -> tuple[NeedBar, ...]:
     """Return a histogram of calls used, with at most twelve bars of equal width."""
@@ -148,9 +151,10 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
     if now == 0:
         return Suggestion("keep", 0, "with a limit of 0 it answers immediately, without tool calls")
     if len(needs) < FEWEST:
-        count = "no run shows" if not needs else f"{_runs(len(needs))} {'shows' if len(needs) == 1 else 'show'}"
+        shown = counted(len(needs), "run")
+        few = "no run shows" if not needs else f"{shown} shows" if len(needs) == 1 else f"{shown} show"
         more = f"{FEWEST - len(needs)}{' more' if needs else ''}"
-        return Suggestion("too early", None, f"{count} the number of calls needed, and {more} are required")
+        return Suggestion("too early", None, f"{few} the number of calls needed, and {more} are required")
     if repeated >= REPEATS:
         return Suggestion(
             "prompt",
@@ -186,8 +190,8 @@ def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
     ended = sum(need.known and need.calls <= enough for need in needs)
     cut = sum(not need.known for need in needs)
     others = f", and the {'one that was' if cut == 1 else f'{cut} that were'} cut may need more" if cut else ""
-    calls = f"{enough} tool call{'' if enough == 1 else 's'}"
-    why = f"{ended} of {_runs(len(needs))} ended by themselves with {calls} or fewer{others}"
+    calls = counted(enough, "tool call")
+    why = f"{ended} of {counted(len(needs), 'run')} ended by themselves with {calls} or fewer{others}"
     if now is None:
         return Suggestion("set", limit, why)
     if now <= enough:
@@ -198,7 +202,7 @@ def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
 def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
     """Return a suggestion if too many runs were cut to estimate the need."""
     cut = Counter(need.cut_by for need in needs if not need.known)
-    many = f"{cut.total()} of {_runs(len(needs))} were cut before they showed the number of calls needed"
+    many = f"{cut.total()} of {counted(len(needs), 'run')} were cut before they showed the number of calls needed"
     if 2 * cut[Kind.TOOL_CALLS] < cut.total():
         by, times = next((by, times) for by, times in cut.most_common() if by != Kind.TOOL_CALLS)
         if by is None:
@@ -209,60 +213,10 @@ def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
             cause = f"by the limit of {Kind(by).label}; raise {Kind(by).key} first"
         return Suggestion("other cause", None, f"{many}, {times} of them {cause}")
     comparable = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
-    if comparable < FEWEST:
+    if now is None or comparable < FEWEST:
         current = "no limit" if now is None else f"the limit of {now}"
-        few = "none" if not comparable else "only one" if comparable == 1 else f"only {comparable}"
-        return Suggestion("too early", None, f"{many}, and {few} of them had the current setting, {current}; run more")
-    if now is None:
-        return Suggestion("too early", None, f"{many}; there is no limit to raise, run more")
+        return Suggestion("too early", None, f"{many}, and {comparable} of them had {current}; run more")
     return Suggestion("probe", None, f"{many}, so no run shows how many calls are enough")
-
-
-def _runs(number: int) -> str:
-    return f"{number} run{'' if number == 1 else 's'}"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The runs of one version of the file."""
-
-    digest: str | None
-    """SHA-256 of the file; None if it is unknown, empty for a specialist without a file."""
-    runs: int
-    first_at: float
-    """Start of the oldest run [seconds since 1970]."""
-    last_at: float
-    """Start of the newest run [seconds since 1970]."""
-    counted: bool
-    """Whether the statistics are about this version."""
-
-
-@dataclass(frozen=True, slots=True)
-class LimitHits:
-    """Runs that one kind of limit ended."""
-
-    reason: str
-    """The kind of limit, or `context` for a full context window."""
-    runs: int
-    how: dict[str, int]
-    """Number of answers by rung of the landing, most frequent first."""
-    partial: int
-    """Number of runs whose answer was salvaged or cut."""
-    failed: int
-    """Number of runs without an answer, or aborted during the landing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """The tool calls of all runs."""
-
-    run: int
-    repeated: int
-    """Number of run calls that were answered from the record of an identical call."""
-    failed: int
-    """Number of run calls that failed."""
-    skipped: int
-    """Number of calls that were not run; not counted elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +268,12 @@ class Tuning:
     """Calls that suffice for nine of ten evaluated runs; None if too many were cut to estimate it."""
     bars: tuple[NeedBar, ...]
     """Histogram of the calls used by evaluated runs."""
-    hits: tuple[LimitHits, ...]
-    """Limits that ended any of the runs, most frequent first."""
-    calls: Calls
+    hits: list[dict[str, Any]]
+    """Limits that ended any of the runs, most frequent first: `reason`, a kind of limit or `context`; number of `runs`,
+    and of answers by rung of the landing (`how`); how many are `partial`, and how many `failed` or were aborted."""
+    calls: dict[str, int]
+    """Tool calls of all runs: how many were `run`, and of these `repeated` from the record and `failed`; how many were
+    `skipped`, which counts nowhere else."""
     tokens: Bill
     cost_usd: Bill
     landings: int
@@ -327,13 +284,14 @@ class Tuning:
     suggestion: Suggestion
     changed_limits: dict[str, int]
     """Number of runs that do not count because a flag or a parent set their limits, by status."""
-    versions: tuple[Version, ...]
-    """The versions of the file that have runs, the newest run first."""
+    versions: list[dict[str, Any]]
+    """The versions of the file that have runs, the newest run first: SHA-256 (`digest`: None if unknown, empty without
+    a file), `runs`, start of the oldest and the newest run (`first_at`, `last_at` [seconds since 1970]), and whether
+    the version is `counted`."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; times as ISO 8601 in UTC."""
-        versions = [_with_times(asdict(version)) for version in self.versions]
-        return _with_times(asdict(self)) | {"versions": versions}
+        return _with_times(asdict(self)) | {"versions": [*map(_with_times, self.versions)]}
 
 
 def tune(  # noqa: PLR0913 - keyword arguments, all optional
@@ -356,24 +314,28 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     by_digest: dict[str | None, list[PastRun]] = {}
     for run in reversed(runs):
         by_digest.setdefault(run.digest, []).append(run)
-    counted = set(by_digest) if all_versions else {digest if digest is not None else next(iter(by_digest), None)}
-    versions = tuple(
-        Version(version, len(found), found[-1].started_at, found[0].started_at, version in counted)
+    current_ones = set(by_digest) if all_versions else {digest if digest is not None else next(iter(by_digest), None)}
+    versions = [
+        {
+            "digest": version,
+            "runs": len(found),
+            "first_at": found[-1].started_at,
+            "last_at": found[0].started_at,
+            "counted": version in current_ones,
+        }
         for version, found in by_digest.items()
-    )
-    runs = [run for run in runs if run.digest in counted]
+    ]
+    runs = [run for run in runs if run.digest in current_ones]
     changed = [run.outcome["status"] for run in runs if run.limits_changed]
     runs = [run for run in runs if not run.limits_changed]
     runs = runs if last is None else runs[-last:]
     outcomes = [run.outcome for run in runs]
-    if current is None:
-        limit = outcomes[-1]["tool_calls"]["limit"] if outcomes else None
-    else:
-        limit = None if current == "none" else current
+    limit: int | None = None if current == "none" else current
+    if current is None and outcomes:
+        limit = outcomes[-1]["tool_calls"]["limit"]
     judged = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
     needs = [need for _, need in judged]
     judged_calls = sum(run.calls for run, _ in judged)
-    counts = [one["tool_calls"] for one in outcomes]
     by_cause: dict[str, list[Mapping[str, Any]]] = {}
     for one in outcomes:
         if (cause := reason(one)) is not None:
@@ -394,15 +356,14 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
         ended=sum(need.known for need in needs),
         enough=enough_for(needs, SHARE),
         bars=bars(needs),
-        hits=tuple(
+        hits=[
             _hit(cause, found) for cause, found in sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0]))
-        ),
-        calls=Calls(
-            run=sum(one["used"] for one in counts),
-            repeated=sum(run.repeated for run in runs),
-            failed=sum(one["failed"] for one in counts),
-            skipped=sum(one["skipped"] for one in counts),
-        ),
+        ],
+        calls={
+            "run": sum(one["tool_calls"]["used"] for one in outcomes),
+            "repeated": sum(run.repeated for run in runs),
+            **{name: sum(one["tool_calls"][name] for one in outcomes) for name in ("failed", "skipped")},
+        },
         tokens=tokens,
         cost_usd=cost,
         landings=len(landings),
@@ -416,10 +377,15 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     )
 
 
-def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> LimitHits:
+def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     statuses = Counter(one["status"] for one in outcomes)
-    how = _counted(one["landing"]["how"] for one in outcomes)
-    return LimitHits(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
+    return {
+        "reason": cause,
+        "runs": len(outcomes),
+        "how": _counted(one["landing"]["how"] for one in outcomes),
+        "partial": statuses["partial"],
+        "failed": statuses["failed"] + statuses["aborted"],
+    }
 
 
 def _tokens(spent: Mapping[str, Any]) -> int:
@@ -432,50 +398,29 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 
 
 def _with_times(values: dict[str, Any]) -> dict[str, Any]:
-    return values | {"first_at": _iso(values["first_at"]), "last_at": _iso(values["last_at"])}
+    return values | {key: values[key] and iso(values[key]) for key in ("first_at", "last_at")}
 
 
-def _iso(at: float | None) -> str | None:
-    return (
-        None
-        if at is None
-        else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+def medians_by_model(outcomes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the medians of all runs with an answer, by model, the model with the most runs first.
 
-
-@dataclass(frozen=True, slots=True)
-class Medians:
-    """The medians of some runs."""
-
-    model: str
-    runs: int
-    tool_calls: float
-    seconds: float
-    cost_usd: float | None
-    """None if the price of every run is unknown."""
-
-    @classmethod
-    def of(cls, model: str, outcomes: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the medians of at least one outcome in the form of `--json`."""
-        costs = [one["cost_usd"] for one in outcomes if one["cost_usd"] is not None]
-        return cls(
-            model,
-            len(outcomes),
-            median(one["tool_calls"]["used"] for one in outcomes),
-            round(median(one["duration_s"] for one in outcomes), 3),
-            round(median(costs), 8) if costs else None,
-        )
-
-
-def medians_by_model(outcomes: Iterable[Mapping[str, Any]]) -> tuple[Medians, ...]:
-    """Return the medians of all runs with an answer, by model, the model with the most runs first."""
+    Each has `model`, number of `runs`, medians of `tool_calls`, `seconds` and `cost_usd`, which is None if the price of
+    every run is unknown.
+    """
     by_model: dict[str, list[Mapping[str, Any]]] = {}
     for one in outcomes:
-        if one.get("status") in {"answered", "landed", "partial"}:
+        if one.get("status") in JUDGED:
             by_model.setdefault(one["model"], []).append(one)
-    return tuple(Medians.of(model, by_model[model]) for model in sorted(by_model, key=lambda one: -len(by_model[one])))
-
-
-def as_json(medians: Iterable[Medians]) -> list[dict[str, Any]]:
-    """Return plain values."""
-    return [asdict(one) for one in medians]
+    found = []
+    for model, ended in sorted(by_model.items(), key=lambda one: -len(one[1])):
+        costs = [one["cost_usd"] for one in ended if one["cost_usd"] is not None]
+        found.append(
+            {
+                "model": model,
+                "runs": len(ended),
+                "tool_calls": median(one["tool_calls"]["used"] for one in ended),
+                "seconds": round(median(one["duration_s"] for one in ended), 3),
+                "cost_usd": round(median(costs), 8) if costs else None,
+            }
+        )
+    return found

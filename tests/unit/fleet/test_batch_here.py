@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 HEAD = "name: finder\ndescription: Finds.\nmodel: claude-haiku-4-5\n"
 SKILL = "---\nname: owls\ndescription: About owls.\n---\nOwls eat mice.\n"
 NEEDS = {
-    "output_schema: shape.json": ("specialists/shape.json", '{"type": "object"}', "output_schema: no such file"),
+    "output_schema: shape.json": ("specialists/shape.json", '{"type": "object"}', "shape.json: cannot be read"),
     "skills: [owls]": (".agents/skills/owls/SKILL.md", SKILL, "no skill named owls"),
     "paths: ['vault/**']": ("vault/owls.md", "Owls.\n", "no file under"),
     "python_tools: ['birds:owls']": ("birds.py", "def owls() -> str: ...\n", "no module birds"),

@@ -20,7 +20,7 @@ def test_s1_8_how_often_each_limit_was_hit_is_counted():
             outcome(9, status="aborted", landed="time", how="salvage", time=60),
         ),
     )
-    told = [(hit.reason, hit.runs, hit.how, hit.partial, hit.failed) for hit in tuning.hits]
+    told = [tuple(hit[key] for key in ("reason", "runs", "how", "partial", "failed")) for hit in tuning.hits]
     assert told == [
         ("tool_calls", 3, {"salvage": 2, "force": 1}, 1, 1),
         ("context", 1, {"none": 1}, 0, 0),
@@ -51,7 +51,7 @@ def test_s1_8_costs_are_given_as_medians_and_sums():
 def test_s1_8_calls_are_summed_up_over_all_runs():
     """Failed and skipped calls are summed from the outcomes, repeated ones from the stored calls."""
     calls = tune("looker", past(outcome(4, failed=2), outcome(30, landed="tool_calls"), repeated=3)).calls
-    assert (calls.run, calls.repeated, calls.failed, calls.skipped) == (34, 6, 2, 1)
+    assert calls == {"run": 34, "repeated": 6, "failed": 2, "skipped": 1}
 
 
 @pytest.mark.parametrize(
