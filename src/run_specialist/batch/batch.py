@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from run_specialist.batch import limits
 from run_specialist.batch.item import (
     NO_ANSWER,
     BatchEnded,
@@ -26,17 +27,6 @@ from run_specialist.batch.item import (
     ItemStarted,
     NotAffordable,
     RunListener,
-)
-from run_specialist.batch.limits import (
-    ENDING,
-    FAILURES,
-    MAY_BE_THE_ITEM,
-    PAUSE_LIMIT,
-    PAUSING,
-    USAGE,
-    Breaker,
-    Grants,
-    Pause,
 )
 from run_specialist.batch.record import BatchRecord
 from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable, UsageError
@@ -126,7 +116,7 @@ STOPPED = "stopped"
 FLEET = "fleet"
 """Reason of the end if the workers of a fleet have left items without an outcome."""
 
-ENDPOINT = PAUSING | ENDING
+ENDPOINT = limits.PAUSING | limits.ENDING
 """Kinds of failures that say nothing about the item."""
 
 
@@ -140,9 +130,9 @@ class Bounds:
     """Cost limit of all items together, including earlier calls; None = no limit [USD]."""
     typical_cost: float = 0.0
     """Typical cost of an item, from past runs; 0 = unknown [USD]."""
-    breaker: int = FAILURES
+    breaker: int = limits.FAILURES
     """Number of consecutive failures of the same kind that pause the batch."""
-    pause_limit: float = PAUSE_LIMIT
+    pause_limit: float = limits.PAUSE_LIMIT
     """Maximum duration of a pause, after which the batch ends [s]."""
 
     def __post_init__(self) -> None:
@@ -223,11 +213,11 @@ class Batch:
         self._runs = runs
         self._run_id = run_id or (lambda item: f"{batch_id}-{item.key}")
         self._record = record or BatchRecord()
-        self._breaker = Breaker(bounds.breaker, bounds.pause_limit)
-        self._grants: Grants | None = None
+        self._breaker = limits.Breaker(bounds.breaker, bounds.pause_limit)
+        self._grants: limits.Grants | None = None
         if bounds.cost_limit is not None:
             slots = bounds.at_once if total is None else min(bounds.at_once, max(total, 1))
-            self._grants = Grants(bounds.cost_limit, slots, typical=bounds.typical_cost)
+            self._grants = limits.Grants(bounds.cost_limit, slots, typical=bounds.typical_cost)
         self._clock, self._sleep = clock, sleep
         self._changed = asyncio.Event()
         """Set if the state has changed for which tasks wait; after each wait they check their condition again."""
@@ -276,7 +266,7 @@ class Batch:
             await self.aclose()
         if self._error is not None:
             raise self._error
-        if self.ended_because == USAGE:
+        if self.ended_because == limits.USAGE:
             raise UsageError(self.problem or "no run can begin")
 
     def stop(self, *, now: bool = False) -> None:
@@ -364,7 +354,7 @@ class Batch:
         return tuple(working.item for working in [*self._under_way.values()])
 
     @property
-    def paused(self) -> Pause | None:
+    def paused(self) -> limits.Pause | None:
         """The pause, with its kind, reason and end; None while items begin."""
         return self._breaker.pause
 
@@ -378,7 +368,7 @@ class Batch:
         """The exit code of a command: 0 only if every item has an answer."""
         if self.ended_because == STOPPED:
             return Exit.INTERRUPTED
-        if self.ended_because == USAGE:
+        if self.ended_because == limits.USAGE:
             return Exit.USAGE
         if self.ended_because in ENDPOINT:
             return Exit.PROVIDER
@@ -483,7 +473,7 @@ class Batch:
             self._end("store_lost", str(error))
             return None
         except RunSpecialistError as error:
-            is_paused = await self._is_paused_by(working, USAGE, str(error), None)
+            is_paused = await self._is_paused_by(working, limits.USAGE, str(error), None)
             # Until a request was answered, the same error may be that of every item.
             may_be_all = is_paused or not self._breaker.has_answered
             if may_be_all and self._items.put_back(item, may_fail=not is_paused):
@@ -508,7 +498,7 @@ class Batch:
         kind = outcome.error_kind
         if outcome.status == "failed" and kind in ENDPOINT:
             is_paused = await self._is_paused_by(working, kind, outcome.error or kind, outcome.retry_after)
-            if self._items.put_back(item, may_fail=not is_paused and kind in MAY_BE_THE_ITEM | ENDING):
+            if self._items.put_back(item, may_fail=not is_paused and kind in limits.MAY_BE_THE_ITEM | limits.ENDING):
                 return None
             await self._record.mark_failed(run_id, None)
         elif outcome.status != "aborted":
@@ -570,7 +560,7 @@ class Batch:
         self.cost_usd += cost or 0.0
         self._earlier += done.is_earlier
         if done.state == "failed":
-            self._failed[USAGE if outcome is None else kind or NO_ANSWER] += 1
+            self._failed[limits.USAGE if outcome is None else kind or NO_ANSWER] += 1
         else:
             self._states[done.state] += 1
         self._tell(ItemEnded(done.number, done.run_id, done.state, cost, kind, done.is_earlier))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from run_specialist.budget import dollars
-from run_specialist.cli.console import fail, guarded, print_json, print_line, say
+from run_specialist.budget import counted, dollars
+from run_specialist.cli.console import fail, guarded, one_line, print_json, print_line, say
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, AllProjects, BatchId, BatchLimit, RunsRoot, project_filter
 from run_specialist.cli.tables import (
@@ -88,14 +88,14 @@ def _list(opened: "StoredBatches", store: str, project: str | None, limit: int |
         cells = [_cells(one, tallies[one.batch_id], statuses, projects=project is None) for one in listed]
         dropped = ["PROJECT", "STATE", "SPECIALIST", "STARTED"]
         dropped += [*(status.upper() for status in reversed(statuses)), "COST", "ITEMS"]
-        print_cells(cells, [one_line(one.question) for one in listed], None, dropped)
+        print_table([*cells[0]], [[*row.values()] for row in cells], dropped=dropped)
         more = "the newest " if len(found) > len(listed) else ""
         say(f"{more}{len(listed):,} batch{'' if len(listed) == 1 else 'es'} in {store}", dim=True)
 
 
 def _delete(opened: "StoredBatches", batch: "StoredBatch", *, yes: bool, json_: bool) -> None:
     tally = opened.tally(batch.batch_id)
-    what = f"{batch.batch_id} with {_items(tally)} and {counted(tally.runs)}"
+    what = f"{batch.batch_id} with {counted(tally.items, 'item')} and {counted(tally.runs, 'run')}"
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             fail("--yes is required without a terminal; nothing was deleted")
@@ -106,10 +106,6 @@ def _delete(opened: "StoredBatches", batch: "StoredBatch", *, yes: bool, json_: 
         print_json({"deleted": batch.batch_id, "items": tally.items, "runs": tally.runs})
     else:
         say(f"{what} deleted", dim=True)
-
-
-def _items(tally: "BatchTotals") -> str:
-    return f"{tally.items:,} item{'' if tally.items == 1 else 's'}"
 
 
 def _cost(tally: "BatchTotals") -> str:
@@ -127,16 +123,17 @@ def _json(batch: "StoredBatch", tally: "BatchTotals") -> dict[str, Any]:
     return {**values, "created_at": iso(batch.created_at), "items": tally.items, **asdict(tally), **times}
 
 
-def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], *, projects: bool) -> dict[str, Cell]:
-    counts = {status: tally.counts.get(status, 0) for status in statuses}
-    cells = {
-        "BATCH": same(batch.batch_id),
-        "SPECIALIST": same(one_line(batch.specialist)),
-        "STATE": same(batch.state),
-        "ITEMS": Cell(f"{tally.items:,}", _items(tally)),
-        **{name.upper(): Cell(f"{count:,}", f"{count:,} {name}" if count else "") for name, count in counts.items()},
-        "COST": same(_cost(tally)),
-        "STARTED": same(started(batch.created_at)),
+def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], *, projects: bool) -> dict[str, str]:
+    return {
+        "BATCH": batch.batch_id,
+        "SPECIALIST": one_line(batch.specialist),
+        "STATE": batch.state,
+        "ITEMS": f"{tally.items:,}",
+        **{status.upper(): f"{tally.counts.get(status, 0):,}" for status in statuses},
+        "COST": _cost(tally),
+        "STARTED": started(batch.created_at),
+        **({"PROJECT": project_cell(batch.project)} if projects else {}),
+        "QUESTION": one_line(batch.question),
     }
 
 
@@ -181,9 +178,7 @@ def _show(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None
             print_line(f"  {one.count:,}  {one.reason}{f', e.g. {one.example}' if one.example else ''}")
         print_line("")
         first = [*islice(opened.items(batch.batch_id, failures=True), FIRST_FAILURES)]
-        heads = ("RUN", "ITEM", "STATUS", "REASON")
-        values = [(item.run_id, f"{item.number:,}", item.status, reason_of(item)[0]) for item in first]
-        rows = [dict(zip(heads, map(same, row), strict=True)) for row in values]
-        print_cells(rows, [one_line(item.question) for item in first], None, ("REASON", "STATUS", "ITEM"))
+        rows = [(one.run_id, f"{one.number:,}", one.status, reason_of(one)[0], one_line(one.question)) for one in first]
+        print_table(("RUN", "ITEM", "STATUS", "REASON", "QUESTION"), rows, dropped=("REASON", "STATUS", "ITEM"))
     command = f"specialists report {batch.batch_id}"
     say(f"a page of all items: {command}", dim=True, command=command)

@@ -19,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from run_specialist.api.event_loop import with_bounded_cleanup
-from run_specialist.budget import Kind, amount, dollars
-from run_specialist.cli.console import is_terminal, print_json, say
-from run_specialist.cli.live import STATUSES, RunningTotal, call_text, live_lines, one_line
+from run_specialist.budget import Kind, amount, counted, dollars
+from run_specialist.cli.console import is_terminal, one_line, print_json, say
+from run_specialist.cli.live import STATUSES, RunningTotal, call_text, live_lines
 from run_specialist.cli.tables import duration_words
 from run_specialist.errors import UsageError, with_flags
 from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying
@@ -148,11 +148,6 @@ def _doing(event: Event) -> str | None:
 _TELLING = ("path", "name", "title", "id", "key", "question")
 """Fields that usually name an item, the best first."""
 _LONGEST_LABEL = 200
-
-
-def counted(number: int, noun: str = "item") -> str:
-    """Return a number with its noun, e.g. `1 item` or `1,200 items`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def label(given: Any, question: str = "") -> str:  # noqa: ANN401 - an input of a batch

@@ -21,13 +21,13 @@ from run_specialist.batch.answer_file import AnswerFile, AnswerFolder, AnswerStr
 from run_specialist.batch.limits import Forecast, Typical, alike, forecast
 from run_specialist.batch.questions import Template, asked, check
 from run_specialist.batch.read_items import STDIN, Source, files_source, source_of
-from run_specialist.budget import dollars
+from run_specialist.budget import counted, dollars
 from run_specialist.cli import batch_options, console
 from run_specialist.cli.ask import answer
-from run_specialist.cli.flags import OutputSettings, config_for_run
+from run_specialist.cli.flags import OutputOptions, config_for_run
 from run_specialist.cli.fleet import queue_url
 from run_specialist.cli.help import given_words
-from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, counted, label, reason_of, spread
+from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, label, reason_of, spread
 from run_specialist.cli.tables import duration_words
 from run_specialist.errors import StoreMissing, UsageError
 from run_specialist.record.outcome import Exit
@@ -268,7 +268,7 @@ class MapCall:
 
     def _plan_parts(self) -> Iterator[str]:
         earlier = f", {self._earlier:,} of them with an outcome already" if self._earlier else ""
-        yield "items as they come" if self._count is None else f"{counted(self._count)}{earlier}"
+        yield "items as they come" if self._count is None else f"{counted(self._count, 'item')}{earlier}"
         expected, at_once = self._forecast, self.options.at_once
         if expected.items == 0:
             yield "nothing to ask"
@@ -317,7 +317,7 @@ class MapCall:
         async with Control(url) as control:
             retried = await control.retry(batch_id, batch_options.RETRIED[options.retry]) if options.retry else 0
             again = f", {retried} to retry" if options.retry else ""
-            console.say(f"batch {batch_id}: {counted(items)}, {added:,} new in the queue{again}")
+            console.say(f"batch {batch_id}: {counted(items, 'item')}, {added:,} new in the queue{again}")
             if options.wait:
                 return await self._ended_by_fleet(control, batch_id)
         if answers.json_:
@@ -352,7 +352,7 @@ class MapCall:
                 total = sum(status.items.values())
                 workers = f"{status.at_work:,} at work, {counted(status.workers, 'worker')}"
                 parts = [
-                    f"{total - rest:,} of {counted(total)} done",
+                    f"{total - rest:,} of {counted(total, 'item')} done",
                     workers if status.workers else "no worker has any now; `specialists worker` starts one",
                     dollars(status.cost_usd) if status.cost_usd else "",
                     "" if status.reason is None else f"waits: {status.reason}",
@@ -432,9 +432,7 @@ class MapCall:
 
         if self._prints_data:
             return asyncio.run(with_bounded_cleanup(once()))
-        quiet = self.answers.quiet
-        output = OutputSettings(json=False, events=False, quiet=quiet, raw=False, file=console.OutputFile(None))
-        return answer(runner, prepare, output)
+        return answer(runner, prepare, OutputOptions(quiet=self.answers.quiet))
 
     def _summary_json(self, progress: MapProgress, unstored: int, reduced: "Outcome | None") -> dict[str, Any]:
         batch, counts = self.batch, asdict(self.batch.counts)
@@ -489,7 +487,7 @@ def _total(counts: "Counts") -> int:
 def summary_lines(call: MapCall, progress: MapProgress) -> Iterator[tuple[str, str | None]]:
     """Yield the lines about a batch that has ended, each with the command in it that must not be wrapped, if any."""
     batch, counts, spent, file = call.batch, call.batch.counts, progress.spent, call.file
-    yield f"{counted(_total(counts))} for {call.name}: {', '.join(by_state(counts)) or 'none'}", None
+    yield f"{counted(_total(counts), 'item')} for {call.name}: {', '.join(by_state(counts)) or 'none'}", None
 
     limit = "" if batch.cost_limit is None else f" of at most {dollars(batch.cost_limit)}"
     now = f", {dollars(progress.new_cost)} of it now" if progress.new_cost and progress.earlier else ""

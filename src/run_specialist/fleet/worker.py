@@ -16,18 +16,10 @@ from uuid import UUID
 import psycopg
 from psycopg import RawCursor
 
+from run_specialist import errors
 from run_specialist.api.batch_maker import PriceUnknown
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.budget import dollars
-from run_specialist.errors import (
-    AtWork,
-    NoCredentials,
-    NothingToRead,
-    NotTrusted,
-    RunSpecialistError,
-    StoreUnusable,
-    UsageError,
-)
 from run_specialist.fleet.batches import BatchHere, BatchStatus, KnownBatches, Root, cannot_run, set_state, statuses
 from run_specialist.fleet.queue import (
     BEAT,
@@ -125,12 +117,12 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
     return JobFinished()
 
 
-def unbegun(error: RunSpecialistError) -> Verdict:
+def unbegun(error: errors.RunSpecialistError) -> Verdict:
     """Return the verdict on the job of an item whose run could not begin."""
     match error:
-        case AtWork():
+        case errors.AtWork():
             return JobRequeued(AT_WORK_DELAY, waits=False)
-        case StoreUnusable():
+        case errors.StoreUnusable():
             return JobRequeued(STORE_DELAY)
         case LimitReached():
             return JobFinished(state=None)
@@ -138,7 +130,7 @@ def unbegun(error: RunSpecialistError) -> Verdict:
             return JobRequeued(SHARE_DELAY)
         case PriceUnknown():
             return JobRequeued(also="pause the batch", reason=str(error))
-        case NoCredentials() | NotTrusted() | NothingToRead():
+        case errors.NoCredentials() | errors.NotTrusted() | errors.NothingToRead():
             return JobRequeued(also="refuse the batch", reason=str(error))
     return JobFinished(error=str(error))
 
@@ -184,14 +176,14 @@ class JobWork:
     async def verdict(self) -> Verdict:
         """Work on the job until its verdict is known.
 
-        Raises QueueAway or StoreUnusable if the database does not answer before the run has begun.
+        Raises QueueAway or errors.StoreUnusable if the database does not answer before the run has begun.
         """
         job = self.job
         try:
             begun = await self._queue.begin(job)
-        except StoreUnusable:
+        except errors.StoreUnusable:
             raise
-        except UsageError as error:
+        except errors.UsageError as error:
             return JobFinished(error=str(error))
         _log.debug("%s: %s", job.run_id, begun)
         if begun is None:
@@ -204,9 +196,9 @@ class JobWork:
             if run.ended is not None and isinstance(judge(run.ended, job.attempts), JobRequeued):
                 # A run that failed because of the endpoint is resumed.
                 run = await self._batch.take_up(job.run_id, begun.question, [*job.retry, run.ended.status], lend)
-        except RunSpecialistError as error:
+        except errors.RunSpecialistError as error:
             _log.debug("%s: %s", job.run_id, error)
-            if isinstance(error, AtWork) and begun.taken_over:
+            if isinstance(error, errors.AtWork) and begun.taken_over:
                 await self._queue.uncount(job)
             return unbegun(error)
         self._run = run
@@ -315,7 +307,7 @@ class Worker:
     async def work(self) -> Exit:
         """Work until `stop`; return the exit code.
 
-        Raises StoreUnusable if the database has no queue.
+        Raises errors.StoreUnusable if the database has no queue.
         """
         # A takeover blocks a thread for two seconds.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._at_once + 4))
@@ -333,7 +325,7 @@ class Worker:
                 self._changed.clear()
                 try:
                     may_be_more = await self._take_some()
-                except StoreUnusable as error:
+                except errors.StoreUnusable as error:
                     # Its tables have changed, or a privilege was revoked: no item can be finished.
                     self._report(f"this worker stops: {error}", "error")
                     self.exit_code = Exit.USAGE
@@ -450,7 +442,7 @@ class Worker:
         job = work.job
         try:
             verdict = await work.verdict()
-        except (QueueAway, StoreUnusable):
+        except (QueueAway, errors.StoreUnusable):
             verdict = JobRequeued(STORE_DELAY)
         except Exception as error:  # noqa: BLE001 - a defect in one item must not end the worker
             line = f"internal error: {error!r}; please report it"
@@ -483,7 +475,7 @@ class Worker:
         while since_stop < FAREWELL:
             try:
                 await self._record(job, verdict)
-            except (QueueAway, StoreUnusable):
+            except (QueueAway, errors.StoreUnusable):
                 since_stop += POLL if self._stopping.is_set() else 0.0
                 await asyncio.sleep(POLL)
             else:
@@ -505,7 +497,7 @@ class Worker:
                 self.exit_code = Exit.PROVIDER
                 self.stop()
             case "refuse the batch":
-                self._batches.refuse(job.batch_id, cannot_run(job.batch_id, UsageError(verdict.reason)))
+                self._batches.refuse(job.batch_id, cannot_run(job.batch_id, errors.UsageError(verdict.reason)))
             case "close the gate":
                 await self.queue.close_gate(job.batch_id, verdict.wait, verdict.reason)
         await self.queue.hand_back(job, verdict.delay, waits=verdict.waits, counts=verdict.counts)
@@ -669,7 +661,7 @@ class Upkeep:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        with suppress(QueueAway, StoreUnusable):
+        with suppress(QueueAway, errors.StoreUnusable):
             await self._count()
 
     async def _count(self) -> None:
@@ -689,7 +681,7 @@ class Upkeep:
                     pruned = now
                     await self._queue.prune_log()
                 await self._count()
-            except (QueueAway, StoreUnusable) as error:
+            except (QueueAway, errors.StoreUnusable) as error:
                 # The worker says so when it looks for jobs itself.
                 _log.debug("upkeep was postponed: %s", error)
             await asyncio.sleep(PRUNE if self._meter is None else COUNT)
