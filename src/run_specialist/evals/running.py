@@ -58,7 +58,7 @@ def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
     items = []
     for one in plan.runs:
         given = {"case": one.case.name, "variant": one.subject.variant.name, "repeat": one.repeat}
-        items.append(Item(one.number, {"name": one.name, **given}, one.case.question, one.run_id, one.case.where))
+        items.append(Item(one.number, {"name": one.name, **given}, one.case.question, one.run_id))
     asked, ids = [one.asked for one in plan.runs], [one.run_id for one in plan.runs]
     return runner.batches.make_of(plan.row(bounds.cost_limit), items, asked, bounds, ids)
 
