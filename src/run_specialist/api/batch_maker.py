@@ -146,9 +146,9 @@ class BatchMaker:
         run_id: "Callable[[Item], str]",
     ) -> "Batch":
         from run_specialist.batch.batch import Batch  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.record import StoredRecord  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.record import BatchRecord  # noqa: PLC0415 - only batches need it
 
-        record = StoredRecord(lambda: row, run_id, self._maker.store.opened_url)
+        record = BatchRecord(lambda: row, self._maker.store.opened_url)
         batch = Batch(row.batch_id, items, runs, bounds, total=total, record=record, run_id=run_id)
         self._open.add(batch)
         return batch

@@ -229,6 +229,15 @@ def wrapped(text: str, width: int, command: str = "") -> list[str]:
     return [line.replace("\0", " ") for line in lines] or [""]
 
 
+def print_wrapped(line: str, color: str | None = None) -> None:
+    """Print a line, wrapped at words on a terminal."""
+    if not is_terminal():
+        print_line(line)
+        return
+    for part in wrapped(printable(line), shutil.get_terminal_size().columns):
+        print_styled(typer.style(part, color) if color and has_colours() else part)
+
+
 def stderr_width() -> int:
     """Return the width of the terminal on standard error; standard output may be a pipe."""
     with suppress(ValueError):
