@@ -8,9 +8,6 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
-from run_specialist.cli.live import FLAGS, resume_command
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
 from tests.cli.resumed_commands import GREP, MODEL, rows
@@ -18,7 +15,7 @@ from tests.cli.specialists_command import MAIN
 from tests.cli.specialists_command import call as manage
 from tests.stderr_lines import SUMMARY
 from tests.wire.chat import replies as chat_replies
-from tests.wire.simulator import Gate, faults
+from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 
@@ -73,24 +70,6 @@ def outcome(kind, limit, used):
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "limit", "used", "total"),
-    [
-        ("tool_calls", 30, 30, "60"),
-        ("tool_calls", 0, 0, "10"),
-        ("turns", 1, 4, "8"),
-        ("cost", 0.05, 0.0612345, "0.122469"),
-        ("time", 60.0, 64.2, "128.4"),
-        ("time", 600.0, 590.0, "1200"),
-    ],
-)
-def test_the_suggested_total_is_more_than_was_used(kind, limit, used, total):
-    """A landing may exceed its limit, and `resume` refuses a total below what was used."""
-    command = resume_command(outcome(kind, limit, used), None)
-    assert command == f"specialists resume r {FLAGS[kind]} {total}"
-    assert float(total) > used
-
-
 def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
     """A tool loop with limit 3 stores 1 user, 3 call, 3 result and 1 assistant message in order; `resume` appends."""
     write("finder", "tools: grep")
@@ -126,55 +105,6 @@ def test_s4_5_resume_json_prints_the_outcome_of_the_whole_run(store, api, write,
     assert told["limits"]["turns"]["used"] == 6
     assert told["usage"]["output_tokens"] > first["usage"]["output_tokens"]
     assert told["cost_usd"] > first["cost_usd"]
-
-
-def test_resume_events_prints_json_events(store, api, write, call):
-    """Each line is a JSON event, and the last one contains the outcome."""
-    write("finder", "tool_calls_limit: 1", "tools: grep")
-    api([GREP[0], answers("some"), answers("more")])
-    call("finder", "What?", *MODEL, "--quiet")
-    result = manage("resume", "last", "And where?", "--tool-calls-limit", "5", "--events")
-    events = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [event["event"] for event in events] == ["started", "resumed", "request", "reply", "finished"]
-    assert events[1]["note"].endswith("The user now asks: And where?")
-    assert events[-1]["outcome"]["answer"] == "more"
-
-
-def test_a_question_with_special_characters_reaches_the_model(store, api, write, call):
-    """The question reaches the model exactly as passed by the shell."""
-    write("finder")
-    simulator = api([answers("some"), answers("more")])
-    call("finder", "What?", *MODEL, "--quiet")
-    result = manage("resume", "last", "--quiet", "--", "- wo, 'ö' \U0001f989?")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "more\n", "")
-    assert "- wo, 'ö' \U0001f989?" in str(simulator.requests[-1].messages[-1])
-
-
-def test_offline_runs_resume_offline(store, write, call):
-    """Without a language model, a follow-up question searches again within the new total."""
-    write("finder", "tool_calls_limit: 1")
-    first = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
-    result = manage("resume", "last", "What do toads do in winter?", "--tool-calls-limit", "9", "--json")
-    told = json.loads(result.stdout)
-    assert (result.exit_code, told["model"], told["run_id"]) == (0, "offline", first["run_id"])
-    assert "Toads sleep in winter" in told["answer"]
-    assert told["tool_calls"]["used"] > first["tool_calls"]["used"]
-
-
-def test_x_12_a_run_failed_by_the_api_can_be_resumed(store, api, write, call):
-    """Exit code 3 with the gathered evidence on stdout; once the API is back, the printed command gets the answer."""
-    write("finder", "tool_calls_limit: 1", "tools: grep")
-    api([GREP[0], faults.invalid("the moon is wrong"), answers("some")])
-    failed = call("finder", "What do owls eat?", *MODEL)
-    assert failed.exit_code == 3
-    assert "Owls eat mice at night." in failed.stdout
-    (line,) = [line for line in stderr_without_summary(failed.stderr) if "to resume" in line]
-    arguments = shlex.split(line.split("; to resume: ")[1])[1:]
-    assert arguments[:1] == ["resume"]
-    (listed,) = json.loads(manage("runs", "--json").stdout)["runs"]
-    assert listed["status"] == "failed"
-    again = manage("resume", listed["run_id"])
-    assert (again.exit_code, again.stdout) == (0, "some\n")
 
 
 def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program):

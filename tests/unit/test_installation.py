@@ -94,13 +94,6 @@ def test_a_tool_of_uv_is_installed_again_with_one_more_extra(installed, tmp_path
     assert adding("openai") == f"run: uv tool install {command.replace('HERE', here)}"
 
 
-def test_a_tool_of_uv_keeps_its_python(installed, tmp_path):
-    """The Python version that the tool was installed with is given again."""
-    receipt = RECEIPT.format(f'{{ name = "run-specialist", path = "{tmp_path}" }}') + 'python = "3.12"\n'
-    installed(files=[("uv-receipt.toml", receipt)])
-    assert adding("openai") == f"run: uv tool install --python 3.12 '{tmp_path}[openai]'"
-
-
 @pytest.mark.parametrize(
     "receipt",
     [
@@ -130,13 +123,6 @@ def test_an_environment_in_the_cache_of_uv_is_not_changed(installed, tmp_path):
     assert adding("openai").startswith("run: uv pip install"), "not the cache of uv without its mark"
     (tmp_path / "cache/CACHEDIR.TAG").touch()
     assert adding("openai") == f"add to the command, after `uv run` or `uvx`: --with {OPENAI}"
-
-
-@pytest.mark.parametrize("direct_url", ["", "{", "[]", "null", '{"dir_info": null}', '{"url": 3, "dir_info": {}}'])
-def test_damaged_metadata_leads_to_the_packages(installed, direct_url):
-    """Whatever `direct_url.json` contains, the packages of the extra can be installed."""
-    environment = installed(direct_url=direct_url)
-    assert adding("openai") == f"run: uv pip install --python {environment} {OPENAI}"
 
 
 def test_without_metadata_the_extra_is_named(monkeypatch):

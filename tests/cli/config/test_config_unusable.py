@@ -4,9 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from typer.main import get_command
 
-from run_specialist.cli.ask import app
 from tests.cli.config.question import QUESTION
 from tests.cli.specialists_command import call as manage
 
@@ -74,10 +72,3 @@ def test_without_a_table_nothing_is_parsed(write, notes):
     modules = done.stdout.split()
     assert "run_specialist.api.config_files" in modules
     assert not {"tomllib", "platformdirs"} & set(modules)
-
-
-def test_completion_ignores_a_broken_file(user_file, capsys):
-    """While the shell completes a word, no config file is read and nothing is printed."""
-    user_file("quiet = 3")
-    context = get_command(app).make_context("run-specialist", ["finder", "--qui"], resilient_parsing=True)
-    assert (context.params["quiet"], capsys.readouterr()) == (False, ("", ""))

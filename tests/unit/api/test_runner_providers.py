@@ -85,15 +85,6 @@ async def test_s0_7_concurrent_children_share_only_the_provider():
 
 
 @pytest.mark.anyio
-async def test_a_provider_passed_by_the_caller_stays_open():
-    """A provider passed by the caller is left open; the runner closes only those it made."""
-    provider = Shared(children=1)
-    async with Runner(provider=provider, tools=[LOOK]) as runner:
-        await runner.run(FINDER, "What?", tool_calls_limit=0)
-    assert provider.closed == 0
-
-
-@pytest.mark.anyio
 async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
     """Each model has one provider, made when it is first needed and closed with the runner.
 

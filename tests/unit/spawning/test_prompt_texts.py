@@ -41,16 +41,6 @@ def added(file: SpecialistFile, project: Path) -> list[str]:
     return [one.text for one in read_texts(RunContext(file, file.specialist, project, Trust(given=True))).texts]
 
 
-def test_nothing_is_added_unless_the_file_says_so(project: Path) -> None:
-    """The prompt of a specialist without these keys is its body, byte for byte, whatever the project has."""
-    (project / "AGENTS.md").write_text("rules")
-    (project / "CLAUDE.md").write_text("rules")
-    file = agent(project)
-    assert file.specialist is not None
-    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
-    assert (texts.texts, texts.added_to("Body ")) == ((), "Body ")
-
-
 def test_skills_are_found_from_near_to_far(project: Path) -> None:
     """A plugin's skill wins over the project's, and that over the user's own; each is read whole."""
     home, plugin = project.parent / "home", project / "plugins" / "one"
@@ -140,20 +130,6 @@ def test_instructions_are_bounded_and_one_file_stands_in_for_the_other(project: 
     assert texts.texts[0].name == "CLAUDE.md"
     assert texts.texts[0].text.count("ä") == (project_instructions.LARGEST_INSTRUCTIONS - 3) // 2
     assert texts.warnings[0].endswith(":4:1: project_instructions: CLAUDE.md is cut after 32 KiB")
-
-
-def test_a_skill_that_is_empty_too_large_or_no_file_is_an_error(project: Path) -> None:
-    """The error for an invalid skill names its path."""
-    folder = project / ".agents" / "skills"
-    skill(folder / "empty", "---\nname: empty\n---\n")
-    skill(folder / "large", "x" * (project_instructions.LARGEST + 1))
-    (folder / "folder" / "SKILL.md").mkdir(parents=True)
-    for name, reason in (("empty", "is empty"), ("large", "is larger than 256 KiB"), ("folder", "cannot be read")):
-        file = agent(project, f"skills: {name}")
-        assert file.specialist is not None
-        why = missing_skill(file, file.specialist, project)
-        assert reason in why
-        assert f"{name}/SKILL.md" in why
 
 
 def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

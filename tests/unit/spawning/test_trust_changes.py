@@ -95,15 +95,6 @@ def test_trust_covers_modules_imported_by_a_trusted_module(modules, source):
         assert not asks_again(modules, "PKGside.py")
 
 
-def test_a_module_without_project_imports_keeps_its_fingerprint(modules):
-    """Without project imports the fingerprint is the digests of module and packages, so earlier trust stays valid."""
-    modules.write("PKG/tools.py", "import json", "def lookup() -> str:", "    return ''")
-    file = load(modules.root / "specialists" / "finder.md", modules.root)
-    (found,) = wanted_by(RunContext(file, file.specialist, modules.root)).found
-    (demand,) = claim_of(modules).demands
-    assert demand.fingerprint == " ".join([found.reference, *(module.digest for module in found.chain)])
-
-
 def test_the_import_search_imports_nothing_and_survives_broken_files(modules):
     """Syntax errors, NULs and unresolvable names do not break the search, and no module is imported."""
     modules.write("PKG/broken.py", "def (")
@@ -290,14 +281,6 @@ def test_a_command_with_too_many_files_needs_trust_each_time(scripts, monkeypatc
     monkeypatch.setattr(project_modules, bound, 1)
     scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
     assert [demand.fingerprint for demand in claim_of(scripts).demands] == [None]
-
-
-def test_data_that_a_trusted_script_is_given_may_change(scripts):
-    """Data named by an option after the script is the script's own; the script stays covered."""
-    scripts.specialist("mcp_servers: {it: {command: python3 -u server.py --db notes/data.db --log=setup.md}}")
-    assert asks_again(scripts, "server.py")
-    assert not asks_again(scripts, "notes/data.db")
-    assert not asks_again(scripts, "setup.md")
 
 
 @pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "CHECKED_HASH"])
