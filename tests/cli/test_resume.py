@@ -1,17 +1,13 @@
 """The command `specialists resume`: stored runs continue after a limit, an error or Ctrl-C."""
 
 import json
-import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
 from tests.cli.resumed_commands import GREP, MODEL, rows
-from tests.cli.specialists_command import MAIN
 from tests.cli.specialists_command import call as manage
 from tests.stderr_lines import SUMMARY
 from tests.wire.chat import replies as chat_replies
@@ -37,16 +33,6 @@ def test_s4_3_the_line_at_the_limit_has_a_working_resume_command(store, api, wri
     again = manage(*arguments)
     assert (again.exit_code, again.stdout) == (0, "more\n")
     assert stderr_without_summary(again.stderr) == []
-
-
-def test_s4_3_the_resume_command_contains_the_named_store(notes, api, write, call, tmp_path):
-    """The printed command has the `--store` of the run; without it, `resume` would look in the default store."""
-    write("finder", "tool_calls_limit: 1", "tools: grep")
-    api([GREP[0], answers("some")])
-    place = f"{tmp_path}/my runs.db"
-    result = call("finder", "What?", *MODEL, "--store", place)
-    (line,) = stderr_without_summary(result.stderr)
-    assert shlex.split(line.split("; to resume: ")[1])[-2:] == ["--store", place]
 
 
 def outcome(kind, limit, used):
@@ -126,16 +112,6 @@ def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program
     api([answers("some")])
     again = manage(*shlex.split(line.split("; to resume: ")[1])[1:])
     assert (again.exit_code, again.stdout) == (0, "some\n")
-
-
-def test_the_help_of_resume_imports_no_database(notes):
-    """`resume --help` imports neither SQLAlchemy nor an SDK."""
-    code = f"{MAIN.rsplit(';', 1)[0]}\nimport contextlib\nwith contextlib.suppress(SystemExit): main()\n"
-    code += "assert not {'sqlalchemy', 'alembic', 'anthropic', 'jinja2', 'platformdirs'} & set(sys.modules)"
-    command = [sys.executable, "-c", code, "resume", "--help"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=os.environ)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Limits are new totals" in done.stdout
 
 
 def test_the_resume_command_omits_the_password(store_url, api, write, call):

@@ -81,16 +81,6 @@ def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monke
     assert ask()[0] == 0
 
 
-def test_an_error_of_a_function_is_one_line_with_its_place(app, ask):
-    """An error in a function or its module is one line with its place in both files."""
-    app.write("PKG/tools.py", "raise RuntimeError('broken')")
-    code, out, err = ask("--trust")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    where = app.root / app.package / "tools.py"
-    assert f"{app.finder}:4:1: python_tools: {app.package}.tools:lookup: importing {app.package}.tools failed: " in err
-    assert f"RuntimeError: broken ({where}:1)" in err
-
-
 def test_show_reports_trust_without_importing(app, ask, write):
     """`show` has a line on trust if the file needs it, and `trusted` in JSON, and imports nothing."""
     write("plain")

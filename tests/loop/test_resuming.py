@@ -7,7 +7,6 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.providers.scripted import calls, says
-from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, everything, looks
 from tests.loop_jobs import results
 
@@ -115,21 +114,6 @@ async def test_a_follow_up_within_the_old_limits_adds_no_budget_note(desk):
     again = await desk.go_on(ANSWER, question="Since when?")
     assert again.requests[0].choice == "respond"
     assert again.outcome.status == "landed"
-
-
-async def test_a_resumed_run_sums_usage_over_all_segments(desk):
-    """A resumed run's tokens, cost and calls are the sums over all its segments, each counted once."""
-    fails = Tool("fail", "Fail.", lambda: 1 / 0)
-    desk.tools = [*desk.tools, fails]
-    batch = calls(("fail", {}), ("look", {"query": "a"}), ("look", {"query": "b"}))
-    first = await desk.ask(batch, ANSWER, tool_calls_limit=2)
-    assert (first.outcome.tool_calls.failed, first.outcome.tool_calls.skipped) == (1, 1)
-    again = await desk.go_on(calls(("fail", {}), first_id=4), looks(5), ANSWER, tool_calls_limit=4)
-    told = again.outcome.tool_calls
-    assert (told.used, told.failed, told.skipped) == (4, 2, 1)
-    assert again.outcome.usage.total_tokens == 5 * 15
-    assert again.outcome.cost_usd == pytest.approx(5 * 15 / 100_000)
-    assert again.outcome.duration_s >= first.outcome.duration_s
 
 
 async def test_a_run_resumed_three_times_has_one_history(desk):

@@ -10,7 +10,6 @@ from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
-from tests.journals import stored
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, results
 
@@ -159,16 +158,3 @@ async def test_x_10_s3_6_ctrl_c_during_a_batch_stores_a_result_for_each_call(des
     assert results(again.requests[0].messages[-1]) == ["note on 1", "note on 2", stopped]
     assert again.outcome.answer == "Later."
     assert (again.outcome.tool_calls.used, again.outcome.usage.total_tokens) == (3, 30)
-
-
-async def test_a_run_killed_again_during_a_resume_can_be_resumed(desk):
-    """A run killed twice during batches never runs a call twice and keeps its numbering in the third segment."""
-    going = await desk.record(looks(1, 2), ANSWER, parallel_tools_limit=1)
-    first = going.notebook.until(Returned, 1)
-    second = await desk.record(looks(3, 2), ANSWER, past=stored(first))
-    await desk.keep([*first, *second.notebook.until(Returned, 2)])
-    again = await desk.go_on(LATER)
-    assert results(again.requests[0].messages[-1]) == ["note on '3', part 0", ENDED]
-    assert results(again.requests[0].messages[2]) == ["note on '1', part 0", ENDED]
-    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.failed) == (4, 2)
-    assert again.outcome.usage.total_tokens == 45

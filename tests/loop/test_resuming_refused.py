@@ -7,8 +7,7 @@ import sqlite3
 import pytest
 
 from run_specialist import prompts
-from run_specialist.api.runner import Runner
-from run_specialist.errors import NotResumable, StoreMissing, StoreUnusable, UsageError
+from run_specialist.errors import NotResumable, UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Reply, Stop, Usage
@@ -129,18 +128,6 @@ async def test_a_missing_custom_tool_is_refused_without_force(desk):
     await refused(desk, words, question="And?")
 
 
-async def test_another_model_may_resume_a_history_without_thinking(desk):
-    """A history without thinking can be resumed with another model without force, byte for byte."""
-    first = await desk.ask(LOOKS, ANSWER)
-    other = ScriptedProvider([LATER])
-    other.model = "another"
-    again = await desk.go_on(provider=other, question="More?")
-    assert again.outcome.model == "another"
-    said = [message.encoded for message in first.run.transcript]
-    assert [message.encoded for message in other.requests[0].messages][: len(said) - 1] == said[:-1]
-    assert desk.load().model == "another"
-
-
 async def test_another_model_needs_force_after_thinking(desk):
     """A history with thinking needs force for another model: the thinking is removed and the model is notified."""
     thinks = Reply(Stop.WANTS_TOOLS, (THOUGHT, *LOOKS.content), Usage(10, 0, 0, 5), "tool_use")
@@ -183,22 +170,6 @@ async def test_a_changed_file_needs_force(desk):
     file.unlink()
     await refused(desk, "was changed or deleted since", question="And?")
     assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
-
-
-async def test_a_missing_or_invalid_store_is_refused(desk, tmp_path):
-    """Store `none`, a missing file and a file that is no store are refused with one line each; no file is created."""
-    cases = [
-        ("none", NotResumable, "the store is `none`, so no runs are stored"),
-        (f"{tmp_path}/absent.db", StoreMissing, "there is no store at"),
-        (f"{tmp_path}/notes.txt", StoreUnusable, "is not an SQLite database"),
-    ]
-    (tmp_path / "notes.txt").write_text("These are notes, and they are longer than a hundred bytes. " * 3)
-    for store, error, words in cases:
-        async with Runner(root=tmp_path, provider=ScriptedProvider([]), store=store) as runner:
-            with pytest.raises(error, match=words) as told:
-                await runner.resume("last")
-            assert "\n" not in str(told.value)
-    assert not (tmp_path / "absent.db").exists()
 
 
 async def test_of_two_processes_resuming_a_run_one_is_refused(desk):

@@ -62,14 +62,6 @@ def test_in_a_clone_the_extra_is_synced_and_the_others_stay(installed, tmp_path)
     assert adding("openai") == f"run: uv sync --project '{clone}' --inexact --extra openai"
 
 
-def test_a_clone_installed_into_another_environment_is_not_synced(installed, tmp_path):
-    """An editable installation elsewhere gets the packages, since syncing the clone would not change it."""
-    (tmp_path / "clone").mkdir()
-    (tmp_path / "clone/uv.lock").touch()
-    environment = installed("env", editable(tmp_path / "clone"))
-    assert adding("openai") == f"run: uv pip install --python {environment} {OPENAI}"
-
-
 def test_an_environment_gets_the_packages_of_the_extra_by_its_own_pip(installed, monkeypatch):
     """With pip the interpreter of the environment installs all packages of the extra, else uv does."""
     environment = installed(pip=True)
@@ -123,16 +115,6 @@ def test_an_environment_in_the_cache_of_uv_is_not_changed(installed, tmp_path):
     assert adding("openai").startswith("run: uv pip install"), "not the cache of uv without its mark"
     (tmp_path / "cache/CACHEDIR.TAG").touch()
     assert adding("openai") == f"add to the command, after `uv run` or `uvx`: --with {OPENAI}"
-
-
-def test_without_metadata_the_extra_is_named(monkeypatch):
-    """A source folder on the path has no metadata, so the extra is only named."""
-
-    def missing(_):
-        raise metadata.PackageNotFoundError
-
-    monkeypatch.setattr(metadata, "distribution", missing)
-    assert adding("openai") == "install the extra `openai` of run-specialist"
 
 
 def test_every_extra_is_documented_and_has_packages_to_install():

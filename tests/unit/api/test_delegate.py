@@ -139,18 +139,6 @@ async def test_an_empty_run_id_counts_as_absent(write, nothing):
     assert (done.outcome.answer, done.is_error) == ("So.", False)
 
 
-async def test_a_file_that_became_invalid_is_an_error_result(write):
-    """A specialist given by its path is read at each call; if it has become invalid, the result is an error."""
-    path = write("owls")
-    delegate = delegate_tool(str(path), runner=Runner(provider=ScriptedProvider([])))
-    write("owls", "tool_calls_limit: many")
-    done = await delegate(GOOD)
-    assert done.text.startswith("owls could not be asked: ")
-    assert "tool_calls_limit: must be an integer" in done.text
-    path.unlink()
-    assert "no such file" in (await delegate(GOOD)).text
-
-
 async def test_an_unexpected_exception_is_an_error_result(write, monkeypatch):
     """An unexpected exception gives an error result and is not raised into the agent's loop."""
     write("owls")
@@ -206,14 +194,3 @@ async def test_resuming_refreshes_every_limit(write, folder):
     assert limits[1][Kind.COST] == pytest.approx(2.0003)
     assert 540 < limits[1][Kind.TIME] < 600
     assert limits[2][Kind.CHARACTERS] is None
-
-
-@pytest.mark.parametrize("block", [{}, None, {"name": "delegate"}, {"name": 7, "input": {}}])
-async def test_a_malformed_block_gets_an_error_result(write, block):
-    """A malformed block, such as a dict without its fields or None, gives an error result for either API."""
-    write("owls")
-    delegate = delegate_tool("owls")
-    result, message = await delegate.result(block), await delegate.message(block)
-    assert (result["type"], result["is_error"], message["role"]) == ("tool_result", True, "tool")
-    assert "failed: " in result["content"]
-    assert "failed: " in message["content"]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.errors import SpecialistNotFound, UsageError
+from run_specialist.errors import UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.tools.base import Tool
 from tests.unit.api.finder_scripts import ANSWER, LOOKS
@@ -152,21 +152,6 @@ async def test_s3_6_after_an_abort_the_events_continue_to_the_last(desk):
                 stream.abort()
     assert read[-1] == "finished"
     assert stream.outcome.status == "aborted"
-
-
-@pytest.mark.anyio
-async def test_an_invalid_call_raises_when_the_stream_starts(desk):
-    """An invalid call raises on entering the block or on the first event, and there is no outcome."""
-    runner = desk().runner
-    with pytest.raises(SpecialistNotFound):
-        async with runner.stream("nobody", "What?"):
-            pass
-    stream = runner.stream("nobody", "What?")
-    with pytest.raises(SpecialistNotFound):
-        _ = [event async for event in stream]
-    await stream.aclose()
-    with pytest.raises(UsageError, match="has not started"):
-        _ = stream.outcome
 
 
 @pytest.mark.anyio

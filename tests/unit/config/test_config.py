@@ -140,14 +140,6 @@ def test_a_folder_of_the_project_stays_inside(project, folder):
     assert read_config(project).get("dir") == project / "more"
 
 
-def test_the_same_key_twice_is_an_error(project):
-    """With a hyphen and with an underscore it is the same key."""
-    (project / "pyproject.toml").write_text(f"{HEAD}turns-limit = 1\nturns_limit = 2\n")
-    assert problems(project) == [
-        "pyproject.toml:3: turns_limit: given twice, with `-` and with `_`; first on line 2",
-    ]
-
-
 def test_every_problem_of_both_files_is_named_at_once(project, user):
     """Nobody has to start the command again for each mistake."""
     (project / "pyproject.toml").write_text(f"{HEAD}a = 1\nstrict = 1\n")
@@ -242,12 +234,6 @@ def test_the_place_of_the_users_file(project, user, monkeypatch, tmp_path):
     monkeypatch.setenv("SPECIALIST_CONFIG", "none")
     (project / "pyproject.toml").write_text(HEAD + "broken")
     assert (read_config(project), read_user_config()) == (Config((), project), Config())
-
-
-def test_a_file_that_cannot_be_read_is_an_error_for_the_user_only(project, user):
-    """The user's file is meant to hold, so it must not be skipped."""
-    user.mkdir()
-    assert problems(project) == [f"{SHOWN}: cannot be read: no regular file"]
 
 
 def test_many_problems_are_cut(project):

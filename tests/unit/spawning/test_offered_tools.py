@@ -66,27 +66,6 @@ def sandboxed(monkeypatch):
     monkeypatch.setattr(system_sandbox, "why_no_sandbox", lambda: "")
 
 
-@pytest.mark.parametrize(
-    "name", ["bash", "Bash", "run_shell_command", "execute/runInTerminal", "terminal", "Bash(git log:*)"]
-)
-def test_a_trusted_file_that_names_it_gets_the_shell(given, sandboxed, name):
-    """Under its names in other programs, and with rules for its commands."""
-    assert [tool.name for tool in given(f"tools: [read, '{name}']", trust=True).offered] == ["bash"]
-
-
-def test_the_description_says_what_commands_may_do(given, sandboxed, tmp_path):
-    """Where they run, what they may change, which ones; other tools are named only if there are any."""
-    (tmp_path / "project" / "out").mkdir(parents=True)
-    (alone,) = given("tools: Bash(git log:*)", trust=True).offered
-    assert (
-        f"the working folder is the root, {tmp_path / 'project'}. Nothing can be changed but /tmp" in alone.description
-    )
-    assert alone.description.endswith("tail or grep. Only these commands may be run: `git log:*`.")
-    (beside,) = given("tools: bash, read", "writable: out", trust=True).offered
-    assert "Only out can be changed, and /tmp" in beside.description
-    assert beside.description.endswith("To find and read files use the other tools.")
-
-
 def test_the_demand_says_what_commands_may_do(given, sandboxed, tmp_path):
     """Which ones, and what they may change; another folder must be allowed again."""
     (tmp_path / "project" / "out").mkdir(parents=True)

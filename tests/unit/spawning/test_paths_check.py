@@ -9,7 +9,6 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.safety.safe_files import Folder
 from run_specialist.spawning.availability import check_paths
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
@@ -54,16 +53,6 @@ async def test_one_matching_file_is_enough(root, paths):
     assert (await checked(root, paths))[1] == ()
 
 
-async def test_a_literal_path_is_looked_up_without_listing_other_folders(root, monkeypatch):
-    """A literal path is looked up directly; neither the root nor any other folder is listed."""
-    seen = []
-    listing = Folder.listing
-    monkeypatch.setattr(Folder, "listing", lambda folder: seen.append(folder.path) or listing(folder))
-    await checked(root, "missing, notes/deep, plans")
-    await checked(root, "top.md")
-    assert seen == [str(root / "notes" / "deep")]
-
-
 @pytest.mark.parametrize(
     "limits", [{"time_limit": 0.1, "tool_timeout": 3600}, {"tool_timeout": 0.05}, {"time_limit": 0}]
 )
@@ -96,13 +85,6 @@ async def test_a_time_limit_reached_during_the_walk_lands_the_run(root, endless)
     assert outcome.limits["time"].used >= outcome.limits["time"].limit / 2
     assert "paths: no matching file was found within" in " ".join(outcome.warnings)
     assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
-
-
-async def test_an_unlistable_root_has_its_own_error(root):
-    """An unlistable root gets its own error, different from the one for no matching file."""
-    (root / ".gitignore").write_bytes(b"x\n" * 3_000_000)
-    with pytest.raises(UsageError, match=r"paths: the root cannot be listed: \.gitignore: larger than 4 MB"):
-        await checked(root, "'*.md'")
 
 
 @pytest.mark.parametrize(

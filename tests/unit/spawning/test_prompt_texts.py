@@ -146,17 +146,3 @@ def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeyp
         RunContext(file, file.specialist.model_copy(update={"skills": ()}), project, Trust(given=True))
     )
     assert (texts.texts, "another user" in str(texts.warnings)) == ((), True)
-
-
-def test_a_project_file_linked_from_the_own_folder_has_the_own_skills_last(project: Path) -> None:
-    """A file of a project stays one by a link: the user's skills beside the link do not hide the project's."""
-    home = project.parent / "home"
-    skill(home / ".claude" / "skills" / "a", "of the user")
-    agent(project, "skills: [a]")
-    link = home / ".claude" / "agents" / "agent.md"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(project / "specialists" / "agent.md")
-    file = load(link, project)
-    assert added(file, project) == ["# Skill: a\n\nof the user"]
-    skill(project / ".agents" / "skills" / "a", "of the project")
-    assert added(file, project) == ["# Skill: a\n\nof the project"]

@@ -72,23 +72,6 @@ def test_s3_4_explicit_limit_overrides_file_and_default(root, lines, overrides, 
     assert ("Tool budget: " in job.opening.system) is (limit is not None)
 
 
-@pytest.mark.parametrize(
-    ("lines", "names"),
-    [
-        ([], ("get_tool_response", "glob", "grep", "ls", "mine", "read", "respond", "search")),
-        (["tools: search, read"], ("get_tool_response", "mine", "read", "respond", "search")),
-        (["tools: []"], ("get_tool_response", "mine", "respond")),
-        (
-            ["disallowed_tools: mine, respond, read, ls, grep"],
-            ("get_tool_response", "glob", "mine", "respond", "search"),
-        ),
-    ],
-)
-def test_tools_are_sorted_and_custom_tools_are_not_filtered(root, lines, names):
-    """The file selects among the file tools; the call site's tools and `respond` are always available."""
-    assert job_of(root, *lines, tools=[tool("mine")]).opening.tools.names == names
-
-
 def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
     """The caller's later changes do not reach a run, and a job's fields cannot be reassigned."""
     mine = [tool("mine")]

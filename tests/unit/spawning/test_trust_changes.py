@@ -117,20 +117,6 @@ def test_the_import_search_imports_nothing_and_survives_broken_files(modules):
     assert names == ["broken", "near", "nul", "raises"]
 
 
-def test_installed_packages_are_not_followed(modules, monkeypatch):
-    """Imports of the standard library and of a project's `.venv` are not followed."""
-    installed = modules.root / ".venv" / "lib" / "site-packages"
-    modules.write(".venv/lib/site-packages/PKGinstalled/__init__.py", "import PKGinstalled.more")
-    modules.write(".venv/lib/site-packages/PKGinstalled/more.py")
-    monkeypatch.syspath_prepend(installed)
-    modules.write("PKG/tools.py", "import PKGinstalled, json", "def lookup() -> str:", "    return ''")
-    found = python_tools.find(f"{modules.package}.tools:lookup", modules.root)
-    assert found.imported == project_modules.ImportedModules()
-    assert (
-        python_tools.find(f"{modules.package}installed:it", modules.root).imported == project_modules.ImportedModules()
-    )
-
-
 @pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])
 def test_beyond_the_search_limits_trust_is_not_stored(modules, tmp_path, monkeypatch, bound):
     """Beyond the search limits trust is not stored: it holds for one runner, and the error says so."""
@@ -273,14 +259,6 @@ def test_a_command_without_project_files_keeps_its_fingerprint(scripts, entry):
     file = load(scripts.root / "specialists" / "finder.md", scripts.root)
     wanted = wanted_by(RunContext(file, file.specialist, scripts.root))
     assert [demand.fingerprint for demand in wanted.claim.demands] == [wanted.servers["it"].fingerprint]
-
-
-@pytest.mark.parametrize("bound", ["MAX_PATHS", "MAX_SIZE"])
-def test_a_command_with_too_many_files_needs_trust_each_time(scripts, monkeypatch, bound):
-    """A command with too many arguments or too large files needs trust each time."""
-    monkeypatch.setattr(project_modules, bound, 1)
-    scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
-    assert [demand.fingerprint for demand in claim_of(scripts).demands] == [None]
 
 
 @pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "CHECKED_HASH"])

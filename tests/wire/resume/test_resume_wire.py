@@ -4,15 +4,11 @@ import pytest
 
 from run_specialist.tools.base import Tool
 from tests.journals import load
-from tests.wire.chat import replies as chat_replies
 from tests.wire.resumed_requests import (
-    CHAT,
     LOOKER,
     MESSAGES,
-    Endpoint,
     check_continued,
     look,
-    message_bytes,
     resume_note,
 )
 from tests.wire.simulator import faults, replies
@@ -58,21 +54,6 @@ async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     last = list(results.values())[-1] if one.kind == MESSAGES else results[-1]
     assert last == "note on 'c', part 0"
     assert outcome.status == "answered"
-
-
-async def test_repeated_call_ids_are_unique_across_resumptions(chat_api, tmp_path):
-    """Call ids that a small server repeats, such as `call_1`, are made unique across resumptions."""
-    same = lambda name, **given: chat_replies.says(None, chat_replies.tool_call(name, given, "call_1"))  # noqa: E731
-    script = [same("look", query="a"), same("look", query="b"), same("respond", answer="some")]
-    script += [same("look", query="c"), same("respond", answer="more")]
-    one = Endpoint(CHAT, chat_api(script), tmp_path, stream=False)
-    await one.ask()
-    _, outcome = await one.resume("And?")
-    assert outcome.answer == "more"
-    assert message_bytes(one.requests[3]).startswith(message_bytes(one.requests[2]))
-    made = [call["id"] for message in one.requests[4].messages for call in message.get("tool_calls", ())]
-    assert len(set(made)) == len(made) == 4
-    assert [call.call.id for call in load(f"sqlite:///{tmp_path}/runs.db").calls] == [made[0], made[1], made[3]]
 
 
 @pytest.mark.exhaustive(one_in=3)
