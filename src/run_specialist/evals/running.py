@@ -26,6 +26,7 @@ from run_specialist.evals.reuse import Steps, steps_of
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import powers
 from run_specialist.spawning.spawner import answer_schema
+from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
 from run_specialist.store import batches
@@ -90,7 +91,7 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -
             continue
         for judge in judges_of(one.case):
             file = find_judge(runner.registry, judge.specialist)
-            asked = runner.batches.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
+            asked = runner.maker.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
             key = run_key(asked, runner.batches.model_of(asked), plan.project, kind="j")
             found.append(JudgedAnswer(one, judge, asked, f"{key}-1"))
     return found
@@ -163,7 +164,7 @@ def check_judge(runner: "Runner", name: str) -> None:
         problems = [str(one) for one in file.problems if one.level == "error"]
         raise UsageError(problems[0] if problems else f"{name} cannot be used")
     # The cases may come from somebody else, and they are a part of its question.
-    if does := powers(file, file.specialist, runner.root, runner.environments.trust):
+    if does := powers(RunContext(file, file.specialist, runner.root, runner.environments.trust)):
         raise UsageError(f"{name} may {'; '.join(does)}; a judge must not, because a case chooses it")
     schema = answer_schema(file, file.specialist)
     fields = {} if schema is None else schema.schema.get("properties", dict.fromkeys(KEYS))
@@ -328,7 +329,7 @@ def eval_forecast(
     # A judge without a model here has no price.
     with suppress(RunSpecialistError):
         names = [judge.specialist for one in runs for judge in judges_of(one.case)]
-        asked = {name: judging.batches.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
+        asked = {name: judging.maker.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
         judges = parts((asked[name] for name in names), judging)
     seconds = [one.total_seconds(at_once) for one in found]
 
