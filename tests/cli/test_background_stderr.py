@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from run_specialist.cli.mcp import LONGEST_LINE, BackgroundStderr
+from run_specialist.cli.mcp import BackgroundStderr
 
 TIMELESS = 30
 """A timeout that is longer than any test [s]."""
@@ -61,14 +61,6 @@ def test_logs_and_warnings_go_to_the_writer(pipe):
     assert "file.py:7: UserWarning: be warned" in lines[1]
 
 
-def test_a_long_text_is_cut(pipe):
-    """A text longer than LONGEST_LINE, such as a very long traceback, is truncated."""
-    with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
-        stderr.say("x" * 10 * LONGEST_LINE)
-    (line,) = written(*pipe)
-    assert len(line) == LONGEST_LINE
-
-
 def test_an_unread_pipe_never_blocks(pipe):
     """If nothing reads the pipe, surplus lines are dropped and closing does not wait; a later reader gets the count."""
     fill(pipe[1])
@@ -88,20 +80,6 @@ def test_an_unread_pipe_never_blocks(pipe):
     lines = written(*pipe)
     assert not stderr._thread.is_alive()
     assert lines == []
-
-
-def test_the_number_of_dropped_lines_is_reported(pipe, monkeypatch):
-    """The number of dropped lines is written before the first line that is written again."""
-    monkeypatch.setattr("sys.argv", ["specialists"])
-    stderr = BackgroundStderr(pipe[1].fileno(), most=2, patience=TIMELESS)
-    for number in range(5):
-        stderr.say(str(number))
-    with stderr:
-        pass
-    assert written(*pipe)[:2] == [
-        "specialists: 3 lines were dropped because standard error was not read",
-        "specialists: 0",
-    ]
 
 
 def test_a_closed_read_end_causes_no_error(pipe):

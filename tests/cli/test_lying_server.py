@@ -79,17 +79,6 @@ def test_x_12_an_invalid_response_is_one_line_and_exit_code_3(ask, name):
     assert (resumed.exit_code, json.loads(resumed.stdout)["status"]) == (0, "landed")
 
 
-@pytest.mark.parametrize("name", ["JSON null", "413"])
-def test_x_12_the_outcome_of_a_failure_is_json_of_the_same_shape(ask, name):
-    """With `--json` the outcome has the usual keys, and the reason is still on stderr."""
-    result, line, resumed = ask(name, "--json")
-    failed, answered = json.loads(result.stdout), json.loads(resumed.stdout)
-    assert (result.exit_code, result.stderr.splitlines()) == (3, [line])
-    assert (failed["status"], answered["status"]) == ("failed", "landed")
-    assert failed.keys() == answered.keys()
-    assert failed["evidence"]
-
-
 @pytest.mark.exhaustive
 def test_x_14_a_time_limit_ends_a_run_on_a_silent_server(ask):
     """With `--time-limit` the run ends by itself, with the gathered evidence and exit code 0."""

@@ -61,11 +61,6 @@ def test_an_existing_file_keeps_its_permissions_and_its_link(put, notes):
     assert ((notes / "link.md").is_symlink(), set(notes.iterdir())) == (True, before)
 
 
-def test_a_hyphen_is_standard_output(put):
-    """`--output -` prints the answer."""
-    assert "mice" in put("-")[1]
-
-
 @pytest.mark.parametrize(
     ("path", "told"),
     [
@@ -138,19 +133,6 @@ def test_resume_writes_to_a_file_too(write, call, store, notes):
     result = CliRunner().invoke(manage.app, words, catch_exceptions=False)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "Toads" in (notes / "answer.md").read_text()
-
-
-def test_a_failed_replacement_leaves_no_file_behind(put, notes, monkeypatch):
-    """If the file became a folder during the run, the answer is printed, and no temporary file stays."""
-
-    def refuse(*_):
-        raise IsADirectoryError(21, "Is a directory")
-
-    before = set(notes.iterdir())
-    monkeypatch.setattr(Path, "replace", refuse)
-    code, out, error = put("answer.md")
-    assert (code, "mice" in out, "Is a directory; the answer was printed instead" in error) == (2, True, True)
-    assert set(notes.iterdir()) == before
 
 
 @pytest.fixture

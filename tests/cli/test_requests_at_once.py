@@ -75,15 +75,6 @@ def test_r3_a_resumed_run_takes_the_flag_too(call, write, api, ceilings, tmp_pat
     assert (result.exit_code, ceilings[-1]) == (0, 2), result.stderr
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "1.5", "many", ""])
-def test_r3_a_wrong_number_is_a_usage_error(call, write, number):
-    """The flag names what it takes."""
-    write("finder")
-    result = call("finder", QUESTION, f"--requests-at-once={number}")
-    assert result.exit_code == 2
-    assert "--requests-at-once" in result.stderr
-
-
 def test_r3_a_wrong_variable_is_a_usage_error(call, write, monkeypatch):
     """One line, before anything is sent."""
     write("finder")

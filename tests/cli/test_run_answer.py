@@ -120,22 +120,6 @@ def test_s3_1_the_system_prompt_ends_with_the_budget(api, write, call, limit, wo
     assert text[-1].startswith(NOTICE.format(words))
 
 
-@pytest.mark.parametrize(
-    ("lines", "flags"),
-    [
-        (["budget_notice: false"], []),
-        (["budget_notice: false"], ["--tool-calls-limit", "5"]),
-        (["budget_notice: true"], ["--tool-calls-limit", "none"]),
-    ],
-)
-def test_s3_1_s0_2_the_budget_notice_can_be_switched_off(api, write, call, lines, flags):
-    """With `budget_notice: false` or without a limit, the prompt does not mention the budget."""
-    write("finder", *lines)
-    simulator = api([answers("yes")])
-    call("finder", "What?", *flags)
-    assert "Tool budget" not in "\n\n".join(paragraphs(simulator.requests[0]))
-
-
 def test_s0_7_two_parallel_processes_count_their_own_calls(api, write, call, program):
     """Two processes run in lockstep against one server; each makes its own number of calls."""
     write("finder", "model: haiku")
@@ -155,26 +139,6 @@ def test_s0_7_two_parallel_processes_count_their_own_calls(api, write, call, pro
     assert outcomes[0]["run_id"] != outcomes[1]["run_id"]
     asked = [request.messages[0]["content"][0]["text"] for request in simulator.requests]
     assert (asked.count("What of 2?"), asked.count("What of 5?")) == (3, 6)
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("lines", "names"),
-    [
-        ([], ["glob", "grep", "ls", "read", "respond", "search"]),
-        (["tools: []"], ["respond"]),
-        (["tools: Read, Grep"], ["grep", "read", "respond"]),
-        (["tools: search, read, nothing-like-it"], ["read", "respond", "search"]),
-        (["disallowed_tools: read, ls, glob, grep"], ["respond", "search"]),
-        (["tools: respond, read"], ["read", "respond"]),
-    ],
-)
-def test_tools_are_those_of_the_file_and_respond(api, write, call, lines, names):
-    """The tools are sorted, the same in every request, and always include `respond`."""
-    write("finder", *lines)
-    simulator = api([calls("read", {"path": "notes/owls.md"}), answers("yes")])
-    assert call("finder", "What?").stdout == "yes\n"
-    assert [request.tool_names for request in simulator.requests] == [names] * 2
 
 
 def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
@@ -208,16 +172,6 @@ def test_a_path_is_accepted_in_place_of_a_name(api, notes, call, tmp_path):
     assert "notes/" in listing
 
 
-def test_dir_takes_precedence_over_the_default_folders(api, write, call, tmp_path):
-    """A specialist in `--dir` takes precedence over one of the same name in the default folders."""
-    write("finder")
-    (tmp_path / "near").mkdir()
-    (tmp_path / "near" / "finder.md").write_text("---\nname: finder\ndescription: Near\n---\nYou are near.\n")
-    simulator = api([answers("yes")])
-    assert call("finder", "What?", "--dir", str(tmp_path / "near")).exit_code == 0
-    assert paragraphs(simulator.requests[0])[0] == "You are near."
-
-
 def test_root_limits_the_file_tools(api, write, call, tmp_path):
     """With `--root`, the file tools see only the files in that folder."""
     write("finder")
@@ -242,19 +196,6 @@ def test_a_dash_reads_the_question_from_standard_input(api, write, call, given, 
     simulator = api([answers("yes")])
     assert call("finder", "-", input=given).stdout == "yes\n"
     assert simulator.requests[0].messages[0]["content"] == [{"type": "text", "text": question}]
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("style", "how"), [("order", "order"), ("none", "none"), ("force", "force"), ("finalize", "finalize")]
-)
-def test_the_landing_flag_overrides_the_file(api, write, call, style, how):
-    """The outcome names the landing method that produced the answer."""
-    write("finder", "model: haiku", "tool_calls_limit: 1", f"landing: {'none' if style != 'none' else 'order'}")
-    orders = ("call of `respond`", "Answer directly now")
-    api(policies.always_tool("search", obeys=lambda asked: any(order in asked.last_line for order in orders)))
-    landing = json.loads(call("finder", "What?", "--json", "--landing", style).stdout)["landing"]
-    assert (landing["reason"], landing["how"]) == ("tool_calls", how)
 
 
 def test_landing_stop_prints_the_salvage_without_another_request(api, write, call):

@@ -65,34 +65,6 @@ def test_without_a_name_the_models_are_listed(local, write, call, kind):
     assert line.endswith("m8 and 3 more")
 
 
-def test_llamacpp_with_several_models_needs_a_name(local, write, call):
-    """A server that can load several models lists them; the only one that is loaded is taken."""
-    write("finder")
-    entries = [{"id": "a", "status": {"value": "unloaded"}}, {"id": "b", "status": {"value": "unloaded"}}]
-    server = local("llamacpp", [answers("yes")], {"GET /v1/models": {"data": entries}})
-    assert usage_error(call("finder", "What?", "--model", "llamacpp:")).endswith(f"{server.url} has a, b")
-    entries[1]["status"]["value"] = "loaded"
-    assert call("finder", "What?", "--model", "llamacpp:").stdout == "yes\n"
-    assert server.requests[0].body["model"] == "b"
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("models", "end"),
-    [
-        (listed(), "has no models yet"),
-        (b"<html>", "does not list its models"),
-        ({"data": "none"}, "does not list its models"),
-        (lambda wire: wire.send(401, b"{}"), "does not list its models (HTTP 401; set VLLM_API_KEY)"),
-    ],
-)
-def test_a_server_without_a_list_is_said_to_have_none(local, write, call, models, end):
-    """The line says why no names follow."""
-    write("finder")
-    local("vllm", routes={"GET /v1/models": models})
-    assert usage_error(call("finder", "What?", "--model", "vllm:")).endswith(end)
-
-
 @pytest.mark.parametrize(
     ("model", "words"),
     [("ollama:owl", "Ollama has no model owl; get it with `ollama pull owl`"), ("vllm:owl", "vLLM has no model owl;")],
@@ -199,11 +171,3 @@ def test_show_says_whether_the_server_of_a_file_is_trusted(write, monkeypatch, t
     assert "not trusted: it would send the question and the tool results to Ollama at http://127.0.0.1:11434" in shown
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:11434")
     assert "trusted" not in CliRunner().invoke(manage.app, ["show", "own"]).stdout
-
-
-@pytest.mark.parametrize("model", [*MODELS.values(), "ollama:qwen3", '"llamacpp:"', "local:~/models/m.gguf"])
-def test_check_accepts_local_models_in_files(write, model):
-    """The ids need no quotes, unless they end in a colon."""
-    write("own", f"model: {model}")
-    result = CliRunner().invoke(manage.app, ["check", "--strict", "specialists"])
-    assert (result.exit_code, "model" in result.output) == (0, False), result.output

@@ -1,12 +1,10 @@
 """`specialists schema --install`: the schema in a project, and the settings of VS Code to paste."""
 
 import json
-import os
 import stat
 from pathlib import Path
 
 import jsonschema
-import pytest
 
 from tests.cli.specialists_command import call
 
@@ -65,27 +63,3 @@ def test_nothing_outside_of_the_project_is_written(project: Path, tmp_path: Path
     assert result.exit_code == 2
     assert "leads outside the project" in result.stderr
     assert not list(outside.iterdir())
-
-
-def test_an_interrupted_write_leaves_the_old_file(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the file cannot be replaced, the old one stays, and no temporary file is left."""
-    call("schema", "--install")
-    SCHEMA.write_text("old")
-
-    def fail(*_: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr(Path, "replace", fail)
-    result = call("schema", "--install")
-    assert (result.exit_code, SCHEMA.read_text()) == (2, "old")
-    assert "specialist.schema.json cannot be written: No space left on device" in result.stderr
-    assert sorted(path.name for path in SCHEMA.parent.iterdir()) == ["specialist.schema.json"]
-
-
-def test_the_root_names_the_project(project: Path, tmp_path: Path) -> None:
-    """`--root` chooses the project; a folder that does not exist is refused."""
-    other = tmp_path / "other"
-    other.mkdir()
-    assert call("schema", "--install", "--root", str(other)).exit_code == 0
-    assert (other / SCHEMA).is_file()
-    assert call("schema", "--install", "--root", str(tmp_path / "none")).exit_code == 2

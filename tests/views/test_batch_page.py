@@ -101,31 +101,6 @@ def test_an_offline_answer_says_so():
     assert "unjudged" not in page_of(item(2)).partition("<body")[2]
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("a\n b", "a b"),
-        ("", "(empty)"),
-        ({"a": 1, "b": None, "c": "x"}, "1, , x"),
-        ([1, "é"], "[1, &#34;é&#34;]"),
-        ({"a": {"b": 1}}, "{&#34;a&#34;: {&#34;b&#34;: 1}}"),
-        (None, "null"),
-    ],
-)
-def test_an_input_is_shown_on_one_line(value, shown):
-    """A text is shown as it is, a row by its values, all else as JSON."""
-    assert cells(page_of(item(input=value)))[0][1] == shown
-
-
-def test_long_texts_are_cut():
-    """However long inputs, answers and quotes are, a row stays small, and the page says what is omitted."""
-    long = {"answer": "word " * 100_000, "evidence": [{"source": "s", "quote": "q" * 9_999, "verified": True}]}
-    page = page_of(item(outcome=long, input="word " * 100_000))
-    assert len(page) < len(page_of(item())) + batch_page.LONGEST_ANSWER + 1_500
-    assert "This page omits 480,000 characters." in page
-    assert max(len(cell) for cell in cells(page)[0]) <= batch_page.LONGEST_BEGINNING
-
-
 @pytest.mark.parametrize("outcome", [{}, {"answer": None, "evidence": ["odd", {}], "gaps": None, "warnings": None}])
 def test_odd_outcomes_do_not_break_the_page(outcome):
     """An outcome of another version, with missing or other values, gives a row from what there is."""

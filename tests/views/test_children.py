@@ -9,7 +9,7 @@ import pytest
 from run_specialist.budget import Kind
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
-from run_specialist.views.report import data, descendants, report
+from run_specialist.views.report import data, report
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
 from tests.views.recording import Did
@@ -117,18 +117,6 @@ def test_a_deleted_child_keeps_its_figures():
     assert (owls["kept"], owls["question"], owls["calls"], owls["call"]) == (False, None, 5, 1)
     assert [one["run_id"] for one in owls["asked"]] == ["c"]
     assert "This run is no longer stored." in report(run)
-
-
-def test_nested_children_are_found_at_any_depth():
-    """Nested children are found at any depth, and each is loaded once."""
-    loaded = []
-
-    def load(run_id):
-        loaded.append(run_id)
-        return RUNS[run_id]
-
-    assert set(descendants(parent(OWLS, SAME), load)) == {"a", "b", "c"}
-    assert sorted(loaded) == ["a", "b", "c"]
 
 
 def test_markup_in_texts_of_a_child_is_escaped():

@@ -324,7 +324,8 @@ def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, f
     since = max((turn.at for turn in run.turns if turn.number <= at), default=run.started_at)
     summaries = [one.body for one in events_of(run, "summarized") if one.at > since]
     children = [one.child for one in child_runs(run, {}) if one.call is None or one.call.turn > at]
-    spent = [(one.usage, one.cost_usd) for one in (*later, *children)]
+    spent = [(one.usage, one.cost_usd) for one in later]
+    spent += [(one.usage, one.cost_usd) for one in children]
     spent += [(Usage(**body["usage"]), body["cost_usd"]) for body in summaries]
     return sum(usage.total_tokens for usage, _ in spent), page.total(cost for _, cost in spent)
 

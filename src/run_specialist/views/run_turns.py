@@ -10,7 +10,7 @@ from run_specialist import budget, prompts
 from run_specialist.loop.evidence import forms, is_in, label
 from run_specialist.record.messages import Block, Usage, sendable, text_of
 from run_specialist.record.outcome import AskedModel
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredCall, StoredEvent, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views.page import MOST_CHARACTERS, brief, lasted, pretty, total
 from run_specialist.views.run_charts import Axis, events_of
@@ -224,7 +224,8 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     before: StoredTurn | None = None
     is_summarized = False
-    for one in sorted([*events_of(run, "summarized"), *run.own_turns], key=lambda one: one.at):
+    entries: list[StoredEvent | StoredTurn] = [*events_of(run, "summarized"), *run.own_turns]
+    for one in sorted(entries, key=lambda one: one.at):
         if isinstance(one, StoredTurn):
             lost = _cache_miss(run, one, before, is_summarized=is_summarized) if uses_cache and before else None
             row = {"turn": one.number, "name": f"turn {one.number}", "begin": axis(one.at - one.seconds)}

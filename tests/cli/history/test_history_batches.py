@@ -149,29 +149,6 @@ def test_runs_of_batches_are_left_out(batch):
     assert "not listed" not in call("runs", "--specialist", "reader").stderr
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("arguments", "found"),
-    [
-        (("--batch", "b1f"), {"b1f00d-a", "b1f00d-l", "b1f00d-p", "b1f00d-f", "b1f00d-x", "b1f00d-i"}),
-        (("--batch", "last", "--status", "failed"), {"b1f00d-f"}),
-        (("b1f00d-a",), {"b1f00d-a"}),
-        (("--status", "interrupted"), {"b1f00d-i"}),
-        (("--search", "a.md"), {"b1f00d-a"}),
-    ],
-)
-def test_runs_of_a_batch_are_listed_on_request(batch, arguments, found):
-    """Whoever names a batch, a run, an unfinished status or words gets the runs of batches too."""
-    result = call("runs", *arguments)
-    assert {line.split()[0] for line in result.stdout.splitlines()[1:]} == found
-    assert "not listed" not in result.stderr
-
-
-def test_json_has_all_runs(batch):
-    """`runs --json` still lists every run."""
-    assert len(listed()) == 9
-
-
 def test_a_batch_that_does_not_exist_has_no_runs(batch):
     """An unknown batch is an error, and `--batch` excludes `--follow`."""
     assert "there is no batch b9" in call("runs", "--batch", "b9").stderr
@@ -188,12 +165,6 @@ def test_a_batch_is_deleted(batch):
     assert "b1f00d with 9 items and 6 runs deleted" in result.stderr
     assert listed() == ["alone"]
     assert "no batches" in call("batches").stderr
-
-
-def test_the_deletion_is_printed_as_json(batch):
-    """`--delete --json` prints what was deleted."""
-    printed = json.loads(call("batches", "b1f00d", "--delete", "--yes", "--json").stdout)
-    assert printed == {"deleted": "b1f00d", "items": 9, "runs": 6}
 
 
 def test_deleting_all_runs_deletes_those_of_batches(batch):
