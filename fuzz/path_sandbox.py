@@ -7,7 +7,7 @@ from pathlib import Path
 import atheris
 import harness
 
-with atheris.instrument_imports(include=["run_specialist.tools", "pathspec"]):
+with atheris.instrument_imports(include=["run_specialist.tools"]):
     from run_specialist.errors import RunSpecialistError
     from run_specialist.tools.files import file_tools
     from run_specialist.tools.sandbox import Sandbox

@@ -26,18 +26,18 @@ def test_show_prints_each_setting_with_its_source(project: Path) -> None:
     assert rows["turns_limit"] == ["default", "none"]
     assert rows["paths"] == ["default", "all"]
     assert rows["tool_timeout"] == ["default", "60"]
-    assert rows["countdown"] == ["default", "from: 0.5, style: remaining"]
+    assert rows["countdown"] == ["default", "from: 0.5, style: remaining, warn_at: none"]
     assert list(rows)[:3] == ["tools", "tool_calls_limit", "paths"]
     assert "specialists/finder.md:4:1: quux: unknown key" in result.stdout
     assert "\n\nYou find notes.\n\nWhat a run gets:\n" in result.stdout
 
 
 def test_show_names_settings_from_the_preset_of_the_file(project: Path) -> None:
-    """Settings from the preset follow those of the file; a partly overridden countdown names the preset as well."""
+    """Settings from the preset follow those of the file."""
     lines = "preset: soft-warning\ncountdown: {from: 3}\ntime_limit: 10m\ntools:"
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", lines))
     rows = shown("finder")
-    assert rows["countdown"] == ["line 5", "from: 3, style: remaining, warn_at: 1 (preset soft-warning)"]
+    assert rows["countdown"] == ["line 5", "from: 3, style: remaining, warn_at: 1"]
     assert rows["tool_chars_limit"] == ["preset soft-warning", "100000"]
     assert rows["budget_notice"] == ["preset soft-warning", "false"]
     assert (rows["preset"], rows["time_limit"]) == (["line 4", "soft-warning"], ["line 6", "600"])

@@ -165,7 +165,7 @@ def test_without_a_terminal_on_stderr_there_is_no_live_view(api, write, call):
 
 def test_help_loads_nothing_heavy(program):
     """`--help` imports no API client, validation library, YAML parser or terminal library."""
-    heavy = ("anthropic", "httpx2", "pydantic", "yaml", "rich.live", "pathspec")
+    heavy = ("anthropic", "httpx2", "pydantic", "yaml", "rich.live")
     code = (
         "import sys; import run_specialist.cli.ask as command\n"
         "try: command.app(['--help'])\n"

@@ -221,12 +221,12 @@ async def test_m_8_a_gate_that_the_first_model_has_closed_does_not_hold_the_next
 
 @pytest.mark.exhaustive
 @pytest.mark.anyio
-async def test_m_8_a_run_without_another_model_is_held_as_before(chains, messages_api):
-    """The closed gate holds a run of any model that has not changed its own."""
+async def test_m_8_a_later_run_of_the_model_is_held(chains, messages_api):
+    """A run that begins with the model that was refused is held."""
     api = messages_api([faults.rate_limited(900), replies.answers("mice")])
     chains.use(api)
     await chains.ask(["opus", "haiku"])
-    outcome = await chains.ask(["haiku"])
+    outcome = await chains.ask(["opus"])
     assert (outcome.status, outcome.retry_after is not None) == ("failed", True)
     assert asked(api) == [OPUS, HAIKU]
 

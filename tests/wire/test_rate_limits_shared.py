@@ -51,7 +51,7 @@ async def test_r1_a_parent_does_not_hold_a_place_while_its_children_work(message
     api, most = messages_api(family), [0]
 
     def look(_):
-        most[0] = max(most[0], *(gate.state.under_way for gate in GATES._gates.values()))
+        most[0] = max(most[0], *(len(gate.under_way) for gate in GATES._gates.values()))
 
     async with make_client(base_url=api.base_url, api_key="test") as client:
         provider = AnthropicProvider("haiku", client)
@@ -142,11 +142,11 @@ async def test_r8_the_end_of_a_run_ends_its_wait_at_the_gate(messages_api, monke
         else:
             outcome = await task
             assert outcome.status == ("aborted" if how == "abort" else "failed")
-        assert (gate.waiting, gate.state.under_way, len(api.requests)) == (0, 1, 1)
+        assert (gate.waiting, len(gate.under_way), len(api.requests)) == (0, 1, 1)
         held.open()
         assert (await first).answer == "mice"
         assert (await outcome_of(job(provider))).answer == "late"
-        assert gate.state.under_way == 0
+        assert len(gate.under_way) == 0
 
 
 WAITS = """

@@ -208,7 +208,7 @@ def complete_names(incomplete: str) -> list[str]:
     from run_specialist.specialist.project import places, project_root  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
-    names = Registry(places(project_root(Path.cwd()), None)).names()
+    names = [file.name for file in Registry(places(project_root(Path.cwd()), None)).nearest() if file.specialist]
     return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
@@ -227,6 +227,15 @@ def wrapped(text: str, width: int, command: str = "") -> list[str]:
     whole = text.replace(command, command.replace(" ", "\0"))
     lines = textwrap.wrap(whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\0", " ") for line in lines] or [""]
+
+
+def print_wrapped(line: str, color: str | None = None) -> None:
+    """Print a line, wrapped at words on a terminal."""
+    if not is_terminal():
+        print_line(line)
+        return
+    for part in wrapped(printable(line), shutil.get_terminal_size().columns):
+        print_styled(typer.style(part, color) if color and has_colours() else part)
 
 
 def stderr_width() -> int:

@@ -193,8 +193,7 @@ def new(
 ) -> None:
     """Create a specialist file from a template.
 
-    On a terminal, it asks for the values without a flag, unless the description is given; elsewhere it writes
-    placeholders.
+    On a terminal, it asks for missing values.
     """
     with console.guarded():
         from run_specialist.specialist.checks import PROBLEM  # noqa: PLC0415 - fast `--help`

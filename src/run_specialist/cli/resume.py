@@ -201,7 +201,7 @@ def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] |
         return None
     if found.files:
         say(f"{run_id} was killed during a command; later changes in its writable folders cannot be told from its own")
-    return [StoredChange(run_id, found.root, one.record) for one in found.files]
+    return [StoredChange(run_id, found.root, record) for record, _ in found.files]
 
 
 def _print(run_id: str, done: "list[tuple[Path, UndoneFile]]", *, dry_run: bool) -> None:

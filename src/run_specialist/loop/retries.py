@@ -95,8 +95,6 @@ class Retries:
         """
         self._patience = math.inf if patience is None else patience
         self._is_replaceable = is_replaceable
-        self.has_changed_model = False
-        """Whether the requests go to another model than the first one of the run."""
         self._notify = notify
         self._waiting = waiting
         self._stop = stop
@@ -117,9 +115,7 @@ class Retries:
         time_limit = math.inf if seconds is None else begun + seconds
         while True:
             left = failed_at + patience - self.clock() if attempt else patience
-            queueing = Queueing(
-                self._waiting, left, time_limit, stopping=self._stop, has_changed_model=self.has_changed_model
-            )
+            queueing = Queueing(self._waiting, left, time_limit, stopping=self._stop)
             try:
                 return await conversation.ask(replace(request, retries=attempt, queueing=queueing))
             except Unavailable as error:

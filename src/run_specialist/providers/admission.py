@@ -8,20 +8,19 @@ A request counts as running only while it is sent and answered, not while its ru
 
 import asyncio
 import hashlib
-import math
+import itertools
 import os
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import deque
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 from run_specialist.errors import Unavailable, UsageError
 from run_specialist.providers.base import Queueing, Request
-from run_specialist.providers.errors import Endpoint, fault_of
+from run_specialist.providers.errors import Endpoint, Fault, fault_of
 from run_specialist.providers.knowledge import InformedProvider
 from run_specialist.record.events import Waiting
 
@@ -29,174 +28,22 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from openai import AsyncOpenAI
 
-
-# Decide when a request to an endpoint may begin: pure values, and transitions on time, replies and refusals.
-#
-# Times are seconds of any one clock. Inspired by the adaptive connections of inspect-ai, which start with 20 requests,
-# shrink less and grow faster: https://inspect.aisi.org.uk/models-concurrency.html
-
+VARIABLE = "SPECIALIST_REQUESTS_AT_ONCE"
+"""Environment variable with the maximum number of concurrent requests, if the caller gives none."""
 OVERLOADED = frozenset({429, 503, 529})
 """HTTP statuses for too many requests."""
 TOO_MANY = 429
 """The status that concerns the key, not the load of the server."""
 MINUTE = 60.0
-"""Time without a refusal after which one more request is allowed; a longer `retry-after` closes the gate [s]."""
+"""Time without a refusal after which one more request is allowed; a longer `retry-after` ends with a probe [s]."""
 GENEROUS = 20
 """Minimum that the first refusal halves, because a few concurrent requests are hardly its cause."""
 LONGEST_CLOSING = 3600.0
-"""Maximum time for which a gate stays closed, whatever the API has requested [s]."""
+"""Maximum time for which a model stays closed, whatever the API has requested [s]."""
 PROBE_SPACING = 10.0
 """Time between two probes whether the API accepts requests again [s]."""
-
-
-class Cause(StrEnum):
-    """Why a request has to wait."""
-
-    CLOSED = "closed"
-    """The API has requested that nothing is sent before a certain time."""
-    PROBE = "probe"
-    """After such a time, another request goes first as a probe."""
-    AT_ONCE = "at_once"
-    """The maximum number of requests is running."""
-    ORDER = "order"
-    """Other requests have waited longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """The reason why a request has to wait."""
-
-    cause: Cause
-    reason: str
-    """The reason for the user, in one line."""
-    until: float | None = None
-    """Time of the next check [s]; None = when another request ends."""
-
-    @property
-    def is_refusal(self) -> bool:
-        """True if the request would be refused; waiting then counts against the patience of its run."""
-        return self.cause in {Cause.CLOSED, Cause.PROBE}
-
-    def seconds(self, now: float) -> float | None:
-        """Return the duration of the wait [s]; None if it depends on other requests."""
-        if self.until is None or self.cause is not Cause.CLOSED:
-            return None
-        return round(max(self.until - now, 0), 3)
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimitRefusal:
-    """A reply that refuses a request because of too many requests."""
-
-    status: int
-    wait: float | None
-    """Wait that the API requests [s]; may be infinite, None = it requests none."""
-    reason: str
-    """The reason in one line, without secrets."""
-
-
-class InFlightRequest(NamedTuple):
-    """A running request."""
-
-    at: float
-    """Time of its start [s]."""
-    model: str
-    is_probe: bool = False
-
-
-class GateState(NamedTuple):
-    """The state of the gate of one endpoint and key."""
-
-    under_way: int = 0
-    most: int | None = None
-    """Maximum of running requests at `quiet_since`, plus one for each minute after that; None = no limit."""
-    cut_at: float = 0.0
-    """Time when `most` was last halved [s]."""
-    quiet_since: float = 0.0
-    """Time of the last refusal [s]."""
-    closed_until: float = 0.0
-    needs_probe: bool = False
-    """Whether only one request at a time is sent, because none was accepted since the gate was closed."""
-    probed_at: float | None = None
-    """Start of the newest probe [s]; None = the next one may begin."""
-    refusal: RateLimitRefusal | None = None
-    """The newest refusal that closed the gate."""
-    closed_for: frozenset[str] = frozenset()
-    """The models whose requests were refused since the gate was last open."""
-
-    def limit(self, now: float) -> int | None:
-        """Return the maximum number of running requests; None = any number."""
-        if self.most is None:
-            return None
-        return self.most + max(int((now - self.quiet_since) // MINUTE), 0)
-
-    def obstacle(
-        self, now: float, model: str, ceiling: int | None = None, *, has_changed_model: bool = False
-    ) -> Obstacle | None:
-        """Return the reason why a request has to wait; None if it may begin.
-
-        ceiling: maximum number of running requests, at least 1; None = any number.
-        has_changed_model: whether its run has used another model before; refusals of that one do not affect this
-            request.
-        """
-        reason = self.refusal.reason if self.refusal else ""
-        # It may pass a closed gate if only other models were refused.
-        is_free = has_changed_model and model not in self.closed_for
-        if now < self.closed_until and not is_free:
-            return Obstacle(Cause.CLOSED, reason, self.closed_until)
-        if not is_free and self.needs_probe and self.probed_at is not None and now < self.probed_at + PROBE_SPACING:
-            return Obstacle(Cause.PROBE, reason, self.probed_at + PROBE_SPACING)
-        if self.most is None and ceiling is None:
-            return None
-        most = self.limit(now)
-        at_once = int(min(math.inf if most is None else most, math.inf if ceiling is None else ceiling))
-        if self.under_way < at_once:
-            return None
-        requests = f"at most {at_once} request{'s' * (at_once > 1)} at once"
-        if most != at_once:
-            return Obstacle(Cause.AT_ONCE, f"{requests} (requests_at_once)")
-        grows_at = now + MINUTE - (now - self.quiet_since) % MINUTE
-        return Obstacle(Cause.AT_ONCE, f"{requests}, because the API refused more", grows_at)
-
-    def begin(self, now: float, model: str, *, has_changed_model: bool = False) -> tuple["GateState", InFlightRequest]:
-        """Return the state after a request has begun, and the request; the arguments are those of `obstacle`."""
-        is_probe = self.needs_probe and not (has_changed_model and model not in self.closed_for)
-        state = self._replace(under_way=self.under_way + 1, probed_at=now if is_probe else self.probed_at)
-        return state, InFlightRequest(now, model, is_probe)
-
-    def accepted(self, begun: InFlightRequest) -> "GateState":
-        """Return the state after the API began to reply to a request."""
-        return self._replace(needs_probe=False, probed_at=None) if begun.is_probe and self.needs_probe else self
-
-    def refused(self, now: float, begun: InFlightRequest, refusal: RateLimitRefusal) -> "GateState":
-        """Return the state after the API refused a running request."""
-        most = self.limit(now)
-        if most is not None and begun.at <= self.cut_at:
-            # It began before the limit was last halved.
-            state = self._replace(most=most, quiet_since=now)
-        else:
-            most = max(self.under_way, GENEROUS) if most is None else most
-            state = self._replace(most=max(most // 2, 1), cut_at=now, quiet_since=now)
-        wait = min(refusal.wait or 0, LONGEST_CLOSING)
-        if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
-            return state
-        before = self.closed_for if now < self.closed_until or self.needs_probe else frozenset[str]()
-        return state._replace(
-            closed_until=max(self.closed_until, now + wait),
-            needs_probe=self.needs_probe or wait > MINUTE,
-            refusal=refusal,
-            closed_for=before | {begun.model},
-        )
-
-    def ended(self, begun: InFlightRequest, *, was_refused: bool = False) -> "GateState":
-        """Return the state after a request has ended, in any way."""
-        # A probe that was neither accepted nor refused proves nothing; the next one may begin immediately.
-        is_void = begun.is_probe and not was_refused and self.needs_probe and self.probed_at == begun.at
-        return self._replace(under_way=max(self.under_way - 1, 0), probed_at=None if is_void else self.probed_at)
-
-
-VARIABLE = "SPECIALIST_REQUESTS_AT_ONCE"
-"""Environment variable with the maximum number of concurrent requests, if the caller gives none."""
+PER_TURN = 2
+"""Number of requests that may start per iteration of an event loop."""
 MOST_GATES = 256
 """Number of gates above which unused ones are dropped."""
 NOTICE_AFTER = 1.0
@@ -205,7 +52,6 @@ LONGEST_SLEEP = 10.0
 """A waiting request looks again after so long, in case an event loop ended without ending its requests [s]."""
 _MOST_DIGITS = 9
 _SALT = os.urandom(16)
-_IN_ORDER = Obstacle(Cause.ORDER, "other requests come first")
 
 
 def ceiling(given: int | None) -> int | None:
@@ -230,17 +76,12 @@ async def sleep_unless_woken(future: asyncio.Future[None], seconds: float) -> No
     await asyncio.wait([future], timeout=seconds)
 
 
-# Limit how many requests start per iteration of the event loop, so that responses are processed in between.
-#
-# Otherwise a thousand concurrent children would all have a request in progress: a thousand open connections, and ten
-# times as much memory for the garbage collector to scan. An idle event loop delays no request.
-
-PER_TURN = 2
-"""Number of requests that may start per loop iteration."""
-
-
 class Pace:
-    """The FIFO queue of requests that wait to start in one event loop."""
+    """The FIFO queue of requests that wait to start in one event loop, so that responses are processed in between.
+
+    Otherwise a thousand concurrent children would all have a request in progress: a thousand open connections, and ten
+    times as much memory for the garbage collector to scan. An idle event loop delays no request.
+    """
 
     # Only waiting futures refer to the loop, so that the WeakKeyDictionary can drop the entries of dead loops.
     def __init__(self) -> None:
@@ -289,141 +130,193 @@ def pace_of(loop: asyncio.AbstractEventLoop) -> Pace:
     return found
 
 
+@dataclass(slots=True)
+class Closing:
+    """The time for which the API has requested that nothing is sent to a model."""
+
+    refusal: Fault
+    """The newest reply that requested it."""
+    until: float = 0.0
+    needs_probe: bool = False
+    """Whether only one request at a time is sent, because none was accepted since the closing."""
+    probe: "GatedRequest | None" = None
+    """The newest request that was sent to find out."""
+    probed_at: float | None = None
+    """Start of that request [s]; None = the next one may begin."""
+
+
+class Obstacle(NamedTuple):
+    """The reason why a request has to wait."""
+
+    reason: str
+    """The reason for the user, in one line."""
+    until: float | None = None
+    """Time of the next check [s]; None = when another request ends."""
+    refusal: Fault | None = None
+    """The refusal that the request would meet; waiting for its end counts against the patience of the run."""
+    is_probed: bool = False
+    """Whether that time is over and another request goes first as a probe."""
+
+
 class Gate:
-    """The state of a gate, and the requests that wait there; safe to use from several event loops."""
+    """Decides when the requests with one address and key may begin; safe to use from several event loops.
+
+    Inspired by the adaptive connections of inspect-ai, which start with 20 requests, shrink less and grow faster:
+    https://inspect.aisi.org.uk/models-concurrency.html
+    """
 
     clock = staticmethod(time.monotonic)
     sleep = staticmethod(sleep_unless_woken)
 
     def __init__(self) -> None:
-        self.state = GateState()
-        """The current state; replaced at each change, so other threads may read it."""
+        self.under_way: set[GatedRequest] = set()
+        """Requests that have begun."""
+        self.most: int | None = None
+        """Maximum number of them at the last refusal, plus one for each minute after it; None = any number."""
+        self.closings: dict[str, Closing] = {}
+        """By model, since APIs limit the requests to each model."""
+        self._cut_at = 0.0
+        self._quiet_since = 0.0
+        # The waiting requests of each model, in the order of their arrival.
+        self._queues: dict[str, dict[GatedRequest, int]] = {}
+        self._arrivals = itertools.count()
         self._lock = threading.Lock()
-        self._under_way: set[GatedRequest] = set()
-        self._waiting: OrderedDict[GatedRequest, None] = OrderedDict()
-        self._models: Counter[str] = Counter()
-        self._ceilings: Counter[int] = Counter()
-
-    @property
-    def is_idle(self) -> bool:
-        """True if no request runs or waits, and the state remembers nothing that still applies."""
-        state, now = self.state, self.clock()
-        remembers = now < state.closed_until or (state.most is not None and now < state.quiet_since + LONGEST_CLOSING)
-        return not (self._under_way or self._waiting or remembers)
 
     @property
     def waiting(self) -> int:
         """Number of requests that wait."""
-        return len(self._waiting)
+        return sum(map(len, tuple(self._queues.values())))
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request runs or waits, and no refusal still applies."""
+        now = self.clock()
+        remembers = any(now < closing.until for closing in self.closings.values()) or (
+            self.most is not None and now < self._quiet_since + LONGEST_CLOSING
+        )
+        return not (self.under_way or self._queues or remembers)
+
+    def limit(self) -> int | None:
+        """Return the maximum number of running requests that the API accepts; None = any number."""
+        return None if self.most is None else self.most + max(int((self.clock() - self._quiet_since) // MINUTE), 0)
 
     def enter(self, request: "GatedRequest") -> Obstacle | None:
         """Begin a request if possible; otherwise let it wait, and return the obstacle."""
         with self._lock:
-            if request not in self._waiting:
-                if request.ceiling is not None:
-                    self._ceilings[request.ceiling] += 1
-                if self._waiting:
-                    self._queue(request)
-            now, changed = self.clock(), request.has_changed_model
-            most = min(self._ceilings) if self._ceilings else None
-            obstacle = self.state.obstacle(now, request.model, most, has_changed_model=changed)
-            if obstacle is None and self._waiting and not self._is_next(request, now):
-                obstacle = _IN_ORDER
-            if obstacle is None:
-                self.state, request.begun = self.state.begin(now, request.model, has_changed_model=changed)
-                self._under_way.add(request)
-                if request in self._waiting:
-                    self._unqueue(request)
-            else:
-                self._queue(request)
-            return obstacle
+            if self._queues or self.closings or self.most is not None or request.ceiling is not None:
+                obstacle = self._closed(request.model) or self._full(request) or self._overtaken(request)
+                if obstacle is not None:
+                    self._queues.setdefault(request.model, {}).setdefault(request, next(self._arrivals))
+                    return obstacle
+                self._leave(request)
+            request.begun_at = self.clock()
+            self.under_way.add(request)
+            if (closing := self.closings.get(request.model)) and closing.needs_probe:
+                closing.probe, closing.probed_at = request, request.begun_at
+            return None
 
-    def _queue(self, request: "GatedRequest") -> None:
-        if request not in self._waiting:
-            self._waiting[request] = None
-            self._models[request.model] += 1
+    def _closed(self, model: str) -> Obstacle | None:
+        closing = self.closings.get(model)
+        if closing is None:
+            return None
+        if self.clock() < closing.until:
+            return Obstacle(closing.refusal.reason, closing.until, closing.refusal)
+        if closing.needs_probe and closing.probed_at is not None and self.clock() < closing.probed_at + PROBE_SPACING:
+            return Obstacle(closing.refusal.reason, closing.probed_at + PROBE_SPACING, closing.refusal, is_probed=True)
+        return None
 
-    def _unqueue(self, request: "GatedRequest") -> None:
-        del self._waiting[request]
-        self._models[request.model] -= 1
-        if not self._models[request.model]:
-            del self._models[request.model]
+    def _full(self, request: "GatedRequest") -> Obstacle | None:
+        most, given, running = self.limit(), request.ceiling, len(self.under_way)
+        if given is not None and running >= given and (most is None or given < most):
+            return Obstacle(f"at most {given} request{'s' * (given > 1)} at once (requests_at_once)")
+        if most is None or running < most:
+            return None
+        reason = f"at most {most} request{'s' * (most > 1)} at once, because the API refused more"
+        return Obstacle(reason, self.clock() + MINUTE - (self.clock() - self._quiet_since) % MINUTE)
+
+    def _overtaken(self, request: "GatedRequest") -> Obstacle | None:
+        # Requests to a closed model hold up no other ones.
+        for model, queue in self._queues.items():
+            first, arrival = next(iter(queue.items()))
+            earlier = first is not request if model == request.model else arrival < self._arrival(request)
+            if earlier and not self._closed(model):
+                return Obstacle("other requests come first")
+        return None
+
+    def _arrival(self, request: "GatedRequest") -> float:
+        return self._queues.get(request.model, {}).get(request, float("inf"))
+
+    def _leave(self, request: "GatedRequest") -> None:
+        queue = self._queues.get(request.model, {})
+        if queue.pop(request, None) is not None and not queue:
+            del self._queues[request.model]
 
     def leave_queue(self, request: "GatedRequest") -> None:
         """Remove a request that has begun or was abandoned from the queue, and make the next one check."""
         with self._lock:
-            if request in self._waiting:
-                self._unqueue(request)
-            if request.begun is None:
-                self._forget_ceiling(request)
+            self._leave(request)
             self._wake()
 
     def accepted(self, request: "GatedRequest") -> None:
         """Register that the API replies to a request."""
-        with self._lock:
-            before = self.state
-            if request.begun is not None:
-                self.state = before.accepted(request.begun)
-            if self.state is not before:
+        closing = self.closings.get(request.model)
+        if closing is not None and closing.needs_probe and closing.probe is request:
+            with self._lock:
+                closing.needs_probe, closing.probe = False, None
                 self._wake()
 
-    def end(self, request: "GatedRequest", refusal: RateLimitRefusal | None = None) -> None:
+    def end(self, request: "GatedRequest", refusal: Fault | None = None) -> None:
         """Register the end of a request.
 
         refusal: None unless the API refused it because of too many requests.
         """
         with self._lock:
-            if request.begun is None or request not in self._under_way:
+            if request not in self.under_way:
                 return
-            self._under_way.discard(request)
-            self._forget_ceiling(request)
-            before = self.state
+            closing = self.closings.get(request.model)
+            until = closing.until if closing else 0.0
             if refusal is not None:
-                self.state = before.refused(self.clock(), request.begun, refusal)
-            self.state = self.state.ended(request.begun, was_refused=refusal is not None)
-            if self._waiting:
-                # A longer closing may exceed the patience of each request.
-                self._wake(every=self.state.closed_until > before.closed_until)
+                closing = self._refused(request, refusal)
+            elif closing is not None and closing.probe is request:
+                # A probe that was neither accepted nor refused proves nothing; the next one may begin immediately.
+                closing.probe, closing.probed_at = None, None
+            self.under_way.discard(request)
+            # A longer closing may exceed the patience of each request.
+            self._wake(every=closing is not None and closing.until > until)
 
-    def sweep(self) -> None:
-        """End the requests of event loops that were closed without ending them."""
-        for request in [request for request in tuple(self._under_way) if request.is_lost]:
-            self.end(request)
-        for request in [request for request in tuple(self._waiting) if request.is_lost]:
-            self.leave_queue(request)
-
-    def _forget_ceiling(self, request: "GatedRequest") -> None:
-        if request.ceiling is not None:
-            self._ceilings[request.ceiling] -= 1
-            if self._ceilings[request.ceiling] <= 0:
-                del self._ceilings[request.ceiling]
-
-    def _is_next(self, request: "GatedRequest", now: float) -> bool:
-        """Return whether no earlier request waits, or a run that has changed its model passes refused requests."""
-        held: set[str] = set()
-        for other in self._waiting:
-            if other is request:
-                break
-            if other.model in held:
-                continue
-            if not request.has_changed_model or other.model == request.model:
-                return False
-            obstacle = self.state.obstacle(now, other.model, has_changed_model=other.has_changed_model)
-            if obstacle is None or not obstacle.is_refusal:
-                return False
-            held.add(other.model)
-        return True
+    def _refused(self, request: "GatedRequest", refusal: Fault) -> Closing | None:
+        now, most = self.clock(), self.limit()
+        if most is not None and request.begun_at <= self._cut_at:
+            # It began before the limit was last halved.
+            self.most = most
+        else:
+            self.most = max((max(len(self.under_way), GENEROUS) if most is None else most) // 2, 1)
+            self._cut_at = now
+        self._quiet_since = now
+        wait = min(refusal.wait or 0, LONGEST_CLOSING)
+        if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
+            return self.closings.get(request.model)
+        closing = self.closings.setdefault(request.model, Closing(refusal))
+        closing.until = max(closing.until, now + wait)
+        closing.needs_probe = closing.needs_probe or wait > MINUTE
+        closing.refusal = refusal
+        return closing
 
     def _wake(self, *, every: bool = False) -> None:
         """Make requests check whether they may begin: the first one of each model, or every one."""
-        woken: set[str] = set()
-        for request in self._waiting:
-            if every or request.model not in woken:
+        for queue in self._queues.values():
+            for request in queue:
                 request.wake()
-                if not request.is_lost:
-                    woken.add(request.model)
-                    if len(woken) == len(self._models) and not every:
-                        break
+                if not (every or request.is_lost):
+                    break
+
+    def sweep(self) -> None:
+        """End the requests of event loops that were closed without ending them."""
+        for request in [request for request in tuple(self.under_way) if request.is_lost]:
+            self.end(request)
+        for queue in tuple(self._queues.values()):
+            for request in [request for request in tuple(queue) if request.is_lost]:
+                self.leave_queue(request)
 
 
 class Gates:
@@ -465,18 +358,7 @@ GATES = Gates()
 class GatedRequest:
     """One request at its gate, a context manager: entered once the request may begin, left when it has ended."""
 
-    __slots__ = (
-        "_endpoint",
-        "_future",
-        "_gate",
-        "_loop",
-        "_provider",
-        "_queueing",
-        "begun",
-        "ceiling",
-        "has_changed_model",
-        "model",
-    )
+    __slots__ = ("_endpoint", "_future", "_gate", "_loop", "_provider", "_queueing", "begun_at", "ceiling", "model")
 
     def __init__(self, gate: Gate, provider: InformedProvider, endpoint: Endpoint, request: Request) -> None:
         """Describe the request, whose body should be built only once it has begun; nothing happens yet."""
@@ -485,18 +367,16 @@ class GatedRequest:
         self._queueing = request.queueing or Queueing()
         self.model = provider.model
         self.ceiling = provider.requests_at_once
-        """Maximum number of running requests at the gate while this one waits or runs; None = any number."""
-        self.has_changed_model = self._queueing.has_changed_model
-        """Whether its run has used another model before."""
-        self.begun: InFlightRequest | None = None
-        """Set by the gate once the request has begun."""
+        """Maximum number of running requests at the gate when this one begins; None = any number."""
+        self.begun_at = 0.0
+        """Set by the gate once the request has begun [s]."""
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Wait until the request may begin.
 
-        Raises Unavailable if the gate is closed for longer than the request may wait, or its run is to stop.
+        Raises Unavailable if its model is closed for longer than the request may wait, or its run is to stop.
         """
         try:
             turn = pace_of(self._loop).turn(self._loop)
@@ -520,8 +400,8 @@ class GatedRequest:
         finally:
             self._gate.end(self, refusal)
 
-    def _refusal(self, error: Exception) -> RateLimitRefusal | None:
-        """Return the refusal in an error if it reports too many requests; otherwise None."""
+    def _refusal(self, error: Exception) -> Fault | None:
+        """Return what an error says if it reports too many requests; otherwise None."""
         if not hasattr(error, "body"):
             # Neither of the SDKs' errors about a reply: a broken connection, an unreadable reply.
             return None
@@ -529,11 +409,11 @@ class GatedRequest:
         # Waiting does not restore an exhausted quota, unless the API says how long to wait.
         if fault.status not in OVERLOADED or (not fault.may_pass and (fault.wait or 0) <= MINUTE):
             return None
-        return RateLimitRefusal(fault.status, fault.wait, fault.reason)
+        return fault
 
     def accepted(self) -> None:
         """Register a reply that is not an error."""
-        if self.begun is not None and self.begun.is_probe:
+        if self._gate.closings:
             self._gate.accepted(self)
 
     @property
@@ -564,7 +444,9 @@ class GatedRequest:
                 self._check_patience(obstacle, now)
                 if reason is None and now - since >= NOTICE_AFTER:
                     reason = obstacle.reason
-                    queueing.notify(Waiting("started", obstacle.seconds(now), reason))
+                    is_closed = obstacle.refusal is not None and not obstacle.is_probed
+                    seconds = round(max((obstacle.until or now) - now, 0), 3) if is_closed else None
+                    queueing.notify(Waiting("started", seconds, reason))
                 # From here on a change wakes this request: before, it would have been seen by `enter`.
                 self._future = self._loop.create_future()
                 obstacle = gate.enter(self)
@@ -587,20 +469,18 @@ class GatedRequest:
 
     def _check_patience(self, obstacle: Obstacle, now: float) -> None:
         """Raise Unavailable if the request would be refused for longer than it may wait."""
-        queueing = self._queueing
-        if not obstacle.is_refusal:
+        queueing, refusal = self._queueing, obstacle.refusal
+        if refusal is None:
             queueing.closed_since = None
             return
         if queueing.closed_since is None:
             queueing.closed_since = now
-        refusal = self._gate.state.refusal
-        status = None if refusal is None else refusal.status
-        if obstacle.cause is Cause.CLOSED and obstacle.until is not None and obstacle.until > queueing.ends_at:
+        if not obstacle.is_probed and obstacle.until is not None and obstacle.until > queueing.ends_at:
             left = obstacle.until - now
             advice = f"try again in {left:.0f} seconds, as the API requests"
-            raise Unavailable(obstacle.reason, advice, status=status, wait=left)
+            raise Unavailable(obstacle.reason, advice, status=refusal.status, wait=left)
         if now >= queueing.ends_at:
-            raise Unavailable(obstacle.reason, "try again later", status=status)
+            raise Unavailable(obstacle.reason, "try again later", status=refusal.status)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

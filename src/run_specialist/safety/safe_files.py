@@ -76,19 +76,19 @@ class Folder:
 
     def info(self, name: str) -> os.stat_result:
         """Return the status of an entry, of a symlink itself; raises OSError."""
-        return os.stat(self._named(name), dir_fd=self.descriptor, follow_symlinks=False)
+        return os.stat(self.named(name), dir_fd=self.descriptor, follow_symlinks=False)
 
     def file(self, name: str) -> BinaryIO:
         """Open a regular file; raises OSError, also for a FIFO or device, which could block."""
         if not _is_stored(self.info(name)):
             raise NotRegular
-        return _checked(os.open(self._named(name), _FILE, dir_fd=self.descriptor), "rb")
+        return _checked(os.open(self.named(name), _FILE, dir_fd=self.descriptor), "rb")
 
-    def create(self, name: str, *, overwrite: bool) -> BinaryIO:
+    def create(self, name: str, *, overwrite: bool, mode: int = 0o666) -> BinaryIO:
         """Create or truncate a regular file for writing; raises OSError, FileExistsError unless `overwrite`."""
         flags = _NEW if overwrite else _NEW | os.O_EXCL
         # Truncate only after the check that it is a regular file.
-        file = _checked(os.open(self._named(name), flags, 0o666, dir_fd=self.descriptor), "wb")
+        file = _checked(os.open(self.named(name), flags, mode, dir_fd=self.descriptor), "wb")
         file.truncate()
         return file
 
@@ -106,12 +106,22 @@ class Folder:
         finally:
             os.close(readable)
 
+    def make(self, name: str) -> None:
+        """Create a subfolder, unless there is something of this name; raises OSError."""
+        with suppress(FileExistsError):
+            os.mkdir(self.named(name), dir_fd=self.descriptor)
+
+    def unlink(self, name: str) -> None:
+        """Delete a file, or a symlink itself; raises OSError."""
+        os.unlink(self.named(name), dir_fd=self.descriptor)
+
     def close(self) -> None:
         """Close the descriptor."""
         if self.descriptor is not None:
             os.close(self.descriptor)
 
-    def _named(self, name: str) -> str:
+    def named(self, name: str) -> str:
+        """Return what a function of `os` takes together with the descriptor."""
         return name if self.descriptor is not None else os.path.join(self.path, name)  # noqa: PTH118 - as above
 
 
@@ -191,13 +201,20 @@ def create_file(path: Path, root: Path | None, *, overwrite: bool) -> BinaryIO:
 def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
     """Return a context that holds the parent folder of a path's target open, with the file name."""
     top, relative = locate(path, root)
-    above, _, name = relative.rpartition("/")
     if root is None:
         # A path that the user chose: its folders need not be held open, or be readable.
-        yield Folder(str(top), None), name or "."
+        yield Folder(str(top), None), relative or "."
         return
-    with folder(top, above) as here:
-        yield here, name or "."
+    with _place(top, relative or ".") as found:
+        yield found
+
+
+@contextmanager
+def _place(root: Path, relative: str) -> Iterator[tuple[Folder, str]]:
+    """Return a context that holds the folder of a path open, with the name in it; raises OSError."""
+    above, _, name = relative.rpartition("/")
+    with folder(root, above) as here:
+        yield here, name
 
 
 def _checked(descriptor: int, mode: str) -> BinaryIO:
@@ -221,19 +238,10 @@ def _proc_device() -> int | None:
     return None
 
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_BINARY = getattr(os, "O_BINARY", 0)
 _PERMISSIONS, _WRITABLE = 0o777, 0o222
 _PREFIX, _ENDING = ".run-specialist-", ".tmp"
 _REPLACING = threading.Lock()
 """Held from the last check of a file until its replacement, so that runs of this process do not interfere."""
-
-
-class NotReplaceable(OSError):
-    """Raised for a file that cannot be replaced; `strerror` is the reason."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(errno.EPERM, why)
 
 
 class Changed(OSError):
@@ -275,21 +283,20 @@ def state_at(root: Path, relative: str, most: int) -> tuple[str | None, bytes | 
     most: maximum size of content that is read [bytes].
     Raises OSError.
     """
-    above, _, name = relative.rpartition("/")
     try:
-        with folder(root, above) as here:
+        with _place(root, relative) as (here, name):
             info, data = here.info(name), None
             if stat.S_ISLNK(info.st_mode):
-                data = os.fsencode(os.readlink(_at(here, name), dir_fd=here.descriptor))
+                data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
             elif stat.S_ISREG(info.st_mode) and info.st_size <= most:
+                # A command may have made its own file unreadable.
+                is_closed = not info.st_mode & stat.S_IRUSR
+                if is_closed:
+                    set_mode(root, relative, info.st_mode | stat.S_IRUSR)
                 try:
                     data = _read(here, name, most)[0]
-                except PermissionError:
-                    # A command may have made its own file unreadable.
-                    set_mode(root, relative, info.st_mode | stat.S_IRUSR)
-                    try:
-                        data = _read(here, name, most)[0]
-                    finally:
+                finally:
+                    if is_closed:
                         set_mode(root, relative, info.st_mode)
             return state_of(info.st_mode, data, info.st_size, info.st_mtime_ns), data
     except (FileNotFoundError, NotADirectoryError):
@@ -298,19 +305,17 @@ def state_at(root: Path, relative: str, most: int) -> tuple[str | None, bytes | 
 
 def make_link(root: Path, relative: str, target: str) -> None:
     """Create a symlink, and the missing folders above it; raises OSError, FileExistsError if there is something."""
-    above, _, name = relative.rpartition("/")
-    _make_folders(root, above)
-    with folder(root, above) as here:
-        os.symlink(target, _at(here, name), dir_fd=here.descriptor)
+    make_folders(root, relative.rpartition("/")[0])
+    with _place(root, relative) as (here, name):
+        os.symlink(target, here.named(name), dir_fd=here.descriptor)
 
 
 def set_mode(root: Path, relative: str, mode: int) -> None:
     """Set the permissions of a regular file; raises OSError."""
-    above, _, name = relative.rpartition("/")
-    with folder(root, above) as here:
+    with _place(root, relative) as (here, name):
         if here.descriptor is None or not hasattr(os, "O_PATH"):
             with here.file(name):
-                os.chmod(_at(here, name), mode & _PERMISSIONS, dir_fd=here.descriptor)
+                os.chmod(here.named(name), mode & _PERMISSIONS, dir_fd=here.descriptor)
             return
         descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.descriptor)
         try:
@@ -321,26 +326,31 @@ def set_mode(root: Path, relative: str, mode: int) -> None:
 
 
 def unlink_file(root: Path, relative: str, expected: str, *, folders: int, most: int) -> None:
-    """Unlink a file, symlink or FIFO that has the expected state, and folders as `delete_file` does; raises OSError."""
-    above, _, name = relative.rpartition("/")
+    """Unlink a file, symlink or FIFO, and up to a number of folders above it that are then empty.
+
+    expected: the state that it must have, or the digest of its content.
+    Raises OSError, Changed for another state.
+    """
     if not is_same_state(state_at(root, relative, most)[0], expected):
         raise Changed
-    with folder(root, above) as here:
+    above = relative.rpartition("/")[0]
+    with _place(root, relative) as (here, name):
         _require_same_place(root, above, here)
-        # Thousands of files may follow, so the folder is not synced: a lost deletion can be repeated.
-        _unlink(here, name)
-    _remove_empty(root, above, folders)
+        here.unlink(name)
+    for _ in range(folders):
+        with suppress(OSError), _place(root, above) as (here, name):
+            os.rmdir(here.named(name), dir_fd=here.descriptor)
+        above = above.rpartition("/")[0]
 
 
 def read_content(root: Path, relative: str, most: int) -> bytes | None:
     """Return the content of a file; None if it does not exist.
 
     most: maximum size [bytes].
-    Raises OSError: NotRegular for a folder, device or FIFO, NotReplaceable for a larger file.
+    Raises OSError: NotRegular for a folder, device or FIFO, also for a larger file.
     """
-    above, _, name = relative.rpartition("/")
     try:
-        with folder(root, above) as here:
+        with _place(root, relative) as (here, name):
             return _read(here, name, most)[0]
     except FileNotFoundError:
         return None
@@ -354,55 +364,35 @@ def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected o
     expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
     temporary: name of the temporary file beside it, as `temporary_name` returns it.
     most: maximum size of the old content [bytes].
-    Raises OSError: Changed for other content, NotReplaceable with the reason.
+    Raises OSError: Changed for other content.
     """
-    above, _, name = relative.rpartition("/")
+    above = relative.rpartition("/")[0]
     if expected is None:
-        _make_folders(root, above)
-    with folder(root, above) as here:
+        make_folders(root, above)
+    with _place(root, relative) as (here, name):
         mode, owner = (None, None) if expected is None else _unchanged(here, name, expected, most)
-        _write_new(here, temporary, data, mode, owner)
         try:
+            _write_new(here, temporary, data, mode, owner)
             with _REPLACING:
                 _require_same_place(root, above, here)
-                if expected is None:
-                    _link(here, temporary, name)
-                else:
+                if expected is not None:
                     _unchanged(here, name, expected, most)
-                    os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - by descriptor
-        except BaseException:
+                elif _link(here, temporary, name):
+                    return
+                os.replace(
+                    here.named(temporary), here.named(name), src_dir_fd=here.descriptor, dst_dir_fd=here.descriptor
+                )
+        finally:
+            # It is still there if anything failed.
             with suppress(OSError):
-                _unlink(here, temporary)
-            raise
-        _sync(here)
-
-
-def delete_file(root: Path, relative: str, *, expected: str, folders: int, most: int) -> None:
-    """Delete a file that has the expected digest, and up to a number of folders above it that are then empty.
-
-    Raises OSError as `replace_file` does.
-    """
-    above, _, name = relative.rpartition("/")
-    with folder(root, above) as here:
-        _unchanged(here, name, expected, most)
-        _require_same_place(root, above, here)
-        _unlink(here, name)
-        _sync(here)
-    _remove_empty(root, above, folders)
-
-
-def _remove_empty(root: Path, above: str, folders: int) -> None:
-    for _ in range(folders):
-        above, _, name = above.rpartition("/")
-        with suppress(OSError), folder(root, above) as here:
-            os.rmdir(_at(here, name), dir_fd=here.descriptor)
+                here.unlink(temporary)
 
 
 def delete_temporary(root: Path, relative: str, temporary: str) -> None:
     """Delete the temporary file of a replacement whose process was killed."""
     if temporary.startswith(_PREFIX) and temporary.endswith(_ENDING) and "/" not in temporary:
-        with suppress(OSError), folder(root, relative.rpartition("/")[0]) as here:
-            _unlink(here, temporary)
+        with suppress(OSError), _place(root, relative) as (here, _):
+            here.unlink(temporary)
 
 
 def temporary_name() -> str:
@@ -416,7 +406,7 @@ def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
         info = os.fstat(file.fileno())
         data = file.read(most + 1)
     if len(data) > most:
-        raise NotReplaceable(f"it is larger than {most:,} bytes")
+        raise OSError(errno.EPERM, f"it is larger than {most:,} bytes")
     return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
 
 
@@ -430,9 +420,9 @@ def _unchanged(here: Folder, name: str, expected: str, most: int) -> tuple[int, 
     if digest_of(data) != expected:
         raise Changed
     if info.st_nlink > 1:
-        raise NotReplaceable("it has a second name, a hard link, which would keep the old content")
+        raise OSError(errno.EPERM, "it has a second name, a hard link, which would keep the old content")
     if not mode & _WRITABLE:
-        raise NotReplaceable("it is read-only")
+        raise OSError(errno.EPERM, "it is read-only")
     return mode, (info.st_uid, info.st_gid)
 
 
@@ -442,49 +432,41 @@ def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tu
     mode: its permissions; None = those of a new file.
     owner: user and group; None = those of this process.
     """
-    descriptor = os.open(_at(here, name), _NEW_FILE | _BINARY, 0o666 if mode is None else 0o600, dir_fd=here.descriptor)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if owner is not None and hasattr(os, "fchown"):
-                info = os.fstat(file.fileno())
-                if (info.st_uid, info.st_gid) != owner:
-                    try:
-                        os.fchown(file.fileno(), *owner)
-                    except OSError:
-                        raise NotReplaceable("it belongs to another user or group") from None
-            if mode is not None and hasattr(os, "fchmod"):
-                os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-    except BaseException:
-        with suppress(OSError):
-            _unlink(here, name)
-        raise
+    with here.create(name, overwrite=False, mode=0o666 if mode is None else 0o600) as file:
+        file.write(data)
+        file.flush()
+        info = os.fstat(file.fileno())
+        if owner is not None and hasattr(os, "fchown") and (info.st_uid, info.st_gid) != owner:
+            try:
+                os.fchown(file.fileno(), *owner)
+            except OSError:
+                raise OSError(errno.EPERM, "it belongs to another user or group") from None
+        if mode is not None and hasattr(os, "fchmod"):
+            os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
 
 
-def _link(here: Folder, temporary: str, name: str) -> None:
-    """Give a new file its name; raises Changed if a file with this name exists."""
+def _link(here: Folder, temporary: str, name: str) -> bool:
+    """Give a new file its name; return False on a file system without hard links. Raises Changed if it is taken."""
+    names = {"src_dir_fd": here.descriptor, "dst_dir_fd": here.descriptor}
     try:
-        os.link(_at(here, temporary), _at(here, name), **_both(here), follow_symlinks=False)
+        os.link(here.named(temporary), here.named(name), **names, follow_symlinks=False)
     except FileExistsError:
         raise Changed("it was created in the meantime") from None
     except (OSError, NotImplementedError):
-        # A file system without hard links.
         with suppress(FileNotFoundError):
             here.info(name)
             raise Changed("it was created in the meantime") from None
-        os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - relative to a descriptor
-    else:
-        _unlink(here, temporary)
+        return False
+    return True
 
 
-def _make_folders(root: Path, above: str) -> None:
-    """Create the missing folders down to a path."""
+def make_folders(root: Path, above: str) -> None:
+    """Create the missing folders down to a path; raises OSError."""
     done = ""
     for name in names(above):
-        with folder(root, done) as here, suppress(FileExistsError):
-            os.mkdir(_at(here, name), dir_fd=here.descriptor)
+        with folder(root, done) as here:
+            here.make(name)
         done = f"{done}/{name}" if done else name
 
 
@@ -500,27 +482,3 @@ def _require_same_place(root: Path, above: str, here: Folder) -> None:
         found = None
     if found is None or (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
         raise Changed("a folder above it was moved or replaced in the meantime")
-
-
-def _sync(here: Folder) -> None:
-    """Sync the entries of a folder to disk, if the platform supports it."""
-    if here.descriptor is None:
-        return
-    with suppress(OSError):
-        readable = os.open(".", os.O_RDONLY, dir_fd=here.descriptor)
-        try:
-            os.fsync(readable)
-        finally:
-            os.close(readable)
-
-
-def _unlink(here: Folder, name: str) -> None:
-    os.unlink(_at(here, name), dir_fd=here.descriptor)
-
-
-def _at(here: Folder, name: str) -> str:
-    return name if here.descriptor is not None else os.path.join(here.path, name)  # noqa: PTH118 - as in `Folder`
-
-
-def _both(here: Folder) -> dict[str, int | None]:
-    return {"src_dir_fd": here.descriptor, "dst_dir_fd": here.descriptor}

@@ -1,7 +1,6 @@
 """Tools of the project and of MCP servers, and built-in tools that need trust."""
 
 import os
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -158,7 +157,7 @@ def _functions(
     for found in declared.found:
         try:
             tool = python_tools.load(found, declared.claim.project)
-            python_tools.check_name(found, tool, loaded)
+            python_tools.check_name(found.reference, tool.name, loaded)
             loaded[tool.name] = tool
         except UsageError as error:
             warnings.append(_as_warning(file, error, resumed=resumed))
@@ -259,13 +258,7 @@ def _lacking(settings: Specialist, root: Path) -> str:
     from run_specialist.tools.shell.places import writable_places  # noqa: PLC0415 - few files ask for it
     from run_specialist.tools.shell.tool import CommandRules  # noqa: PLC0415 - few files ask for it
 
-    if sys.platform == "linux":
-        reason = system_sandbox.why_no_bwrap()
-    elif sys.platform == "darwin":
-        reason = system_sandbox.why_no_sandbox_exec()
-    else:
-        reason = "it runs commands only in a sandbox, and there is none for this system"
-    if reason:
+    if reason := system_sandbox.why_no_sandbox():
         return reason
     real, home = os.path.realpath(root), os.path.realpath(home_path("~"))
     if Path(home).is_relative_to(real):

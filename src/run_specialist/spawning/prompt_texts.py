@@ -21,7 +21,7 @@ from run_specialist.specialist.project import ownership_problem, project_root
 from run_specialist.specialist.skills import Skill, find_skill, read_instructions
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
-from run_specialist.tools.memory import MAIN, NAME, NotesFolder, PromptNotes, memory_tool, read_notes
+from run_specialist.tools.memory import MAIN, NAME, NotesFolder, memory_tool, read_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +241,13 @@ def agent_memory(
         return _without(file, withheld)
     hide = redactor((*credentials(os.environ), *wanted.secrets))
     folder = NotesFolder(place.base, place.folder, place.ignored)
-    notes = PromptNotes() if wanted.resumed else read_notes(folder)
+    notes, problem = ("", "") if wanted.resumed else read_notes(folder)
     limit = settings.tool_result_limit
     tool = memory_tool(folder, hide, limit, is_dry=wanted.is_dry) if not withheld and _keeps_tool(settings) else None
-    warnings = [f"{file.place('memory')}: memory: {notes.problem}"] if notes.problem else []
+    warnings = [f"{file.place('memory')}: memory: {problem}"] if problem else []
     warnings += [_not_offered(file, withheld)] if withheld else trust.check(claim)
     text = None
-    if (known := hide(notes.text)) or tool:
+    if (known := hide(notes)) or tool:
         text = AddedText(f"notes {place.shown}/{MAIN}", prompts.notes(known, MAIN, tool.name if tool else ""))
     return AgentMemory(text, tool, withheld, tuple(warnings))
 

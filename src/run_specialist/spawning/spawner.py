@@ -32,7 +32,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import without_secrets
 from run_specialist.specialist.project import project_path
 from run_specialist.specialist.settings import resolve
-from run_specialist.specialist.tool_names import FETCH, is_editor_tool, names_tool, resolve_tools
+from run_specialist.specialist.tool_names import FETCH, names_tool, resolve_tools
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.delegate import NAME as DELEGATE
@@ -317,8 +317,7 @@ def _unknown(
         if of_server or resolve_tools([name], (), offered).names:
             continue
         asks = resolve_tools([name], (), [DELEGATE]).names
-        other = "a tool of an editor" if is_editor_tool(name) else "no such tool here"
-        reason = "offered only with `agents` that can be called" if asks else other
+        reason = "offered only with `agents` that can be called" if asks else "no such tool here"
         reason = next((withheld[one] for one in resolve_tools([name], (), withheld).names), reason)
         dropped.append(DroppedTool(name, reason, "tools"))
     return dropped

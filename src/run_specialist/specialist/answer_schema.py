@@ -4,14 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from run_specialist.safety import safe_files
 from run_specialist.specialist import schema_checks
 from run_specialist.specialist.front_matter import decode
-from run_specialist.specialist.positions import LONGEST, Chunk, UnreadableError, parse, value_of
+from run_specialist.specialist.positions import LONGEST, Chunk, UnreadableError, parse, read_file, value_of
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.schema_checks import target
 
@@ -38,25 +36,12 @@ class AnswerSchema:
         project: Folder that the path must stay in, `..` and symlinks resolved; None to allow any path.
         Raises ValueError with the problem and its place in the schema.
         """
-        if not isinstance(value, str):
-            return cls._checked(plain(value))
-        path = folder / value
-        schema = read(path, project)
+        path = folder / value if isinstance(value, str) else None
+        schema = plain(value) if path is None else _read(path, project)
         try:
-            return cls._checked(schema)
+            return cls(schema_checks.check(schema))
         except ValueError as error:
-            raise ValueError(f"{shown(str(path), None)}: {error}") from None
-
-    @classmethod
-    def _checked(cls, schema: object) -> Self:
-        if schema is True:
-            schema = {}
-        if schema is False:
-            raise ValueError("is false, which no answer can match")
-        if not isinstance(schema, dict):
-            raise ValueError("must be a JSON Schema, which is a map")  # noqa: TRY004 - bad input, not a bad call
-        schema_checks.check(schema)
-        return cls(schema)
+            raise ValueError(str(error) if path is None else f"{shown(str(path), None)}: {error}") from None
 
     def reason(self, value: object) -> str | None:
         """Return None for a valid value, otherwise one line with up to three errors and their places.
@@ -89,69 +74,42 @@ def _is_valid_at(pointer: str, schema: Mapping[str, Any]) -> bool:
     return True
 
 
-def _moved(schema: Mapping[str, Any], pointer: str) -> dict[str, Any]:
-    """Return a schema with its local references rewritten to its new place."""
-    return {key: _moved_value(key, value, pointer) for key, value in schema.items()}
-
-
-def _moved_value(key: str, value: object, pointer: str) -> object:
-    if key in _REFERENCES and isinstance(value, str):
-        # An anchor, `#name`, does not depend on the place.
-        return f"#{pointer}{value[1:]}" if value == "#" or value.startswith("#/") else value
-    if key in _DATA:
-        return value
-    if key in _BY_NAME and isinstance(value, dict):
-        return {name: _moved_part(part, pointer) for name, part in value.items()}
-    return _moved_part(value, pointer)
-
-
-def _moved_part(part: object, pointer: str) -> object:
+def _moved(part: object, pointer: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return a part of a schema with its local references rewritten to its new place."""
     if isinstance(part, list):
-        return [_moved_part(item, pointer) for item in part]
+        return [_moved(item, pointer) for item in part]
     # References in a subschema with an `$id` are relative to that subschema.
-    return _moved(part, pointer) if isinstance(part, dict) and not isinstance(part.get("$id"), str) else part
+    if not isinstance(part, dict) or isinstance(part.get("$id"), str):
+        return part
+    moved: dict[str, Any] = {}
+    for key, value in part.items():
+        if key in _REFERENCES and isinstance(value, str):
+            # An anchor, `#name`, does not depend on the place.
+            moved[key] = f"#{pointer}{value[1:]}" if value == "#" or value.startswith("#/") else value
+        elif key in _DATA:
+            moved[key] = value
+        elif key in _BY_NAME and isinstance(value, dict):
+            moved[key] = {name: _moved(inner, pointer) for name, inner in value.items()}
+        else:
+            moved[key] = _moved(value, pointer)
+    return moved
 
 
-def read(path: Path, project: Path | None = None) -> object:
-    """Return the content of a file, parsed as JSON or otherwise as YAML.
-
-    project: Folder that the path must stay in; None to allow any path.
-    Raises ValueError naming the file.
-    """
+def _read(path: Path, project: Path | None) -> object:
+    """Return the content of a file, parsed as JSON or otherwise as YAML; raises ValueError naming the file."""
     name = shown(str(path), None)
-    text = decode(_data(path, name, project), Problems(path))
-    if len(text) > LONGEST:
-        raise ValueError(f"{name}: is longer than {LONGEST:,} characters")
     try:
-        return plain(json.loads(text))
-    except json.JSONDecodeError as error:
-        if path.suffix.lower() == ".json":
-            raise ValueError(f"{name}:{error.lineno}:{error.colno}: is not valid JSON: {error.msg}") from None
-    except RecursionError:
-        raise ValueError(f"{name}: is nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return _yaml(text, name)
-
-
-def _data(path: Path, name: str, project: Path | None) -> bytes:
-    try:
-        with safe_files.open_file(path, project) as file:
-            return file.read(4 * LONGEST + 1)
-    except safe_files.NotRegular:
-        raise ValueError(f"{name}: is not a regular file") from None
-    except FileNotFoundError:
-        raise ValueError(f"no such file: {name}") from None
-    except OSError as error:
-        raise ValueError(f"{name}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:  # a NUL in the name
-        raise ValueError(f"{name}: cannot be read: {error}") from None
-
-
-def _yaml(text: str, name: str) -> object:
-    try:
+        text = decode(read_file(path, project, 4 * LONGEST), Problems(path))
+        try:
+            return plain(json.loads(text))
+        except json.JSONDecodeError as error:
+            if path.suffix.lower() == ".json":
+                name = f"{name}:{error.lineno}:{error.colno}"
+                raise ValueError(f"is not valid JSON: {error.msg}") from None
         root = parse(text)
         return None if root is None else plain(value_of(root)[0])
+    except RecursionError:
+        raise ValueError(f"{name}: is nested too deeply") from None
     except UnreadableError as error:
         place = Chunk(text, 1).place(error.index)
         raise ValueError(f"{name}:{place.line}:{place.column}: is not valid JSON or YAML: {error}") from None
@@ -192,7 +150,7 @@ class Part:
     """A converted part of a schema."""
 
     schema: dict[str, Any]
-    restore: Callable[[Any], object]
+    restore: Callable[[Any], object] = lambda value: value
     """Converts a value back, as far as possible even if it does not match the converted schema."""
 
 
@@ -201,7 +159,7 @@ def matches(value: object, schema: Mapping[str, Any]) -> bool:
     if "anyOf" in schema:
         return any(matches(value, branch) for branch in schema["anyOf"])
     values = [schema["const"]] if "const" in schema else schema.get("enum", [value])
-    if value not in values or not ("type" not in schema or is_kind(schema["type"], value)):
+    if value not in values or not ("type" not in schema or _is_kind(schema["type"], value)):
         return False
     if isinstance(value, dict) and "properties" in schema:
         parts = schema["properties"]
@@ -210,59 +168,35 @@ def matches(value: object, schema: Mapping[str, Any]) -> bool:
     return not isinstance(value, list) or all(matches(item, items) for item in value)
 
 
-def _restore_alternative(parts: list[Part], value: object) -> object:
-    fitting = (part for part in parts if matches(value, part.schema))
-    # A value that was cut off matches none.
-    alike = (part for part in parts if is_kind(part.schema.get("type", "null"), value))
-    part = next(fitting, None) or next(alike, None)
-    return value if part is None else part.restore(value)
-
-
-def _restore_items(item: Part, value: object) -> object:
-    return [item.restore(one) for one in value] if isinstance(value, list) else value
-
-
-def _restore_properties(parts: Mapping[str, Part], optional: set[str], value: object) -> object:
-    """Return an object with each property in its original form, without the omitted ones."""
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: parts[name].restore(item) if name in parts else item
-        for name, item in value.items()
-        if item is not None or name not in optional
-    }
-
-
-def unchanged(value: object) -> object:
-    """Return a value that has the same form in both schemas."""
-    return value
-
-
-def _parsed(value: object) -> object:
-    if isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            return json.loads(value)
-    return value
-
-
-def json_string(schema: object) -> Part:
+def _json_string(schema: object) -> Part:
     """Return the part for a value that can only be a string of JSON."""
+
+    def parsed(value: object) -> object:
+        if isinstance(value, str):
+            with suppress(ValueError, RecursionError):
+                return json.loads(value)
+        return value
+
     described = schema.get("description", "") if isinstance(schema, Mapping) else ""
-    return Part({"type": "string", "description": f"{described} {_AS_JSON}".lstrip()}, _parsed)
+    return Part({"type": "string", "description": f"{described} {_AS_JSON}".lstrip()}, parsed)
 
 
-def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a property that may be omitted."""
-    return {"anyOf": [schema, NULL]}
+def _alternatives(parts: list[Part]) -> Part:
+    def restore(value: object) -> object:
+        fitting = (part for part in parts if matches(value, part.schema))
+        # A value that was cut off matches none.
+        alike = (part for part in parts if _is_kind(part.schema.get("type", "null"), value))
+        part = next(fitting, None) or next(alike, None)
+        return value if part is None else part.restore(value)
+
+    return Part({"anyOf": [part.schema for part in parts]}, restore)
 
 
-def allows_null(schema: Mapping[str, Any]) -> bool:
-    """Return whether a converted schema accepts null."""
-    return schema.get("type") == "null" or any(allows_null(branch) for branch in schema.get("anyOf", ()))
+def _allows_null(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "null" or any(_allows_null(branch) for branch in schema.get("anyOf", ()))
 
 
-def is_kind(kind: str, value: object) -> bool:
-    """Return whether a value is of a type of JSON Schema."""
+def _is_kind(kind: str, value: object) -> bool:
     return isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
@@ -293,25 +227,7 @@ _ANNOTATIONS = frozenset(
 
 
 class _NotExpressible(Exception):
-    """The schema is recursive, accepts properties that it does not name, or is not a valid schema."""
-
-
-class _TooLarge(Exception):
-    """The schema has too many parts."""
-
-
-@dataclass(frozen=True, slots=True)
-class _SchemaPosition:
-    """The position of a part in the schema."""
-
-    references: tuple[str, ...] = ()
-    """The references on the path; a repeated one is recursive."""
-    depth: int = 0
-
-    def below(self) -> "_SchemaPosition":
-        if self.depth == DEEPEST:
-            raise _NotExpressible
-        return _SchemaPosition(self.references, self.depth + 1)
+    """The schema is recursive, too large or too deep, accepts properties that it does not name, or is invalid."""
 
 
 def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -328,117 +244,124 @@ def restored(value: object, schema: Mapping[str, Any]) -> object:
 
 
 class _Converter:
-    """Converts one schema, whose references all of its parts share."""
+    """Converts one schema, whose references all of its parts share.
+
+    `references` are those on the way to a part, where a repeated one is recursive.
+    """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._left = MOST_PARTS
 
     def convert(self) -> Part:
-        """Return the whole schema; if it is too large, with each large property as JSON in a string."""
+        """Return the whole schema, in which each property has an equal share of the possible parts."""
         try:
-            return self._part(self._root, _SchemaPosition())
-        except _TooLarge:
-            pass
-        properties = self._root.get("properties")
-        if not isinstance(properties, Mapping) or not 0 < len(properties) < MOST_PARTS:
-            return json_string(self._root)
-        try:
-            return self._closed(self._root, _SchemaPosition(), MOST_PARTS // len(properties))
+            return self._expressed(self._root, (), 0)
         except _NotExpressible:
-            return json_string(self._root)
+            return _json_string(self._root)
 
-    def _part(self, schema: object, place: _SchemaPosition) -> Part:
+    def _part(self, schema: object, references: tuple[str, ...], depth: int) -> Part:
         try:
-            return self._expressed(schema, place)
+            return self._expressed(schema, references, depth)
         except _NotExpressible:
-            return json_string(schema)
+            if self._left < 0:
+                raise
+            return _json_string(schema)
 
-    def _expressed(self, schema: object, place: _SchemaPosition) -> Part:
-        schema, place = self._resolved(schema, place.below())
-        kept = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
+    def _expressed(self, schema: object, references: tuple[str, ...], depth: int) -> Part:
+        if depth >= DEEPEST:
+            raise _NotExpressible
+        schema, references = self._resolved(schema, references)
         if "const" in schema or "enum" in schema:
-            return Part({**kept, **self._constants(schema)}, unchanged)
-        branches = _branches(schema)
-        if branches is not None:
-            parts = [self._expressed(branch, place) for branch in branches]
-            return Part({**kept, "anyOf": [part.schema for part in parts]}, partial(_restore_alternative, parts))
-        match schema.get("type"):
-            case str(kind) if kind in SCALARS:
-                return Part({**kept, "type": kind}, unchanged)
-            case "array" if isinstance(schema.get("items"), Mapping) and "prefixItems" not in schema:
-                item = self._part(schema["items"], place)
-                return Part({**kept, "type": "array", "items": item.schema}, partial(_restore_items, item))
-            case "object" if schema.get("properties") or schema.get("additionalProperties") is False:
-                part = self._closed(schema, place)
-                return Part({**kept, **part.schema}, part.restore)
-            case _:
-                raise _NotExpressible
+            part = Part(self._constants(schema))
+        elif (branches := _branches(schema)) is not None:
+            part = _alternatives([self._expressed(branch, references, depth + 1) for branch in branches])
+        else:
+            match schema.get("type"):
+                case str(kind) if kind in SCALARS:
+                    part = Part({"type": kind})
+                case "array" if isinstance(schema.get("items"), Mapping) and "prefixItems" not in schema:
+                    item = self._part(schema["items"], references, depth + 1)
+                    part = Part(
+                        {"type": "array", "items": item.schema},
+                        lambda value: [item.restore(one) for one in value] if isinstance(value, list) else value,
+                    )
+                case "object" if schema.get("properties") or schema.get("additionalProperties") is False:
+                    part = self._closed(schema, references, depth + 2)
+                case _:
+                    raise _NotExpressible
+        kept = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
+        return Part({**kept, **part.schema}, part.restore)
 
-    def _closed(self, schema: Mapping[str, Any], place: _SchemaPosition, parts_each: int | None = None) -> Part:
-        """Return an object that requires all of its properties.
-
-        parts_each: maximum number of parts of each property before it becomes JSON; None = share what is left.
-        """
+    def _closed(self, schema: Mapping[str, Any], references: tuple[str, ...], depth: int) -> Part:
+        """Return an object that requires all of its properties."""
         properties, names = schema.get("properties", {}), schema.get("required", [])
         if not isinstance(properties, Mapping) or not isinstance(names, list):
             raise _NotExpressible
         required = {name for name in names if isinstance(name, str)}
-        if required - properties.keys():
+        is_root = schema is self._root
+        if required - properties.keys() or len(properties) > self._left:
             raise _NotExpressible
-        place = place.below()
         parts = {}
         for name, part in properties.items():
-            self._left = self._left if parts_each is None else parts_each
+            if is_root:
+                self._left = MOST_PARTS // len(properties)
             try:
-                parts[name] = self._part(part, place)
-            except _TooLarge:
-                if parts_each is None:
+                parts[name] = self._part(part, references, depth)
+            except _NotExpressible:
+                if not is_root:
                     raise
-                parts[name] = json_string(part)
-        optional = {name for name in parts if name not in required and not allows_null(parts[name].schema)}
-        closed = {
-            "type": "object",
-            "properties": {
-                name: nullable(part.schema) if name in optional else part.schema for name, part in parts.items()
-            },
-            "required": [*parts],
-            "additionalProperties": False,
-        }
-        return Part(closed, partial(_restore_properties, parts, optional))
+                parts[name] = _json_string(part)
+        optional = {name for name in parts if name not in required and not _allows_null(parts[name].schema)}
 
-    def _resolved(self, schema: object, place: _SchemaPosition) -> tuple[Mapping[str, Any], _SchemaPosition]:
+        def restore(value: object) -> object:
+            if not isinstance(value, dict):
+                return value
+            return {
+                name: parts[name].restore(item) if name in parts else item
+                for name, item in value.items()
+                if item is not None or name not in optional
+            }
+
+        converted = {
+            name: {"anyOf": [part.schema, NULL]} if name in optional else part.schema for name, part in parts.items()
+        }
+        closed = {"type": "object", "properties": converted, "required": [*parts], "additionalProperties": False}
+        return Part(closed, restore)
+
+    def _resolved(self, schema: object, references: tuple[str, ...]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         """Return the schema that a reference or a single `allOf` names, with the references that lead to it."""
         while isinstance(schema, Mapping):
-            self._left -= 1 + len(schema) // 16
-            if self._left < 0:
-                raise _TooLarge
+            self._spend(1 + len(schema) // 16)
             match schema:
                 case {"$ref": str(pointer)}:
                     named = target(self._root, pointer)
-                    if named is None or pointer in place.references:
+                    if named is None or pointer in references:
                         raise _NotExpressible
-                    place = _SchemaPosition((*place.references, pointer), place.depth)
+                    references = (*references, pointer)
                     schema = {**named, **_annotations(schema, "$ref")}
                 case {"allOf": [Mapping() as only]}:
                     schema = {**only, **_annotations(schema, "allOf")}
                 case _:
-                    return schema, place
+                    return schema, references
         raise _NotExpressible
+
+    def _spend(self, parts: int) -> None:
+        self._left -= parts
+        if self._left < 0:
+            raise _NotExpressible
 
     def _constants(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the schema of listed values, with one alternative per type, because the vendors require a type."""
         values = [schema["const"]] if "const" in schema else schema["enum"]
         if not isinstance(values, list):
             raise _NotExpressible
-        self._left -= len(values)
-        if self._left < 0:
-            raise _TooLarge
+        self._spend(len(values))
         declared = schema.get("type", [*SCALARS])
         declared = declared if isinstance(declared, list) else [declared]
         by_kind: dict[str, list[object]] = {}
         for value in values:
-            kind = next((kind for kind in SCALARS if is_kind(kind, value)), None)
+            kind = next((kind for kind in SCALARS if _is_kind(kind, value)), None)
             if kind is None:
                 raise _NotExpressible
             if kind in declared or (kind == "integer" and "number" in declared):

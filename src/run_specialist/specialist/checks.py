@@ -12,16 +12,14 @@ from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, 
 from run_specialist.specialist.dialects import served_name, take_foreign, unserved
 from run_specialist.specialist.fields import (
     CANONICAL,
+    EXPECTED,
     INERT,
-    KEPT_BY_READING,
     NAMES,
     RESTRICTING,
     TEXTS,
-    Countdown,
-    Expected,
+    Number,
     Specialist,
     canonical,
-    declared,
     nearest,
 )
 from run_specialist.specialist.front_matter import PROMPT, Field, FrontMatter
@@ -43,7 +41,6 @@ from run_specialist.specialist.tool_names import (
     EDIT,
     SEARCH,
     WRITE,
-    is_editor_tool,
     join_parentheses,
     names_tool,
     resolve_tools,
@@ -73,37 +70,24 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     lacking = [*resolved.unknown]
     if given.get("mcp_servers"):
         lacking = [name for name in lacking if not name.startswith("mcp__") and "/" not in name]
-    billed = next((name for name in lacking if names_tool([name], SEARCH)), None)
-    if billed:
-        text = f"{shown(billed)} is run by the API, which bills it; `server_tools: true` allows that"
+    if billed := [name for name in lacking if names_tool([name], SEARCH)]:
+        text = f"{shown(billed[0])} is run by the API, which bills it; `server_tools: true` allows that"
         problems.warn(front.fields["tools"].place, text, "server_tools")
-    lacking = [name for name in lacking if not names_tool([name], SEARCH)]
-    if not lacking:
+    unknown = [name for name in lacking if name not in billed]
+    if not unknown:
         return
-    of_editor = [name for name in lacking if is_editor_tool(name)]
-    unknown = [name for name in lacking if name not in set(of_editor)]
-    texts = []
-    if of_editor:
-        are = "tool of an editor is" if len(of_editor) == 1 else "tools of an editor are"
-        texts.append(f"{len(of_editor)} {are} not here: {shown(', '.join(of_editor), _LONGEST_TOOLS)}")
-    texts += [_unknown_text(unknown, available)] if unknown else []
-    if resolved.nothing_known and len(lacking) == len(resolved.unknown):
-        texts[-1] += "; no tool is left, so the specialist cannot be run"
-    for text in texts:
-        problems.warn(front.fields["tools"].place, text, "tools")
-
-
-def _unknown_text(names: Sequence[str], available: Sequence[str]) -> str:
-    text = f"not available here: {shown(', '.join(names), _LONGEST_TOOLS)}"
+    text = f"not available here: {shown(', '.join(unknown), _LONGEST_TOOLS)}"
     # Comparing all pairs would take minutes for a file with thousands of names.
-    likely = available[:_COMPARED]
-    near = [one for name in names[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
-    text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    for key in dict.fromkeys(_REQUIRED.values()):
-        tools = [tool for tool, required in _REQUIRED.items() if required == key and tool not in available]
-        asks = next((name for name in names[:_PROPOSED] if resolve_tools([name], (), tools).names), None)
-        text += f"; `{shown(asks)}` requires the key `{key}`" if asks else ""
-    return text
+    likely, names = available[:_COMPARED], unknown[:_PROPOSED]
+    if near := [one for name in names for one in get_close_matches(name.lower(), likely, 1, _NEAR)]:
+        text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?"
+    for tool, key in _REQUIRED.items():
+        asks = next((name for name in names if tool not in available and names_tool([name], tool)), None)
+        if asks and f"`{key}`" not in text:
+            text += f"; `{shown(asks)}` requires the key `{key}`"
+    if resolved.nothing_known and len(unknown) == len(resolved.unknown):
+        text += "; no tool is left, so the specialist cannot be run"
+    problems.warn(front.fields["tools"].place, text, "tools")
 
 
 def check_output_schema(
@@ -169,34 +153,26 @@ def _spot(key: str, inner: str | None = None, *_: str) -> tuple[str, str | None]
 
 
 def _report(key: str, inner: str | None, field: Field, problems: Problems) -> None:
-    node = _inner_node(field.node, inner)
-    if key != "countdown" or not isinstance(field.node, MappingNode):
-        inner = None
-    expected_value = expected(key, inner)
-    found = _found(node, field)
-    text = (
-        f"must be {expected_value.phrase}, got {found}{expected_value.hint(found)}" if expected_value else "unknown key"
-    )
+    """Report an invalid value, an item of a list or an entry of a map, by its place."""
+    node = field.node
+    if isinstance(node, SequenceNode) and inner and inner.isdecimal() and int(inner) < len(node.items):
+        node = node.items[int(inner)]
+    elif isinstance(node, MappingNode):
+        named = {canonical(name.text): value for name, value in node.pairs if isinstance(name, ScalarNode)}
+        node = named.get(inner or "", node)
+    if key == "countdown" and inner and isinstance(field.node, MappingNode):
+        key = f"{key}.{inner}"
+    if isinstance(node, ScalarNode):
+        found = shown(field.chunk.text[node.start : node.end].strip()) or "nothing"
+    else:
+        found = _kind(node)
+    text = EXPECTED[key].complaint(found) if key in EXPECTED else "unknown key"
     text += f"; read as {replacement}" if (replacement := _REPLACED.get(key)) else ""
     report = problems.warn if key in _REPLACED else problems.error
-    place = field.place if node is field.node else field.chunk.place(node.start)
-    report(place, text, f"{key}.{inner}" if inner else key)
+    report(field.place if node is field.node else field.chunk.place(node.start), text, key)
 
 
-def _inner_node(node: Node, inner: str | None) -> Node:
-    """Return the node of an item or inner key; the node itself if it cannot be found."""
-    if isinstance(node, SequenceNode) and inner and inner.isdecimal() and int(inner) < len(node.items):
-        return node.items[int(inner)]
-    if isinstance(node, MappingNode):
-        for key, value in node.pairs:
-            if isinstance(key, ScalarNode) and canonical(key.text) == inner:
-                return value
-    return node
-
-
-def _found(node: Node, field: Field) -> str:
-    if isinstance(node, ScalarNode):
-        return shown(field.chunk.text[node.start : node.end].strip()) or "nothing"
+def _kind(node: SequenceNode | MappingNode) -> str:
     return "a list" if isinstance(node, SequenceNode) else "a map"
 
 
@@ -204,66 +180,55 @@ _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "
 _VERBATIM = frozenset({"name", "description", "model"})
 
 
-def expected(key: str, inner: str | None = None) -> Expected | None:
-    """Return the expected value of a field, or of the key `inner` in its map; None for an unknown key."""
-    if inner is None:
-        return declared(key, Expected)
-    name = next((name for name in Countdown.model_fields if name.rstrip("_") == inner), None)
-    return declared(name, Expected, Countdown) if name else None
-
-
-def text_value(key: str, field: Field, problems: Problems) -> str | None:
+def _text_value(key: str, field: Field, problems: Problems) -> str | None:
     """Return a text value; keeps ` #`, a leading `!` and a leading `&`, although they have a meaning in YAML."""
-    node = field.node
-    if isinstance(node, ScalarNode):
-        return (_as_written(field, node, problems, key) if key in _VERBATIM else node.text).strip()
-    kind = "a list" if isinstance(node, SequenceNode) else "a map"
-    texts = [item.text for item in node.items if isinstance(item, ScalarNode)] if isinstance(node, SequenceNode) else []
-    if key == "name":
-        problems.warn(field.place, f"must be text, got {kind}; using the file name", key)
-        return None
-    if key == "model":
-        if not texts:
-            problems.warn(field.place, f"must be a model or a list of models, got {kind}; ignored", key)
-        return next((text.strip() for text in texts if text.strip()), None)
-    problems.warn(field.place, f"must be text, got {kind}; using its text", key)
-    return ", ".join(texts) if texts else " ".join(field.source.split())
-
-
-def _as_written(field: Field, node: ScalarNode, problems: Problems, key: str) -> str:
-    text = field.chunk.text
+    node, text = field.node, field.chunk.text
+    if not isinstance(node, ScalarNode):
+        items = node.items if isinstance(node, SequenceNode) else ()
+        texts = [item.text.strip() for item in items if isinstance(item, ScalarNode)]
+        if key == "model" and any(texts):
+            return next(filter(None, texts))
+        is_ignored = key in ("name", "model")
+        used = "ignored" if is_ignored else "using its text"
+        problems.warn(field.place, f"must be text, got {_kind(node)}; {used}", key)
+        return None if is_ignored else ", ".join(texts) or " ".join(field.source.split())
     marked = text[node.start : node.start + 1] in ("!", "&") and node.tag not in CORE_TAGS
-    if not node.plain:
-        return node.text
-    stop = text.find("\n", node.end)
-    line_end = len(text) if stop < 0 else stop
-    tail = text[node.end : line_end].strip()
-    if not marked and not tail.startswith("#"):
-        return node.text
+    tail = text[node.end :].partition("\n")[0]
+    if key not in _VERBATIM or not node.plain or not (marked or tail.strip().startswith("#")):
+        return node.text.strip()
     part = "a leading ! or &" if marked else "the text after #"
     problems.warn(field.place, f"{part} is kept; put the value in quotes to apply the standard YAML rules", key)
-    return " ".join(text[node.start : line_end].split())
+    return " ".join(f"{field.source}{tail}".split())
 
 
-def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] | None, list[str]]:
-    """Return the names in a list, and the names that a map of booleans disables; None = not restricted."""
+def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problems) -> None:
+    """Add the names in a list, and the names that a map of booleans disables."""
     node, warn = field.node, problems.warner(field.place, key)
+    off: list[str] = []
     if isinstance(node, ScalarNode):
-        return split_names(node.text, warn), []
-    if isinstance(node, SequenceNode):
-        return join_parentheses(name for item in node.items if (name := _name(item, field, problems, key))), []
-    warn("must be a list, got a map; using the keys whose value is true")
-    named = ((name.text.strip(), value) for name, value in node.pairs if isinstance(name, ScalarNode))
-    switches = {name: _on(value) for name, value in named if name}
-    on = [name for name, value in switches.items() if value]
-    off = [name for name, value in switches.items() if not value]
-    if "*" in off:
-        return on, [name for name in off if name != "*"]
-    # A map that only disables names does not restrict the others.
-    return (on if on or not off else None), off
+        names: list[str] | None = split_names(node.text, warn)
+        if key == "tools" and not names:
+            warn("contains no name, so no tool is allowed")
+    elif isinstance(node, SequenceNode):
+        names = join_parentheses(name for item in node.items if (name := _name(item, field, problems, key)))
+    else:
+        warn("must be a list, got a map; using the keys whose value is true")
+        named = {name.text.strip(): value for name, value in node.pairs if isinstance(name, ScalarNode)}
+        names = [name for name, value in named.items() if _is_on(value)]
+        off = [name for name in named if name not in names and name != "*"]
+        if not names and off and "*" not in named:
+            # A map that only disables names does not restrict the others.
+            names = None
+    if key == "tools" and names is not None and "*" in names:
+        problems.notice(field.place, "* does not restrict anything", key)
+        names = None
+    if off and key == "tools":
+        given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *off)
+    if names is not None:
+        given[key] = (*given.get(key, ()), *names)
 
 
-def _on(value: Node) -> bool:
+def _is_on(value: Node) -> bool:
     if not isinstance(value, ScalarNode):
         return True
     return scalar_value(value) not in (False, None, 0) and value.text.lower() not in ("no", "off", "deny", "false")
@@ -273,76 +238,47 @@ def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
     if isinstance(item, ScalarNode):
         return item.text.strip()
     place = field.chunk.place(item.start)
-    if isinstance(item, MappingNode):
-        named = [(k.text, v.text) for k, v in item.pairs if isinstance(k, ScalarNode) and isinstance(v, ScalarNode)]
-        # YAML parses `- Bash(git log: *)` as a map; `- name: read` is an intended one.
-        if name := dict(named).get("name"):
-            problems.warn(place, "must be a name, got a map; using its name", key)
-            return name
-        if len(named) == 1:
-            problems.warn(place, "must be a name, got a map; using its text", key)
-            return " ".join(field.chunk.text[item.start : item.end].split())
+    if isinstance(item, MappingNode) and len(item.pairs) == 1:
+        # YAML parses `- Bash(git log: *)` as a map.
+        problems.warn(place, "must be a name, got a map; using its text", key)
+        return " ".join(field.chunk.text[item.start : item.end].split())
     # An unreadable name must neither allow a tool nor fail to disallow one.
     report = problems.error if key == "disallowed_tools" else problems.warn
     report(place, "must be a name, got a list or a map; ignored", key)
     return None
 
 
-def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, object]:
-    """Return whether the field has a value to validate, and that value."""
-    try:
-        value, repeated = value_of(field.node)
-    except UnreadableError as error:
-        problems.error(field.place, str(error), key)
-        return False, None
-    for node in repeated:
-        problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last value is used", key)
-    expected_value = expected(key)
+def _other_value(key: str, field: Field, problems: Problems) -> object:
+    """Return a value to validate; raises UnreadableError."""
+    node = field.node
+    value, repeated = value_of(node)
+    for again in repeated:
+        text = f"{shown(again.text)} is given twice; the last value is used"
+        problems.warn(field.chunk.place(again.start), text, key)
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
-        return True, split_names(value, problems.warner(field.place, key))
-    if key == "countdown" and isinstance(field.node, MappingNode) and isinstance(value, dict):
+        return split_names(value, problems.warner(field.place, key))
+    if key == "countdown" and isinstance(node, MappingNode) and isinstance(value, dict):
         # Like top-level keys, inner keys without a value count as not given.
-        for name, inner in field.node.pairs:
+        for name, inner in node.pairs:
             if isinstance(name, ScalarNode) and is_null(inner):
                 problems.warn(field.chunk.place(name.start), f"{shown(name.text)} is empty and ignored", key)
-        return True, {canonical(name): item for name, item in value.items() if item is not None}
-    tag = field.node.tag if isinstance(field.node, ScalarNode) else None
-    has_own_tag = tag is not None and tag not in CORE_TAGS
-    if expected_value and isinstance(value, str) and not has_own_tag:
-        value = _unquoted(key, value, field, expected_value, problems)
+        return {canonical(name): item for name, item in value.items() if item is not None}
+    if isinstance(value, str) and isinstance(node, ScalarNode) and (node.tag is None or node.tag in CORE_TAGS):
+        converted: object = None
+        if isinstance(EXPECTED[key], Number):
+            converted = plain_value(value.strip())
+        elif EXPECTED[key].phrase == "true or false":
+            converted = _SWITCHES.get(value.strip().lower())
+        if isinstance(converted, int | float):
+            problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(converted))}", key)
+            value = converted
     if key == "effort" and isinstance(value, str) and value.strip().lower() == "minimal":
         problems.notice(field.place, "minimal is read as low", key)
         value = "low"
     in_minutes = field.key.replace("-", "").replace("_", "").lower() == "timeoutmins"
-    if key == "time_limit" and in_minutes and isinstance(value, int | float) and _is_number(value):
+    if in_minutes and isinstance(value, int | float) and not isinstance(value, bool):
         value *= 60
-    return True, value
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _unquoted(key: str, value: str, field: Field, expected_value: Expected, problems: Problems) -> object:
-    """Return the number or boolean in a quoted text, with a warning; otherwise the text."""
-    converted: object = value
-    if expected_value.number:
-        number = plain_value(value.strip())
-        converted = number if _is_number(number) else value
-    elif expected_value.phrase == "true or false":
-        converted = _SWITCHES.get(value.strip().lower(), value)
-    if converted is not value:
-        problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(converted))}", key)
-    return converted
-
-
-def is_empty(field: Field) -> bool:
-    """Return whether a key has no value and therefore counts as not given."""
-    node = field.node
-    if not is_null(node):
-        return False
-    rest = field.chunk.text[node.end :].partition("\n")[0]
-    return not (canonical(field.key) in _VERBATIM and rest.strip().startswith("#"))
+    return value
 
 
 KEY = "fallback_models"
@@ -376,60 +312,44 @@ def model_settings(model: str | None, settings: Mapping[str, Any], by_file: Sequ
 def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
     """Return the values of the known keys; report every other key as a problem."""
     given: dict[str, Any] = {}
-    others = {key: field for key, field in front.fields.items() if key not in CANONICAL}
     for key, field in front.fields.items():
-        if key not in others:
+        if key in CANONICAL:
             _take_value(key, field, given, problems)
     take_models(front, given, problems)
-    only_reads = not any(given.get(key) for key in ("agents", "mcp_servers", "python_tools", "writable"))
     taken = take_foreign(front, given, problems)
-    only_reads = only_reads and not given.get("memory")
-    for key, field in others.items():
-        if key not in taken:
-            _report_other_key(key, field, problems, only_reads=only_reads)
+    for key, field in front.fields.items():
+        if key in CANONICAL or key in taken:
+            continue
+        if key in RESTRICTING:
+            problems.warn(
+                field.key_place, "restricts agents in other programs but has no effect here", shown(field.key)
+            )
+        elif key in INERT:
+            problems.notice(field.key_place, "has no effect here", shown(field.key))
+        else:
+            close = None if problems.full else nearest(key)
+            hint = f"; did you mean {close}?" if close else ""
+            problems.warn(field.key_place, f"unknown key{hint}", shown(field.key))
     return given
 
 
 def _take_value(key: str, field: Field, given: dict[str, Any], problems: Problems) -> None:
-    if is_empty(field):
+    # The text after a `#` may be the value.
+    rest = field.chunk.text[field.node.end :].partition("\n")[0].strip()
+    if is_null(field.node) and not (key in _VERBATIM and rest.startswith("#")):
         problems.warn(field.place, "is empty and ignored", key)
     elif key in TEXTS:
-        if text := text_value(key, field, problems):
+        if text := _text_value(key, field, problems):
             given[key] = text
         elif isinstance(field.node, ScalarNode):
             problems.warn(field.place, "is empty and ignored", key)
     elif key in NAMES:
         _take_names(key, field, given, problems)
     else:
-        usable, value = other_value(key, field, problems)
-        if usable:
-            given[key] = value
-
-
-def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problems) -> None:
-    names, off = names_value(key, field, problems)
-    if key == "tools" and names is not None and "*" in names:
-        problems.notice(field.place, "* does not restrict anything", key)
-        names = None
-    if key == "tools" and names == [] and isinstance(field.node, ScalarNode):
-        problems.warn(field.place, "contains no name, so no tool is allowed", key)
-    if off and key == "tools":
-        given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *off)
-    if names is not None:
-        given[key] = (*given.get(key, ()), *names)
-
-
-def _report_other_key(key: str, field: Field, problems: Problems, *, only_reads: bool) -> None:
-    written = shown(field.key)
-    if only_reads and key in KEPT_BY_READING and KEPT_BY_READING[key] in {None, field.source.strip("\"' ").lower()}:
-        problems.notice(field.key_place, "has no effect here, because all tools only read", written)
-    elif key in RESTRICTING:
-        problems.warn(field.key_place, "restricts agents in other programs but has no effect here", written)
-    elif key in INERT:
-        problems.notice(field.key_place, "has no effect here", written)
-    else:
-        close = None if problems.full else nearest(key)
-        problems.warn(field.key_place, f"unknown key{f'; did you mean {close}?' if close else ''}", written)
+        try:
+            given[key] = _other_value(key, field, problems)
+        except UnreadableError as error:
+            problems.error(field.place, str(error), key)
 
 
 NO_MODELS = ("inherit", "offline")
@@ -474,14 +394,12 @@ def check_placeholders(data: bytes | str, given: Mapping[str, Any], front: Front
 
     data: The whole file.
     """
-    for key, what in (("description", "say when a parent should use it"), ("model", "name a model, or remove the key")):
-        if isinstance(value := given.get(key), str) and _PLACEHOLDER.match(value) and key in front.fields:
-            problems.warn(front.fields[key].place, f"{PROBLEM}; {what}", key)
-    for key in ("paths", "writable"):
-        if any(_PLACEHOLDER.match(str(path)) for path in given.get(key) or ()):
-            problems.warn(front.fields[key].place, f"{PROBLEM}; name folders, or remove the key", key)
+    for key in ("description", "model", "paths", "writable"):
+        values = given.get(key) or ()
+        values = [values] if isinstance(values, str) else values
+        if key in front.fields and any(_PLACEHOLDER.match(str(value)) for value in values):
+            problems.warn(front.fields[key].place, f"{PROBLEM}; replace it, or remove the key", key)
     if PURPOSE in front.body:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.strip() == PURPOSE]
-        for number in lines:
-            problems.warn(Position(number, 1), f"the prompt {PROBLEM}; say what the specialist is for")
+        place = Position(text.count("\n", 0, text.find(PURPOSE)) + 1, 1)
+        problems.warn(place, f"the prompt {PROBLEM}; say what the specialist is for")

@@ -9,14 +9,14 @@ https://cursor.com/docs/subagents.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from run_specialist.specialist.front_matter import FrontMatter
-from run_specialist.specialist.positions import MappingNode, Node, ScalarNode, scalar_value
-from run_specialist.specialist.problems import START, Problems, shown
+from run_specialist.specialist.front_matter import Field, FrontMatter
+from run_specialist.specialist.positions import MappingNode, Node, ScalarNode
+from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, names_tool, shell_rules, split_names
 
 
@@ -117,13 +117,8 @@ def config_folder() -> Path:
     return config if config.is_absolute() else home_path("~/.config")
 
 
-_HEAD = 4096
-"""Length of the beginning of a file that is searched for a list of remote agents [characters]."""
 _AGENTS = re.compile(r"(?:agent|task|runsubagent)\s*\((?P<names>.*)\)", re.IGNORECASE | re.DOTALL)
 _CARDS = ("agent_card_url", "agent_card_json")
-_LIST_OF_REMOTE = re.compile(
-    r"\s*-{3,}[ \t]*\n(?:[ \t]*#[^\n]*\n)*-[ \t](?:.*\n)*?[-\t ]+(?:kind:[ \t]*remote\b|agent_card_url:)"
-)
 
 
 def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) -> frozenset[str]:
@@ -132,32 +127,34 @@ def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) 
     A derived key gets the field of the key from which it was derived.
     Returns the keys that had an effect or were reported.
     """
-    _refuse_remote(front, problems)
-    if "agents" not in front.fields and (names := agents_in(given.get("tools") or ())):
-        given["agents"] = names
-        front.fields["agents"] = front.fields["tools"]
-    infer = front.fields.get("infer")
-    if infer and "disable_model_invocation" not in front.fields and _is(infer.node, False):
-        given["disable_model_invocation"] = True
-        front.fields["disable_model_invocation"] = infer
-    if "memory" not in front.fields and names_tool(given.get("tools"), "memory"):
-        given["memory"] = "local"
-        front.fields["memory"] = front.fields["tools"]
-    _take_instructions(front, given, problems)
-    restricts_only_tools = take_permission(front, given)
-    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS, *([KEY] if restricts_only_tools else [])})
+    fields = front.fields
+    kind, card = fields.get("kind"), next((fields[key] for key in _CARDS if key in fields), None)
+    is_remote = kind and isinstance(kind.node, ScalarNode) and kind.node.text.strip().lower() == "remote"
+    if where := kind if is_remote else card:
+        text = "a remote agent, which works on another server, cannot be run here"
+        problems.error(where.place, text, shown(where.key))
+
+    def derive(key: str, value: object, source: str) -> None:
+        given[key] = value
+        fields[key] = fields[source]
+
+    if "agents" not in fields and (names := agents_in(given.get("tools") or ())):
+        derive("agents", names, "tools")
+    if "disable_model_invocation" not in fields and _is(fields.get("infer"), "false"):
+        derive("disable_model_invocation", True, "infer")
+    if "memory" not in fields and names_tool(given.get("tools"), "memory"):
+        derive("memory", "local", "tools")
+    if "project_instructions" not in fields:
+        if _is(fields.get("omit_claude_md"), "true"):
+            derive("project_instructions", False, "omit_claude_md")
+        elif dialect_of(problems.path).has_instructions:
+            given["project_instructions"] = True
+    is_applied = take_permission(front, given)
+    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS, *([KEY] if is_applied else [])})
 
 
-def _take_instructions(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
-    """Add the project's instructions to agents of programs that do the same, unless the file says otherwise."""
-    if "project_instructions" in front.fields:
-        return
-    omit = front.fields.get("omit_claude_md")
-    if omit and _is(omit.node, True):
-        given["project_instructions"] = False
-        front.fields["project_instructions"] = omit
-    elif dialect_of(problems.path).has_instructions:
-        given["project_instructions"] = True
+def _is(field: Field | None, word: str) -> bool:
+    return field is not None and isinstance(field.node, ScalarNode) and field.node.text.lower() == word
 
 
 def agents_in(tools: Sequence[str]) -> tuple[str, ...]:
@@ -167,28 +164,11 @@ def agents_in(tools: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _refuse_remote(front: FrontMatter, problems: Problems) -> None:
-    text = "a remote agent, which works on another server, cannot be run here"
-    kind = front.fields.get("kind")
-    if kind and isinstance(kind.node, ScalarNode) and kind.node.text.strip().lower() == "remote":
-        problems.error(kind.place, text, "kind")
-    elif card := next((front.fields[key] for key in _CARDS if key in front.fields), None):
-        problems.error(card.place, text, shown(card.key))
-    elif not front.present and _LIST_OF_REMOTE.match(front.body[:_HEAD]):
-        # Gemini CLI takes several remote agents in one file, as a list.
-        problems.error(START, text)
-
-
-def _is(node: object, value: bool) -> bool:  # noqa: FBT001 - a value to compare with
-    return isinstance(node, ScalarNode) and scalar_value(node) is value
-
-
 # Apply the key `permission` of opencode: uses that it forbids, or would ask about, are not allowed here.
 #
 # Source: https://opencode.ai/docs/permissions. There the last rule that matches a command applies.
 
 KEY = "permission"
-_ALLOW = "allow"
 _EVERYTHING = "*"
 _TOOLS = {"bash": (SHELL,), "edit": (EDIT, WRITE), "webfetch": ("fetch",)}
 """Tools by their names in the key."""
@@ -199,57 +179,56 @@ def take_permission(front: FrontMatter, given: dict[str, Any]) -> bool:
     field = front.fields.get(KEY)
     if field is None:
         return False
-    named = dict(_rules(field.node))
+    named = _rules(field.node)
+    disallowed = [*given.get("disallowed_tools", ())]
     for key, tools in _TOOLS.items():
         node = named.get(key, named.get(_EVERYTHING))
-        if node is None:
-            continue
         if key == "bash" and isinstance(node, MappingNode):
-            _restrict_shell([*_rules(node)], given)
-        elif not _is_allowed(node):
-            given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *tools)
-    if "disallowed_tools" in given:
+            disallowed += _restrict_shell(node, given)
+        elif node is not None and not _is_allowed(node):
+            disallowed += tools
+    if disallowed:
+        given["disallowed_tools"] = tuple(disallowed)
         front.fields.setdefault("disallowed_tools", field)
     return isinstance(field.node, MappingNode) and named.keys() <= {*_TOOLS, _EVERYTHING}
 
 
-def _restrict_shell(rules: Sequence[tuple[str, Node]], given: dict[str, Any]) -> None:
-    # A later rule for everything replaces all rules before it.
-    last = max((index for index, (pattern, _) in enumerate(rules) if pattern == _EVERYTHING), default=-1)
-    all_allowed = last < 0 or _is_allowed(rules[last][1])
-    allowed = [pattern for pattern, node in rules[last + 1 :] if _is_allowed(node)]
-    denied = [pattern for pattern, node in rules[last + 1 :] if not _is_allowed(node)]
-    given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *(f"{SHELL}({pattern})" for pattern in denied))
-    if all_allowed or "tools" not in given:
-        return
-    others = [name for name in given["tools"] if not shell_rules([name])]
+def _restrict_shell(node: MappingNode, given: dict[str, Any]) -> list[str]:
+    """Return what is not allowed; the allowed commands replace the shell in `tools`."""
+    rules = _rules(node)
+    everything = rules.get(_EVERYTHING)
+    if everything is not None:
+        # A later rule for everything replaces all rules before it.
+        last = [*rules].index(_EVERYTHING)
+        rules = dict([*rules.items()][last + 1 :])
+    denied = [f"{SHELL}({pattern})" for pattern, one in rules.items() if not _is_allowed(one)]
+    if everything is None or _is_allowed(everything) or "tools" not in given:
+        return denied
+    allowed = [f"{SHELL}({pattern})" for pattern, one in rules.items() if _is_allowed(one)]
     named = shell_rules(given["tools"])
     # Rules of both kinds would both have to hold.
-    kept = [] if any(rule is not None for _, rule in named) else allowed
-    if named and kept:
-        given["tools"] = (*others, *(f"{SHELL}({pattern})" for pattern in kept))
-    else:
-        given["disallowed_tools"] = (*given["disallowed_tools"], SHELL)
+    if not named or not allowed or any(rule is not None for _, rule in named):
+        return [*denied, SHELL]
+    given["tools"] = (*(name for name in given["tools"] if not shell_rules([name])), *allowed)
+    return denied
 
 
-def _rules(node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield each key with its value, only the last one of a repeated key; a single value applies to everything."""
+def _rules(node: Node) -> dict[str, Node]:
+    """Return the value of each key, a repeated key in its last place; a single value applies to everything."""
     if isinstance(node, ScalarNode):
-        yield _EVERYTHING, node
-    elif isinstance(node, MappingNode):
-        found: dict[str, Node] = {}
-        for key, value in node.pairs:
-            if isinstance(key, ScalarNode):
-                # A repeated key counts in its last place.
-                found.pop(key.text.strip(), None)
-                found[key.text.strip()] = value
-        yield from found.items()
+        return {_EVERYTHING: node}
+    found: dict[str, Node] = {}
+    for key, value in node.pairs if isinstance(node, MappingNode) else ():
+        if isinstance(key, ScalarNode):
+            found.pop(key.text.strip(), None)
+            found[key.text.strip()] = value
+    return found
 
 
 def _is_allowed(node: Node) -> bool:
     if isinstance(node, MappingNode):
         return all(_is_allowed(value) for _, value in node.pairs)
-    return isinstance(node, ScalarNode) and node.text.strip().lower() == _ALLOW
+    return isinstance(node, ScalarNode) and node.text.strip().lower() == "allow"
 
 
 _FAMILY = "opus|sonnet|haiku|fable|mythos"

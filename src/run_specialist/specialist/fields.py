@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -43,19 +43,8 @@ IN_CONFIG_FILES = "in config files"
 """Marks a key that config files may set, too."""
 
 
-class Aliases(tuple[str, ...]):
-    """Other spellings of a key, in snake_case."""
-
-    __slots__ = ()
-
-    def __new__(cls, *names: str) -> Self:
-        """Make the metadata from the spellings."""
-        return super().__new__(cls, names)
-
-
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +53,17 @@ class Expected:
 
     phrase: str
     """Noun phrase for error messages, following "must be"."""
-    number: bool = False
-    """Whether a quoted number is accepted as a number, with a warning."""
-    if_number: str = ""
-    """The key that was probably meant if the value is a number; empty if there is none."""
 
-    def hint(self, found: object) -> str:
-        """Return advice for an invalid value, as the end of the error message; empty if there is none.
+    def complaint(self, found: object) -> str:
+        """Return why a value is invalid, as one clause.
 
         found: the value, or its text in the file.
         """
-        is_limit = re.fullmatch(r"[0-9]+|none", str(found).strip().strip("'\""), re.IGNORECASE)
-        return f"; to limit their number use {self.if_number}" if self.if_number and is_limit else ""
+        return f"must be {self.phrase}, got {found}"
+
+
+class Number(Expected):
+    """Expected number, which may be in quotes, with a warning."""
 
 
 def none_word(value: object) -> object:
@@ -91,12 +79,6 @@ def _duration(value: object) -> object:
 def lower(value: object) -> object:
     """Return a text in lower case, without spaces at its ends; other values unchanged."""
     return value.strip().lower() if isinstance(value, str) else value
-
-
-def _share_or_calls(value: object) -> object:
-    if isinstance(value, float) and value > 1:
-        raise ValueError("a share is at most 1.0")
-    return value
 
 
 def _inside(folder: str) -> str:
@@ -115,84 +97,42 @@ def path_not_markup(value: object) -> object:
     return value
 
 
-def _function(name: str) -> str:
-    if not _FUNCTION.fullmatch(name):
-        raise ValueError("not module:function")
-    return name
-
-
-def _schema(kind: str, *, none: bool = False, least: int = 0, text: bool = False) -> WithJsonSchema:
-    """Return the schema for editors: a number, or the string "none" or a duration."""
-    choices: list[dict[str, Any]] = [{"type": kind, "minimum": least}]
-    if text:
-        choices.append({"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)? ?[smh]|none)$"})
-    elif none:
-        choices.append({"const": "none"})
-    return WithJsonSchema({"anyOf": choices} if len(choices) > 1 else choices[0])
-
-
 _Whole = Annotated[int, Field(strict=True, ge=0)]
 _Positive = Annotated[int, Field(strict=True, ge=1)]
 _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 _OrNone = BeforeValidator(none_word)
-Limit = Annotated[
-    _Whole | None,
-    _OrNone,
-    _schema("integer", none=True),
-    Expected("an integer of at least 0, or none", number=True),
-    LIMIT,
-]
-Money = Annotated[
-    _Amount | None,
-    _OrNone,
-    _schema("number", none=True),
-    Expected("an amount in USD of at least 0, or none", number=True),
-    LIMIT,
-]
-Time = Annotated[
-    _Amount | None,
-    BeforeValidator(_duration),
-    _OrNone,
-    _schema("number", text=True),
-    Expected("a number of seconds, a duration like 90s, 10m or 1h, or none", number=True),
-    LIMIT,
-]
-Seconds = Annotated[
-    Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
-    BeforeValidator(_duration),
-    _schema("number", text=True),
-    Expected("a number of seconds above 0, or a duration like 90s or 10m", number=True),
-    LIMIT,
-]
-Count = Annotated[_Positive, _schema("integer", least=1), Expected("an integer of at least 1", number=True), LIMIT]
-OptionalCount = Annotated[
-    _Positive | None,
-    _OrNone,
-    _schema("integer", none=True, least=1),
-    Expected("an integer of at least 1, or none", number=True),
-]
+_Duration = BeforeValidator(_duration)
+
+
+def _or_none(kind: str, least: int = 0) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": kind, "minimum": least}, {"const": "none"}]})
+
+
+_INTEGER, _COUNT, _NUMBER = _or_none("integer"), _or_none("integer", 1), _or_none("number")
+_TEXT_OF_TIME = {"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)? ?[smh]|none)$"}
+_TIME = WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _TEXT_OF_TIME]})
+
+Limit = Annotated[_Whole | None, _OrNone, _INTEGER, Number("an integer of at least 0, or none"), LIMIT]
+Money = Annotated[_Amount | None, _OrNone, _NUMBER, Number("an amount in USD of at least 0, or none"), LIMIT]
+_IS_TIME = Number("a number of seconds, a duration like 90s, 10m or 1h, or none")
+Time = Annotated[_Amount | None, _Duration, _OrNone, _TIME, _IS_TIME, LIMIT]
+_IS_SECONDS = Number("a number of seconds above 0, or a duration like 90s or 10m")
+Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), _Duration, _TIME, _IS_SECONDS, LIMIT]
+Count = Annotated[_Positive, Number("an integer of at least 1"), LIMIT]
+OptionalCount = Annotated[_Positive | None, _OrNone, _COUNT, Number("an integer of at least 1, or none")]
 Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
-Share = Annotated[
-    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None,
-    _OrNone,
-    AfterValidator(_share_or_calls),
-    _schema("number", none=True),
-    Expected("a share from 0.0 to 1.0, an integer number of calls left, or none"),
-]
+_IS_SHARE = Expected("a share from 0.0 to 1.0, an integer number of calls left, or none")
+Share = Annotated[_Whole | Annotated[float, Field(strict=True, ge=0, le=1)] | None, _OrNone, _NUMBER, _IS_SHARE]
 AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
 Names = Annotated[tuple[str, ...], AsList, Expected("a list of names")]
 OptionalNames = Annotated[tuple[str, ...] | None, AsList, Expected("a list of names")]
 InnerPath = Annotated[str, AfterValidator(_inside)]
-FunctionName = Annotated[str, AfterValidator(_function)]
+FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
 
 
 MemoryScope = Literal["user", "project", "local"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-
-
-def _scope(value: object) -> object:
-    return lower(none_word(value))
 
 
 def _countdown_word(value: object) -> object:
@@ -235,31 +175,31 @@ class Specialist(BaseModel):
     """Tools to remove; takes precedence over `tools`."""
     model: Annotated[str | None, Rules("trust", "allowed")] = None
     """Alias (sonnet, opus, haiku), full model id, local model such as ollama:NAME, or inherit."""
-    fallback_models: Annotated[Names, Rules("trust", "allowed"), Aliases("fallback_model")] = ()
+    fallback_models: Annotated[Names, Rules("trust", "allowed"), AliasChoices("fallback_model")] = ()
     """Models to use instead, in this order, if the model cannot answer."""
     effort: Annotated[
         Effort | None,
         BeforeValidator(lower),
         Expected("low, medium, high, xhigh or max"),
         STYLE,
-        Aliases("reasoning_effort", "model_reasoning_effort", "thinking_level"),
+        AliasChoices("reasoning_effort", "model_reasoning_effort", "thinking_level"),
     ] = None
     """Effort level sent to the model."""
-    tool_calls_limit: Annotated[Limit, Aliases("max_tool_calls", "tool_call_limit"), IN_CONFIG_FILES] = 30
+    tool_calls_limit: Annotated[Limit, AliasChoices("max_tool_calls", "tool_call_limit"), IN_CONFIG_FILES] = 30
     """Maximum tool calls per run; 0 = answer without any, none = no limit."""
-    turns_limit: Annotated[Limit, Aliases("max_turns", "max_steps", "steps"), IN_CONFIG_FILES] = None
+    turns_limit: Annotated[Limit, AliasChoices("max_turns", "max_steps", "steps"), IN_CONFIG_FILES] = None
     """Maximum model replies per run."""
     total_tokens_limit: Annotated[Limit, IN_CONFIG_FILES] = None
     """Maximum input and output tokens per run."""
-    cost_limit: Annotated[Money, Aliases("max_cost_usd"), IN_CONFIG_FILES] = None
+    cost_limit: Annotated[Money, AliasChoices("max_cost_usd"), IN_CONFIG_FILES] = None
     """Maximum cost per run in USD; needs a model with a known price."""
-    time_limit: Annotated[Time, Aliases("timeout", "timeout_mins"), IN_CONFIG_FILES] = None
+    time_limit: Annotated[Time, AliasChoices("timeout", "timeout_mins"), IN_CONFIG_FILES] = None
     """Maximum wall time per run: seconds, or a duration like 90s, 10m, 1h."""
     patience: Annotated[Time, IN_CONFIG_FILES] = 120.0
     """Maximum time for which one request is retried while the model's API is busy or unreachable; 0 = never."""
-    tool_chars_limit: Annotated[Limit, Aliases("max_total_chars"), IN_CONFIG_FILES] = None
+    tool_chars_limit: Annotated[Limit, AliasChoices("max_total_chars"), IN_CONFIG_FILES] = None
     """Maximum characters of all tool results per run."""
-    parallel_tools_limit: Annotated[Count, Aliases("max_parallel_tools")] = 4
+    parallel_tools_limit: Annotated[Count, AliasChoices("max_parallel_tools")] = 4
     """Maximum tool calls running at once in one turn."""
     tool_timeout: Seconds = 60.0
     """Timeout of one tool call, in seconds."""
@@ -268,7 +208,7 @@ class Specialist(BaseModel):
     tool_calls: Annotated[
         CallFormat,
         BeforeValidator(lower),
-        Expected("native or json", if_number="tool_calls_limit"),
+        Expected("native or json (tool_calls_limit limits their number)"),
         STYLE,
         IN_CONFIG_FILES,
     ] = "native"
@@ -295,11 +235,11 @@ class Specialist(BaseModel):
         Countdown, BeforeValidator(_countdown_word), Expected("a map with from, style and warn_at, or none"), PLAIN
     ] = Countdown()
     """Countdown line in tool results: start, wording, warning; or none."""
-    summarize_at: Annotated[OptionalCount, PLAIN, Aliases("max_token")] = None
+    summarize_at: Annotated[OptionalCount, PLAIN, AliasChoices("max_token")] = None
     """Estimated tokens of context that trigger summarizing; none = never."""
-    context_target: Annotated[OptionalCount, PLAIN, Aliases("context_token_limit")] = None
+    context_target: Annotated[OptionalCount, PLAIN, AliasChoices("context_token_limit")] = None
     """Target size of the context after summarizing, in tokens."""
-    summary_limit: Annotated[OptionalCount, PLAIN, Aliases("summary_token_limit")] = None
+    summary_limit: Annotated[OptionalCount, PLAIN, AliasChoices("summary_token_limit")] = None
     """Maximum tokens of one summary."""
     output_schema: Annotated[
         dict[str, Any] | str | None,
@@ -322,9 +262,11 @@ class Specialist(BaseModel):
     """MCP servers without which it must not run, by name or part of a name."""
     skills: Annotated[Names, POWER] = ()
     """Skills whose SKILL.md is added to the prompt."""
-    project_instructions: Annotated[Switch, PLAIN, Aliases("inherit_project_context")] = False
+    project_instructions: Annotated[Switch, PLAIN, AliasChoices("inherit_project_context")] = False
     """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
-    memory: Annotated[MemoryScope | None, BeforeValidator(_scope), Expected("user, project or local"), POWER] = None
+    memory: Annotated[
+        MemoryScope | None, BeforeValidator(lower), _OrNone, Expected("user, project or local"), POWER
+    ] = None
     """Where to keep notes from run to run, which are added to the prompt; omitted = no notes."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function"), POWER] = ()
     """Python functions of the project to use as tools."""
@@ -353,19 +295,14 @@ def json_schema(models: Sequence[str] = ()) -> dict[str, Any]:
 
     models: Names of models that editors suggest; any other name is valid too.
     """
-    model_schema = Specialist.model_json_schema()
-    countdown = model_schema["$defs"]["Countdown"]
-    properties = {key: _property(model_schema["properties"][key]) for key in CANONICAL}
-    # A validator expands the string "none" to a map, so the model's own schema does not allow it.
-    reference = properties["countdown"].pop("$ref")
+    whole = Specialist.model_json_schema()
+    properties = {key: whole["properties"][key] for key in CANONICAL}
     for key in ("tools", "disallowed_tools"):
-        for choice in properties[key]["anyOf"]:
-            if choice.get("type") == "array":
-                choice["items"] = _suggested(_TOOLS)
-    one = _suggested(models) if models else {"anyOf": [{"type": "string"}]}
-    several = {"type": "array", "items": {"type": "string"}}
-    properties["model"] = {"anyOf": [*one["anyOf"], several], "description": properties["model"]["description"]}
-    properties["countdown"]["anyOf"] = [{"$ref": reference}, {"const": "none"}]
+        properties[key]["anyOf"] = [{"type": "string"}, {"type": "array", "items": _suggested(_TOOLS)}]
+    one = _suggested(models) if models else {"type": "string"}
+    properties["model"]["anyOf"] = [one, {"type": "array", "items": {"type": "string"}}]
+    # A validator expands the string "none" to a map, so the model's own schema does not allow it.
+    properties["countdown"]["anyOf"] = [{"$ref": properties["countdown"].pop("$ref")}, {"const": "none"}]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Specialist",
@@ -373,23 +310,8 @@ def json_schema(models: Sequence[str] = ()) -> dict[str, Any]:
         "type": "object",
         "properties": properties,
         "additionalProperties": True,
-        "$defs": {
-            "Countdown": countdown
-            | {"properties": {key: _property(schema) for key, schema in countdown["properties"].items()}}
-        },
+        "$defs": whole["$defs"],
     }
-
-
-def _property(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of one key without titles and null, because null in a file means an empty value."""
-    kept = {key: value for key, value in schema.items() if key not in ("title", "default", "anyOf")}
-    default = schema.get("default")
-    if default not in (None, []) and not isinstance(default, dict):
-        kept["default"] = default
-    choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
-    if not choices:
-        return kept
-    return kept | (choices[0] if len(choices) == 1 else {"anyOf": choices})
 
 
 def _suggested(names: Sequence[str]) -> dict[str, Any]:
@@ -401,13 +323,22 @@ _T = TypeVar("_T")
 
 
 def declared(key: str, kind: type[_T], model: type[BaseModel] = Specialist) -> _T | None:
-    """Return the metadata of a kind that a field has, such as `Expected`; None if it has none."""
+    """Return the metadata of a kind that a field has, such as `Rules`; None if it has none."""
     return next((item for item in model.model_fields[key].metadata if isinstance(item, kind)), None)
 
 
+EXPECTED = {
+    f"{prefix}{name.rstrip('_')}": one
+    for prefix, model in (("", Specialist), ("countdown.", Countdown))
+    for name in model.model_fields
+    if (one := declared(name, Expected, model))
+}
+"""The expected values by key, those of the countdown by `countdown.from` and so on."""
 CANONICAL = tuple(key for key in Specialist.model_fields if key not in ("prompt", "path"))
 """All keys of a file."""
-ALIASES = {alias: key for key in CANONICAL for alias in declared(key, Aliases) or ()}
+ALIASES: dict[str, str] = {
+    str(alias): key for key in CANONICAL if (names := declared(key, AliasChoices)) for alias in names.choices
+}
 """Other spellings, in snake_case; camelCase and kebab-case are converted before the lookup."""
 CONFIG_KEYS = tuple(key for key in CANONICAL if IN_CONFIG_FILES in Specialist.model_fields[key].metadata)
 """Keys that config files may set, too."""
@@ -415,16 +346,6 @@ TEXTS = frozenset(key for key in CANONICAL if Specialist.model_fields[key].annot
 """Keys whose value is a text."""
 NAMES = frozenset(key for key in CANONICAL if AsList in Specialist.model_fields[key].metadata)
 """Keys whose value is a list of names."""
-
-# Restrictions of other programs that hold here too, as long as all tools only read; None = by any value.
-KEPT_BY_READING = {
-    "isolation": None,
-    "permission_mode": "plan",
-    "read_only": None,
-    "readonly": None,
-    "sandbox": None,
-    "sandbox_mode": None,
-}
 
 # Other programs restrict an agent by these keys. They have no effect here, so each gets a warning.
 RESTRICTING = frozenset(

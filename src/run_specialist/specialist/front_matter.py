@@ -4,24 +4,20 @@ import codecs
 import json
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from frontmatter.default_handlers import YAMLHandler
+from yaml.reader import Reader
 
 from run_specialist.specialist.fields import canonical, is_known, starts_field_in_prose
 from run_specialist.specialist.positions import (
-    DEEPEST,
     Chunk,
     InvalidToml,
     MappingNode,
     Node,
     ScalarNode,
-    SequenceNode,
-    TomlTable,
     UnreadableError,
     parse,
     read_table,
-    value_of,
 )
 from run_specialist.specialist.problems import START, Position, Problems, shown
 
@@ -48,6 +44,8 @@ class FencedParts:
     """First character of the body."""
     indent: int = 0
     """Number of columns removed from every line."""
+    closed: bool = True
+    """Whether there is a closing fence."""
 
     @property
     def front(self) -> str:
@@ -66,17 +64,14 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
     opening = _OPENING.match(text, at)
     if opening is None:
         return None
-    indent = len(opening[1])
-    if indent:
+    if opening[1]:
         lines = text.split("\n")
         if any(line.strip() and not line.startswith(opening[1]) for line in lines):
             return None
+        indent = len(opening[1])
         problems.warn(START, f"every line is indented by {indent}; the indentation is ignored")
-        text = "\n".join(line.removeprefix(opening[1]) for line in lines)
-        at, hashes = _skip_lead(text)
-        opening = _OPENING.match(text, at)
-        if opening is None:
-            return None
+        parts = cut("\n".join(line.removeprefix(opening[1]) for line in lines), problems)
+        return parts and replace(parts, indent=indent)
     if hashes:
         first, hashes = _skip_lead(text, opening.end())
         key = is_key_line(text[first:].lstrip().partition("\n")[0])
@@ -85,12 +80,14 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
     fence = place_of(text, opening.start())
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        return _unclosed(text, opening.end(), indent, fence, problems)
+        problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
+        return FencedParts(text, opening.end(), len(text), len(text), closed=False)
     if at:
         problems.warn(fence, "the front matter does not start on line 1")
-    _check_fence(text[opening.start() : opening.end()].removesuffix("\n"), fence, "opening", problems)
-    _check_fence(closing[0], place_of(text, closing.start()), "closing", problems)
-    return FencedParts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)), indent)
+    for found, which in ((opening, "opening"), (closing, "closing")):
+        if found[0].removesuffix("\n") != "---":
+            problems.warn(place_of(text, found.start()), f"the {which} fence is not exactly three dashes")
+    return FencedParts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)))
 
 
 def is_key_line(line: str) -> str | None:
@@ -109,41 +106,6 @@ def _skip_lead(text: str, at: int = 0) -> tuple[int, bool]:
         at = match.end()
         hashes = hashes or match[0].lstrip().startswith("#")
     return at, hashes
-
-
-def _check_fence(fence: str, place: Position, which: str, problems: Problems) -> None:
-    if fence != "---":
-        problems.warn(place, f"the {which} fence is not exactly three dashes")
-
-
-def _unclosed(text: str, start: int, indent: int, fence: Position, problems: Problems) -> FencedParts | None:
-    """Return the leading key lines and their indented continuation lines as front matter."""
-    end = at = start
-    lines = 0
-    blank_before = False
-    while at < len(text) and lines < MOST_LINES:
-        lines += 1
-        stop = text.find("\n", at) + 1 or len(text)
-        line = text[at:stop]
-        if not line.strip() or (end == start and line.startswith("#")):
-            blank_before = True
-        elif _is_front_matter(line, end > start, blank_before):
-            end, blank_before = stop, False
-        else:
-            break
-        at = stop
-    if end == start:
-        return None
-    problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
-    return FencedParts(text, start, end, end, indent)
-
-
-def _is_front_matter(line: str, begun: bool, blank_before: bool) -> bool:  # noqa: FBT001 - private
-    """Return whether a line belongs to front matter that has no closing fence."""
-    key = is_key_line(line)
-    if key:
-        return not blank_before or is_known(key)
-    return begun and (line[0] in " \t" or (not blank_before and line.startswith(("- ", "#"))))
 
 
 # A blank line followed only by headings.
@@ -183,83 +145,6 @@ class FrontMatter:
     """Whether the file has front matter."""
 
 
-class LenientHandler(YAMLHandler):
-    """Lenient handler for `frontmatter.loads(text, handler=...)`; use one per file."""
-
-    def __init__(self, problems: Problems) -> None:
-        """Set where tolerated deviations are reported."""
-        super().__init__()
-        self._problems = problems
-        self.fields: dict[str, Field] = {}
-        """Fields found by `split`, by canonical key."""
-
-    def detect(self, text: str) -> bool:
-        """Return whether the text starts with front matter."""
-        return cut(text, Problems(self._problems.path)) is not None
-
-    def split(self, text: str) -> tuple[str, str]:
-        """Return front matter and body, and fill `fields`; raises ValueError if there is no front matter."""
-        parts = cut(text, self._problems)
-        if parts is None:
-            raise ValueError("no front matter")
-        front, body = parts.front, parts.text[parts.body :]
-        chunk = Chunk(front, parts.line, parts.indent)
-        try:
-            root = parse(front)
-        except UnreadableError as error:
-            # An error at the end is reported on the last line, not on the fence below.
-            place = chunk.place(min(error.index, len(front.rstrip())))
-            self._problems.warn(place, f"is not valid YAML ({error}); parsed line by line")
-        else:
-            if root is None:
-                return front, body
-            if isinstance(root, MappingNode) and not _holds_prose(root, front):
-                for key, node in root.pairs:
-                    if isinstance(key, ScalarNode):
-                        self._add(Field(key.text.strip(), node, chunk, chunk.place(key.start)))
-                    else:
-                        self._problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
-                return front, body
-            self._problems.warn(
-                chunk.place(root.start), "the front matter contains more than keys; parsed line by line"
-            )
-        used = self._take_spans(front, parts)
-        if not self.fields:
-            raise ValueError("no keys between the fences")
-        if used < len(front):
-            text = "the front matter has no closing fence; the body is assumed to start here"
-            self._problems.warn(chunk.place(used + 1), text)
-            return front[:used], parts.text[parts.start + used :]
-        return front, body
-
-    def load(self, fm: str, **_: object) -> dict[str, object]:  # noqa: ARG002, already parsed by `split`
-        """Return the fields as plain values."""
-        return {key: value_of(field.node)[0] for key, field in self.fields.items()}
-
-    def _take_spans(self, front: str, parts: FencedParts) -> int:
-        spans, used = field_spans(front, parts.line)
-        # Damaged files may have thousands of fields, so only the values that are used are parsed as YAML.
-        last = {canonical(span.key): span for span in spans}
-        for span in spans:
-            place = Position(span.line, parts.indent + 1)
-            if span is last[canonical(span.key)] and is_known(span.key):
-                node, chunk = read_span(span, self._problems)
-            else:
-                node, chunk = ScalarNode(0, len(span.text), span.text), Chunk(span.text, span.line)
-            self._add(Field(span.key, node, chunk, place))
-        return used
-
-    def _add(self, field: Field) -> None:
-        key = canonical(field.key)
-        if earlier := self.fields.get(key):
-            self._problems.warn(
-                field.key_place,
-                f"given on lines {earlier.key_place.line} and {field.key_place.line}; the last one is used",
-                shown(key),
-            )
-        self.fields[key] = field
-
-
 def _holds_prose(root: MappingNode, front: str) -> bool:
     """Return whether a sentence after a blank line was parsed as a key, because the closing fence is missing."""
     keys = [key for key, _ in root.pairs if isinstance(key, ScalarNode)]
@@ -269,17 +154,66 @@ def _holds_prose(root: MappingNode, front: str) -> bool:
 def read(data: bytes | str, problems: Problems) -> FrontMatter:
     """Parse a file; any content gives a usable result, and deviations are added to `problems`."""
     text = decode(data, problems)
-    handler = LenientHandler(problems)
-    try:
-        _, body = handler.split(text)
-    except ValueError:
+    parts = cut(text, problems)
+    found = _fields(parts, problems) if parts else None
+    if found is None:
         why = " (the file starts with a code fence)" if text.lstrip().startswith("```") else ""
         fallback_used = "using the file name as name and the first line of text as description"
         problems.warn(START, f"no front matter{why}; {fallback_used}")
         return FrontMatter({}, text.strip("\n"), present=False)
+    fields, body = found
     # Without the blank lines at the top, but with the indentation of the first line.
     first = body.rfind("\n", 0, len(body) - len(body.lstrip())) + 1
-    return FrontMatter(handler.fields, body[first:].rstrip(), present=True)
+    return FrontMatter(fields, body[first:].rstrip(), present=True)
+
+
+def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], str] | None:
+    """Return the fields and the body of a file; None if there are no keys between the fences."""
+    front, body = parts.front, parts.text[parts.body :]
+    chunk = Chunk(front, parts.line, parts.indent)
+    fields: dict[str, Field] = {}
+    try:
+        root = parse(front) if parts.closed else None
+    except UnreadableError as error:
+        # An error at the end is reported on the last line, not on the fence below.
+        place = chunk.place(min(error.index, len(front.rstrip())))
+        problems.warn(place, f"is not valid YAML ({error}); parsed line by line")
+    else:
+        if root is None and parts.closed:
+            return fields, body
+        if isinstance(root, MappingNode) and not _holds_prose(root, front):
+            for name, value in root.pairs:
+                if isinstance(name, ScalarNode):
+                    _add(fields, Field(name.text.strip(), value, chunk, chunk.place(name.start)), problems)
+                else:
+                    problems.warn(chunk.place(name.start), "a key that is a list or a map is ignored")
+            return fields, body
+        if root is not None:
+            problems.warn(chunk.place(root.start), "the front matter contains more than keys; parsed line by line")
+    spans, used = field_spans(front, parts.line, closed=parts.closed)
+    # Damaged files may have thousands of fields, so only the values that are used are parsed as YAML.
+    last = {canonical(key): part for key, part in spans}
+    for key, part in spans:
+        node: Node = ScalarNode(0, len(part.text), part.text)
+        if part is last[canonical(key)] and is_known(key):
+            node = read_span(key, part, problems)
+        _add(fields, Field(key, node, part, Position(part.line, parts.indent + 1)), problems)
+    if not fields:
+        return None
+    if used < len(front):
+        if parts.closed:
+            text = "the front matter has no closing fence; the body is assumed to start here"
+            problems.warn(chunk.place(used + 1), text)
+        body = parts.text[parts.start + used :]
+    return fields, body
+
+
+def _add(fields: dict[str, Field], field: Field, problems: Problems) -> None:
+    key = canonical(field.key)
+    if earlier := fields.get(key):
+        lines = f"lines {earlier.key_place.line} and {field.key_place.line}"
+        problems.warn(field.key_place, f"given on {lines}; the last one is used", shown(key))
+    fields[key] = field
 
 
 PROMPT = "developer_instructions"
@@ -304,62 +238,27 @@ def read_toml(data: bytes | str, problems: Problems) -> FrontMatter:
         text = "must be a text, which is the prompt" if prompt is not None else "missing, so there is no prompt"
         problems.error(Position(table.line(PROMPT), 1), text, PROMPT)
         prompt = ""
-    fields = _fields(table, problems)
+    fields: dict[str, Field] = {}
+    for key, value in table.values.items():
+        place = Position(table.line(key), 1)
+        if key == "skills" and isinstance(value, dict):
+            problems.notice(place, "has no effect here, because it is not a list of names", key)
+        elif key != PROMPT:
+            # As JSON it is one line of YAML.
+            text = json.dumps(value, ensure_ascii=False, default=str)
+            text = Reader.NON_PRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+            try:
+                node = parse(text) or ScalarNode(0, 0, "")
+            except UnreadableError as error:
+                problems.error(place, str(error), shown(key))
+                continue
+            if (name := canonical(key)) in fields:
+                repeated = f"is given more than once, in several spellings; {shown(key)} is used"
+                problems.warn(place, repeated, shown(name))
+            fields[name] = Field(key, node, Chunk(text, place.line), place)
     return FrontMatter(fields, prompt.strip("\n"), present=True)
 
 
-def _fields(table: TomlTable, problems: Problems) -> dict[str, Field]:
-    fields: dict[str, Field] = {}
-    for key, value in table.values.items():
-        if key == PROMPT:
-            continue
-        if key == "skills" and isinstance(value, dict):
-            problems.notice(Position(table.line(key), 1), "has no effect here, because it is not a list of names", key)
-            continue
-        place = Position(table.line(key), START.column)
-        node, text = _node(value, 0, 0)
-        name = canonical(key)
-        if name in fields:
-            problems.warn(place, f"is given more than once, in several spellings; {shown(key)} is used", shown(name))
-        fields[name] = Field(key, node, Chunk(text, place.line), place)
-    return fields
-
-
-def _node(value: object, start: int, depth: int) -> tuple[Node, str]:
-    """Return a value as a node, and its text on one line, of which the node is the part from `start` on."""
-    if depth <= DEEPEST and isinstance(value, list):
-        text = "["
-        items: list[Node] = []
-        for item in value:
-            text += ", " if items else ""
-            node, part = _node(item, start + len(text), depth + 1)
-            items.append(node)
-            text += part
-        return SequenceNode(start, start + len(text) + 1, tuple(items)), f"{text}]"
-    if depth <= DEEPEST and isinstance(value, dict):
-        text = "{"
-        pairs: list[tuple[Node, Node]] = []
-        for key, item in value.items():
-            text += ", " if pairs else ""
-            name, written = _node(key, start + len(text), depth + 1)
-            text += f"{written} = "
-            node, part = _node(item, start + len(text), depth + 1)
-            pairs.append((name, node))
-            text += part
-        return MappingNode(start, start + len(text) + 1, tuple(pairs)), f"{text}}}"
-    is_text = not isinstance(value, bool | int | float)
-    text = json.dumps(str(value) if is_text else value, ensure_ascii=False)
-    return ScalarNode(start, start + len(text), str(value) if is_text else text, plain=not is_text), text
-
-
-# UTF-32 comes first because its little-endian mark begins with that of UTF-16.
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
-    (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
-    (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16"),
-    (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
-)
-_LINE_END = re.compile(r"\r\n?|\n")
 # NUL and lone surrogates, which neither databases nor model APIs accept.
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
@@ -367,11 +266,22 @@ _REPLACEMENT = "\ufffd"
 
 def decode(data: bytes | str, problems: Problems) -> str:
     """Return the text of a file; all repairs except of line ends are reported as warnings."""
-    text = data if isinstance(data, str) else _to_text(data, problems)
+    if isinstance(data, str):
+        text = data
+    elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        problems.warn(START, "is UTF-16; other programs expect UTF-8")
+        text = data.decode("utf-16", "replace")
+    else:
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            before = _with_lf(data[: error.start].decode("utf-8", "replace"))
+            place, reason = place_of(before, len(before)), error.reason
+            problems.warn(place, f"is not valid UTF-8 here ({reason}); invalid bytes are replaced by {_REPLACEMENT}")
+            text = data.decode("utf-8", "replace")
     if text.startswith("\ufeff"):
         problems.warn(START, "starts with a byte order mark, which is ignored")
-        text = text.lstrip("\ufeff")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _with_lf(text.lstrip("\ufeff"))
     if bad := _UNUSABLE.search(text):
         problems.warn(place_of(text, bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}")
         text = _UNUSABLE.sub(_REPLACEMENT, text)
@@ -383,22 +293,14 @@ def place_of(text: str, index: int) -> Position:
     return Position(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 
-def _to_text(data: bytes, problems: Problems) -> str:
-    for mark, encoding, name in _MARKS:
-        if data.startswith(mark):
-            problems.warn(START, f"is {name}; other programs expect UTF-8")
-            return data[len(mark) :].decode(encoding, "replace")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = _LINE_END.split(data[: error.start].decode("utf-8", "replace"))
-        place = Position(len(before), len(before[-1]) + 1)
-        problems.warn(place, f"is not valid UTF-8 here ({error.reason}); invalid bytes are replaced by {_REPLACEMENT}")
-        return data.decode("utf-8", "replace")
+def _with_lf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 _OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
 _PROSE_KEYS = frozenset({"description", "landing_prompt"})
+_CONTINUED = " \t-#]})\"'"
+"""First characters of lines that cannot begin a body."""
 _TITLE = re.compile(r"# \S")
 _COMMENT = re.compile(r"#+(?:[ \t]|\Z)")
 _BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:\n|$)")
@@ -407,18 +309,8 @@ _QUOTES = frozenset("\"'")
 _ESCAPED = {"n": "\n", "t": "\t"}
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSpan:
-    """Source lines of one field."""
-
-    key: str
-    text: str
-    line: int
-    """First line, counted in the file."""
-
-
-def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
-    """Split invalid front matter into fields; also return the number of characters they cover.
+def field_spans(front: str, line: int, *, closed: bool) -> tuple[list[tuple[str, Chunk]], int]:
+    """Split invalid front matter into fields, each with its key; also return the number of characters they cover.
 
     The rest belongs to the body: if the closing fence is missing, a `---` rule far below may end `front`.
     """
@@ -427,7 +319,8 @@ def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
     first = next((line for line in lines if line.strip()), "")
     margin = first[: len(first) - len(first.lstrip())]
     last_close = max((i for i, text in enumerate(lines) if _CLOSE.search(text)), default=-1)
-    last_key = _last_key(lines, margin)
+    keys = (is_key_line(text.removeprefix(margin)) or "" for text in lines)
+    last_key = max((i for i, key in enumerate(keys) if starts_field_in_prose(key)), default=-1)
     last_text = max((i for i, text in enumerate(lines) if text.strip() and not _COMMENT.match(text)), default=-1)
     starts: list[tuple[int, str]] = []
     in_prose, open_examples, blank_before = False, 0, False
@@ -438,10 +331,14 @@ def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
         key = is_key_line(text.removeprefix(margin))
         if key and in_prose and ((open_examples and index <= last_close) or not starts_field_in_prose(key)):
             key = None
+        if key and blank_before and not closed and not is_known(key):
+            key = None
         if key:
             starts.append((index, key))
             in_prose, open_examples = canonical(key) in _PROSE_KEYS, 0
-        elif starts and blank_before and not in_prose and text[0] not in " \t-#]})\"'":
+        elif (
+            starts and blank_before and not (in_prose and closed) and text[0] not in (_CONTINUED if closed else " \t#")
+        ):
             end = index
             while end and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
                 end -= 1
@@ -454,47 +351,34 @@ def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
         blank_before = blank_before and text.startswith("#")
     ends = [*(start for start, _ in starts[1:]), len(lines)]
     fields = [
-        FieldSpan(key, "\n".join(lines[start:end]), line + start)
-        for (start, key), end in zip(starts, ends, strict=False)
+        (key, Chunk("\n".join(lines[start:end]), line + start)) for (start, key), end in zip(starts, ends, strict=False)
     ]
     return fields, len("\n".join(lines))
 
 
-def read_span(span: FieldSpan, problems: Problems) -> tuple[Node, Chunk]:
+def read_span(written: str, chunk: Chunk, problems: Problems) -> Node:
     """Return the value of a field: parsed as YAML if the field alone is valid, otherwise its text."""
-    chunk = Chunk(span.text, span.line)
     try:
-        root = parse(span.text)
+        root = parse(chunk.text)
     except UnreadableError:
         root = None
     if isinstance(root, MappingNode) and len(root.pairs) == 1:
         key, node = root.pairs[0]
-        if isinstance(key, ScalarNode) and key.text == span.key:
+        if isinstance(key, ScalarNode) and key.text == written:
             if isinstance(node, ScalarNode) and node.plain and "\\n" in node.text:
                 node = ScalarNode(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
-            return node, chunk
-    match = KEY.search(span.text)
+            return node
+    match = KEY.search(chunk.text)
     start = match.end() if match else 0
-    if start < len(span.text) and not span.text[start].isspace():
-        problems.warn(chunk.place(start), "no blank after the colon", span.key)
-    start += len(span.text[start:]) - len(span.text[start:].lstrip())
-    return _raw(span, start, chunk, problems), chunk
+    if start < len(chunk.text) and not chunk.text[start].isspace():
+        problems.warn(chunk.place(start), "no blank after the colon", written)
+    start += len(chunk.text[start:]) - len(chunk.text[start:].lstrip())
+    return _raw(written, start, chunk, problems)
 
 
-def _last_key(lines: list[str], margin: str) -> int:
-    """Return the index of the last line with a key that can end a description, or -1; code blocks are skipped."""
-    last, in_code = -1, False
-    for index, text in enumerate(lines):
-        if text.lstrip().startswith("```"):
-            in_code = not in_code
-        elif not in_code and (key := is_key_line(text.removeprefix(margin))) and starts_field_in_prose(key):
-            last = index
-    return last
-
-
-def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:
+def _raw(key: str, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:
     """Return the text after the colon as one scalar, with later lines dedented."""
-    lines = span.text[start:].split("\n")
+    lines = chunk.text[start:].split("\n")
     # Comment lines at the end belong to the next key.
     while len(lines) > 1 and (not lines[-1].strip() or _COMMENT.match(lines[-1])):
         lines.pop()
@@ -502,17 +386,17 @@ def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> Scala
     end = start + len(raw)
     block = _BLOCK.match(raw)
     last = chunk.place(end).line
-    if raw and not block and last > span.line:
-        problems.warn(chunk.place(0), f"is not valid YAML; using its text up to line {last}", span.key)
+    if raw and not block and last > chunk.line:
+        problems.warn(chunk.place(0), f"is not valid YAML; using its text up to line {last}", key)
     first, _, rest = ("", "", raw[block.end() :]) if block else raw.partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
     unquoted = _unquote(text)
     if unquoted is None and text[:1] in _QUOTES and not _closing(text[0]).search(text, 1):
-        problems.warn(chunk.place(start), "an opening quote is never closed", span.key)
+        problems.warn(chunk.place(start), "an opening quote is never closed", key)
         unquoted = text[1:].strip().replace("\\n", "\n")
     if unquoted is not None:
         return ScalarNode(start, end, unquoted, plain=False)
-    if canonical(span.key) in _TEXT_KEYS:
+    if canonical(key) in _TEXT_KEYS:
         return ScalarNode(start, end, text.replace("\\n", "\n"), plain=False)
     return ScalarNode(start, end, text)
 

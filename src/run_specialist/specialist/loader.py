@@ -27,6 +27,7 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.front_matter import FrontMatter, read, read_toml
 from run_specialist.specialist.mcp_servers import check_servers
 from run_specialist.specialist.origins import OriginKind
+from run_specialist.specialist.positions import read_file
 from run_specialist.specialist.problems import START, Problem, Problems, shown
 from run_specialist.specialist.project import is_own
 
@@ -153,16 +154,9 @@ def load(path: Path, project: Path | None = None) -> SpecialistFile:
     project: Project that contains the file; symlinks must not lead out of it. None to follow all symlinks.
     """
     try:
-        with safe_files.open_file(path, project) as file:
-            data = file.read(LARGEST + 1)
-    except safe_files.NotRegular:
-        return load_unreadable(path, "is not a regular file")
-    except OSError as error:
-        return load_unreadable(path, f"cannot be read: {error.strerror or error}")
+        data = read_file(path, project, LARGEST)
     except ValueError as error:
-        return load_unreadable(path, f"cannot be read: {error}")
-    if len(data) > LARGEST:
-        return load_unreadable(path, f"is larger than {LARGEST // 1024**2} MiB")
+        return load_unreadable(path, str(error))
     return replace(_load(data, Problems(path), project), digest=hashlib.sha256(data).hexdigest(), project=project)
 
 

@@ -9,62 +9,49 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from run_specialist.safety.credentials import MASK
 from run_specialist.safety.redact import redact
-from run_specialist.safety.safe_files import open_file
-from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.front_matter import Field, FrontMatter
-from run_specialist.specialist.positions import MappingNode, ScalarNode, SequenceNode
+from run_specialist.specialist.fields import Specialist, lower
+from run_specialist.specialist.front_matter import FrontMatter
+from run_specialist.specialist.positions import MappingNode, ScalarNode, SequenceNode, read_file
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.project import git_folder, ownership_problem
 
 _KEY = "mcp_servers"
-KEYS = (
-    "name",
-    "command",
-    "args",
-    "env",
-    "cwd",
-    "url",
-    "headers",
-    "type",
-    "transport",
-    "timeout",
-    "disabled",
-    "enabled",
-)
-"""Keys of an entry; other programs have more, so an unknown key is reported only if it resembles one of these."""
 
 
 def check_servers(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
     """Warn about unusable servers and remove them from `given`."""
     value = given.get(_KEY)
     if isinstance(value, dict):
-        usable = {key: entry for key, entry in value.items() if _fits(str(key), entry, front.fields[_KEY], problems)}
-        given[_KEY] = usable
+        given[_KEY] = {key: entry for key, entry in value.items() if _fits(str(key), entry, key, front, problems)}
     elif isinstance(value, list):
-        field = front.fields[_KEY]
-        given[_KEY] = [
-            item for index, item in enumerate(value) if _fits(*named_entry(item), field, problems, index=index)
-        ]
+        given[_KEY] = [item for index, item in enumerate(value) if _fits(*named_entry(item), index, front, problems)]
 
 
-def _fits(name: str, entry: object, field: Field, problems: Problems, *, index: int | None = None) -> bool:
+def _fits(name: str, entry: object, key: object, front: FrontMatter, problems: Problems) -> bool:
+    """Return whether a server can be used; otherwise warn.
+
+    key: of the entry in the map or list.
+    """
+    field = front.fields[_KEY]
+    node, place = field.node, field.place
+    if isinstance(node, SequenceNode) and isinstance(key, int) and key < len(node.items):
+        place = field.chunk.place(node.items[key].start)
+    elif isinstance(node, MappingNode):
+        named = (one for one, _ in node.pairs if isinstance(one, ScalarNode) and one.text == name)
+        place = next((field.chunk.place(one.start) for one in named), place)
+    for inner in entry if isinstance(entry, dict) else ():
+        near = difflib.get_close_matches(str(inner), _KEYS, 1)
+        if str(inner) not in _KEYS and near:
+            problems.warn(place, f"{shown(name)}: {shown(str(inner))}: unknown key; did you mean {near[0]}?", _KEY)
     server = None if entry is None else server_of(name, entry)
     why = listed_in_project(name, problems.path.parent) if entry is None else server.unusable if server else ""
-    node, place = field.node, field.place
-    if isinstance(node, SequenceNode) and index is not None and index < len(node.items):
-        place = field.chunk.place(node.items[index].start)
-    elif isinstance(node, MappingNode):
-        named = (key for key, _ in node.pairs if isinstance(key, ScalarNode) and key.text == name)
-        place = next((field.chunk.place(key.start) for key in named), place)
-    for key in entry if isinstance(entry, dict) else ():
-        near = difflib.get_close_matches(str(key), KEYS, 1)
-        if str(key) not in KEYS and near:
-            problems.warn(place, f"{shown(name)}: {shown(str(key))}: unknown key; did you mean {near[0]}?", _KEY)
     if why:
         problems.warn(place, f"{shown(name)}: {shown(why, None)}; ignored", _KEY)
     return not why
@@ -166,17 +153,13 @@ class ServerConfig:
                 raise ValueError(f"the environment variable {name} is not set")
             return environment.get(name) or default or ""
 
-        def filled(text: str) -> str:
-            return _VARIABLE.sub(value, text)
+        def filled(part: Any) -> Any:  # noqa: ANN401 - texts, tuples of them, or None
+            if isinstance(part, str):
+                return _VARIABLE.sub(value, part)
+            return tuple(map(filled, part)) if isinstance(part, tuple) else part
 
-        return replace(
-            self,
-            command=None if self.command is None else tuple(map(filled, self.command)),
-            url=None if self.url is None else filled(self.url),
-            env=tuple((name, filled(text)) for name, text in self.env),
-            headers=tuple((name, filled(text)) for name, text in self.headers),
-            cwd=None if self.cwd is None else filled(self.cwd),
-        )
+        parts = ("command", "url", "env", "headers", "cwd")
+        return replace(self, **{name: filled(getattr(self, name)) for name in parts})
 
 
 def _is_loopback(url: str) -> bool:
@@ -209,11 +192,50 @@ PROJECT_FILE = ".mcp.json"
 
 _LARGEST_FILE = 1024 * 1024
 _DISALLOWED = re.compile(r"[^A-Za-z0-9_-]+")
-_STDIO = frozenset({"stdio", "local"})
-_HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamablehttp", "remote"})
 _SECRET_KEYS = frozenset({"env", "headers"})
 _QUERY = re.compile(r"(://[^\s?#]*\?[^\s=&#]*=|(?<=&)[^\s=&#?]*=)(?!\$\{)[^\s&#]+")
-_URLS = ("url", "httpUrl", "serverUrl")
+_KINDS = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamablehttp", "remote"]
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+_Text = Annotated[str, BeforeValidator(_text)]
+_Pairs = dict[str, Annotated[_Text, BeforeValidator(lambda value: "" if value is None else value)]] | None
+
+
+class _Entry(BaseModel):
+    """The keys of an entry, with what each must be; other programs have more."""
+
+    command: list[_Text] = Field([], description="a command with its arguments")
+    args: list[_Text] | None = Field(None, description="a list of texts")
+    env: _Pairs = Field(None, description="a map of names to texts")
+    cwd: str | None = Field(None, description="a folder")
+    url: Annotated[str, Field(pattern=r"^https?://[^/]|\$\{")] | None = Field(
+        None, validation_alias=AliasChoices("url", "httpUrl", "serverUrl"), description="an http:// or https:// URL"
+    )
+    headers: _Pairs = Field(None, description="a map of names to texts")
+    type: Annotated[_KINDS | None, BeforeValidator(lower)] = Field(
+        None, validation_alias=AliasChoices("type", "transport"), description="stdio or http"
+    )
+    timeout: Annotated[float, Field(strict=True, gt=0, le=LONGEST_START)] | None = Field(
+        None, description=f"above 0 and at most {LONGEST_START:g} seconds"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        command = entry.get("command") or []
+        if isinstance(command, str):
+            # With `args` the command is one word, including blanks.
+            command = shlex.split(command) if entry.get("args") is None else [command]
+        return {**entry, "command": command}
+
+
+_KEYS = (*_Entry.model_fields, "name", "transport", "disabled", "enabled")
 
 
 def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
@@ -250,9 +272,26 @@ def server_of(name: str, entry: object) -> ServerConfig | None:
     if entry.get("disabled") is True or entry.get("enabled") is False:
         return None
     try:
-        return _read(clean, entry)
-    except ValueError as error:
-        return ServerConfig(clean, unusable=str(error))
+        read = _Entry.model_validate(dict(entry))
+    except ValidationError as error:
+        first = error.errors()[0]
+        if not first["loc"]:
+            return ServerConfig(clean, unusable=f"command: {first['msg']}")
+        key = str(first["loc"][0])
+        key = {"httpUrl": "url", "serverUrl": "url", "transport": "type"}.get(key, key)
+        return ServerConfig(clean, unusable=f"{key} must be {_Entry.model_fields[key].description}")
+    command = (*read.command, *(read.args or ())) if read.command else ()
+    if bool(command) == bool(read.url):
+        both = "has both a command and a url; remove one of them"
+        return ServerConfig(clean, unusable=both if command else "has no command and no url")
+    if read.type and (read.type in ("stdio", "local")) != bool(command):
+        why = f"the type {read.type} does not fit a {'command' if command else 'url'}"
+        return ServerConfig(clean, unusable=why)
+    env, headers = (tuple(sorted((pairs or {}).items())) for pairs in (read.env, read.headers))
+    timeout = START_TIMEOUT if read.timeout is None else read.timeout
+    if read.url:
+        return ServerConfig(clean, url=read.url, headers=headers, timeout=timeout)
+    return ServerConfig(clean, command, env=env, cwd=read.cwd or None, timeout=timeout)
 
 
 def named_entries(value: object) -> Iterator[tuple[str, object]]:
@@ -326,15 +365,11 @@ def _listed(path: Path | None) -> Mapping[str, Any] | str:
     if path is None:
         return f"has neither a command nor a url, and the project has no {PROJECT_FILE} that defines it"
     try:
-        with open_file(path, git_folder(path.parent) or path.parent) as file:
-            data = file.read(_LARGEST_FILE + 1)
-        if len(data) > _LARGEST_FILE:
-            return f"{path} is larger than {_LARGEST_FILE // 1024**2} MiB"
-        read = json.loads(data)
-    except OSError as error:
-        return f"{path} cannot be read: {error.strerror or error}"
-    except (ValueError, RecursionError):
+        read = json.loads(read_file(path, git_folder(path.parent) or path.parent, _LARGEST_FILE))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         return f"{path} is not valid JSON"
+    except ValueError as error:
+        return f"{path} {error}"
     servers = read.get("mcpServers") if isinstance(read, dict) else None
     return servers if isinstance(servers, dict) else f"{path} has no map mcpServers"
 
@@ -347,57 +382,3 @@ def _from_project(name: str, path: Path | None, listed: Mapping[str, Any] | str)
         return ServerConfig(_DISALLOWED.sub("_", name), unusable=f"{path} has no server of this name{available}")
     server = server_of(name, listed[name])
     return server and replace(server, source=path)
-
-
-def _read(name: str, entry: Mapping[Any, Any]) -> ServerConfig:
-    url = next((entry[key] for key in _URLS if entry.get(key)), None)
-    command, kind = entry.get("command"), entry.get("type", entry.get("transport"))
-    known = kind is None or (isinstance(kind, str) and kind.lower() in _STDIO | _HTTP)
-    if not known:
-        raise ValueError(f"type must be stdio or http, got {shown(str(kind))}")
-    if command and url:
-        raise ValueError("has both a command and a url; remove one of them")
-    if isinstance(kind, str) and (kind.lower() in _STDIO if url else command and kind.lower() in _HTTP):
-        raise ValueError(f"the type {shown(kind)} does not fit a {'url' if url else 'command'}")
-    timeout = START_TIMEOUT if entry.get("timeout") is None else entry["timeout"]
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST_START:
-        raise ValueError(f"timeout must be above 0 and at most {LONGEST_START:g} seconds, got {shown(str(timeout))}")
-    if url:
-        if not isinstance(url, str) or ("${" not in url and not re.match(r"https?://[^/]", url)):
-            raise ValueError(f"url must begin with http:// or https://, got {shown(str(url))}")
-        return ServerConfig(name, url=url, headers=_pairs(entry, "headers"), timeout=float(timeout))
-    if not command:
-        raise ValueError("has no command and no url")
-    cwd = entry.get("cwd")
-    if cwd is not None and not isinstance(cwd, str):
-        raise ValueError("cwd must be a folder")
-    return ServerConfig(
-        name, _command(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=float(timeout)
-    )
-
-
-def _command(command: object, arguments: object) -> tuple[str, ...]:
-    if isinstance(command, str) and arguments is None:
-        # Without `args` the command is split like a shell command; with `args` it is one word, including blanks.
-        parts: list[Any] = shlex.split(command)
-    else:
-        parts = command if isinstance(command, list) else [command]
-    if arguments is not None and not isinstance(arguments, list):
-        raise ValueError("args must be a list")
-    parts = [*parts, *(arguments or [])]
-    if not parts or any(isinstance(part, dict | list) or part is None for part in parts):
-        raise ValueError("command and args must be texts")
-    return tuple(_text(part) for part in parts)
-
-
-def _pairs(entry: Mapping[Any, Any], key: str) -> tuple[tuple[str, str], ...]:
-    value = entry.get(key)
-    if value is None:
-        return ()
-    if not isinstance(value, Mapping) or any(isinstance(item, dict | list) for item in value.values()):
-        raise ValueError(f"{key} must be a map of names to texts")
-    return tuple(sorted((str(name), "" if item is None else _text(item)) for name, item in value.items()))
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

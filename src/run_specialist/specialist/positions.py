@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import yaml
 
 from run_specialist.errors import UsageError
 from run_specialist.safety import safe_files
-from run_specialist.specialist.problems import START, Position, shown
+from run_specialist.specialist.problems import Position, shown
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -25,15 +25,12 @@ MOST_CASE_VALUES = 50_000
 """Maximum number of values: a small file may refer to the same values often, so bytes do not limit them."""
 
 
-_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
-
-
 @dataclass(frozen=True, slots=True)
 class PlacedValue:
     """A value with its position."""
 
     value: Any
-    """A JSON value, or a date in YAML."""
+    """A JSON value."""
     place: Position
     fields: "tuple[tuple[str, PlacedValue, PlacedValue], ...]" = ()
     """Entries of a mapping: the key as text, the key's position, and the value."""
@@ -45,109 +42,63 @@ class PlacedValue:
         return next((value for name, _, value in self.fields if name == key), None)
 
 
+def read_file(path: Path, project: Path | None, most: int) -> bytes:
+    """Return the content of a regular file of at most so many bytes; raises ValueError with one clause.
+
+    project: Folder that symlinks must not lead out of; None to follow all.
+    """
+    try:
+        with safe_files.open_file(path, project) as file:
+            data = file.read(most + 1)
+    except safe_files.NotRegular:
+        raise ValueError("is not a regular file") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > most:
+        raise ValueError(f"is larger than {most // 1024:,} KiB")
+    return data
+
+
 def read(path: Path) -> PlacedValue:
     """Return the content of a file; raises UsageError with the position of the first error."""
+    name = shown(str(path), None)
     try:
-        with safe_files.open_file(path, None) as file:
-            data = file.read(LARGEST + 1)
-    except safe_files.NotRegular:
-        raise UsageError(f"{_file(path)}: is not a regular file") from None
-    except OSError as error:
-        raise UsageError(f"{_file(path)}: cannot be read: {error.strerror or error}") from None
-    if len(data) > LARGEST:
-        raise UsageError(f"{_file(path)}: is larger than {LARGEST // 1024**2} MiB")
+        text = read_file(path, None, LARGEST).decode("utf-8-sig")
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
+    left = MOST_CASE_VALUES
+    line_ends = [found.start() for found in re.finditer("\n", text)]
+
+    def place(index: int) -> Position:
+        line = bisect_left(line_ends, index)
+        return Position(line + 1, index - (line_ends[line - 1] if line else -1))
+
+    def placed(node: Node, depth: int = 0) -> PlacedValue:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > DEEPEST:
+            reason = f"has more than {MOST_CASE_VALUES:,} values" if left < 0 else f"is deeper than {DEEPEST} levels"
+            raise UnreadableError(reason, node.start)
+        if isinstance(node, ScalarNode):
+            return PlacedValue(scalar_value(node), place(node.start))
+        if isinstance(node, SequenceNode):
+            items = tuple(placed(one, depth + 1) for one in node.items)
+            return PlacedValue([one.value for one in items], place(node.start), items=items)
+        fields: dict[str, tuple[str, PlacedValue, PlacedValue]] = {}
+        for key, value in node.pairs:
+            if not isinstance(key, ScalarNode):
+                raise UnreadableError("a key must be a text", key.start)
+            if key.text in fields:
+                raise UnreadableError(f"the key {shown(key.text)} occurs twice", key.start)
+            fields[key.text] = key.text, placed(key, depth + 1), placed(value, depth + 1)
+        values = {key: value.value for key, _, value in fields.values()}
+        return PlacedValue(values, place(node.start), fields=tuple(fields.values()))
+
     try:
-        text = data.decode("utf-8-sig")
-        if path.suffix == ".json":
-            # A YAML parser accepts neither tabs as indentation nor surrogate escapes.
-            text = _ESCAPE.sub(_whole, text.replace("\t", " "))
-        return parse_placed(text)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{_file(path)}:{line}:1: is not UTF-8") from None
-    except NotReadable as error:
-        line, column = error.place
-        raise UsageError(f"{_file(path)}:{line}:{column}: {error}") from None
-
-
-class NotReadable(ValueError):
-    """A text is not YAML, or too large."""
-
-    def __init__(self, text: str, place: Position = START) -> None:
-        """Store the position with the message."""
-        super().__init__(text)
-        self.place = place
-
-
-def parse_placed(text: str) -> PlacedValue:
-    """Return the value of a YAML text, which may be JSON; raises NotReadable."""
-    try:
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                raise NotReadable("the file is empty")
-            return _NodeReader(loader).placed(node, 0)
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = START if mark is None else Position(mark.line + 1, mark.column + 1)
-        # Of a tab, the parser says only that it cannot start a token.
-        is_tab = mark is not None and "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column :][:1] == "\t"
-        reason = "a tab cannot indent a line; use spaces" if is_tab else error.problem or error.context
-        raise NotReadable(f"is not YAML: {reason}", place) from None
-    except yaml.YAMLError as error:
-        raise NotReadable(f"is not YAML: {shown(' '.join(str(error).split()), 200)}") from None
-    except RecursionError:
-        raise NotReadable(f"is nested deeper than {DEEPEST} levels") from None
-
-
-class _NodeReader:
-    def __init__(self, loader: Any) -> None:  # noqa: ANN401 - either loader of PyYAML
-        self._loader = loader
-        self._left = MOST_CASE_VALUES
-
-    def placed(self, node: yaml.Node, depth: int) -> PlacedValue:
-        place = Position(node.start_mark.line + 1, node.start_mark.column + 1)
-        self._left -= 1
-        if self._left < 0:
-            raise NotReadable(f"has more than {MOST_CASE_VALUES:,} values", place)
-        if depth > DEEPEST:
-            raise NotReadable(f"is nested deeper than {DEEPEST} levels", place)
-        if isinstance(node, yaml.SequenceNode):
-            items = tuple(self.placed(one, depth + 1) for one in node.value)
-            return PlacedValue([one.value for one in items], place, items=items)
-        if isinstance(node, yaml.MappingNode):
-            fields = tuple(self._fields(node, depth))
-            return PlacedValue({name: value.value for name, _, value in fields}, place, fields=fields)
-        try:
-            return PlacedValue(self._loader.construct_object(node), place)
-        except (ValueError, OverflowError):
-            # A date such as 2026-99-99 has the form of one.
-            return PlacedValue(node.value, place)
-
-    def _fields(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, PlacedValue, PlacedValue]]:
-        self._loader.flatten_mapping(node)
-        seen = set()
-        for key_node, value_node in node.value:
-            key = self.placed(key_node, depth + 1)
-            if not isinstance(key.value, str | int | float | bool):
-                raise NotReadable("a key must be a text", key.place)
-            if key.value in seen:
-                raise NotReadable(f"the key {shown(str(key.value))} occurs twice", key.place)
-            seen.add(key.value)
-            yield str(key.value), key, self.placed(value_node, depth + 1)
-
-
-def _whole(match: re.Match[str]) -> str:
-    if not match[1]:
-        return match[0]
-    return (int(match[1], 16).to_bytes(2, "big") + int(match[2], 16).to_bytes(2, "big")).decode("utf-16-be")
-
-
-def _file(path: Path) -> str:
-    return shown(str(path), None)
+        return placed(parse(text, LARGEST) or ScalarNode(0, 0, ""))
+    except UnreadableError as error:
+        line, column = place(error.index)
+        raise UsageError(f"{name}:{line}:{column}: {error}") from None
 
 
 DEEPEST = 60
@@ -227,19 +178,22 @@ class Chunk:
         return Position(self.line + self.text.count("\n", 0, index), index - before + self.indent)
 
 
-def parse(text: str) -> Node | None:
+def parse(text: str, longest: int = LONGEST) -> Node | None:
     """Return the root node of a YAML text, None for an empty one; no Python object is constructed from it.
 
     Uses the parser's events, because the composer of libyaml overflows the C stack on deep nesting.
     Raises UnreadableError.
     """
-    if len(text) > LONGEST:
-        raise UnreadableError(f"longer than {LONGEST:,} characters", 0)
+    if len(text) > longest:
+        raise UnreadableError(f"longer than {longest:,} characters", 0)
     try:
         return _compose(iter(yaml.parse(text, Loader=_Loader)), text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise UnreadableError(error.problem or str(error), mark.index if mark else 0) from None
+        index, reason = mark.index if mark else 0, error.problem or str(error)
+        # Of a tab, the parser says only that it cannot start a token.
+        reason = "a tab cannot indent a line; use spaces" if text[index : index + 1] == "\t" else reason
+        raise UnreadableError(reason, index) from None
     except yaml.reader.ReaderError as error:
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
         raise UnreadableError(error.reason, bad.start() if bad else 0) from None
@@ -269,7 +223,11 @@ def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
             node = anchors.get(str(event.anchor)) or ScalarNode(start, end, text[start:end])
         elif isinstance(event, yaml.CollectionEndEvent):
             source, children = opened.pop()
-            node = _collection(source, children, end)
+            start = _span(source)[0]
+            if isinstance(source, yaml.SequenceStartEvent):
+                node = SequenceNode(start, end, tuple(children))
+            else:
+                node = MappingNode(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
         else:
             continue
         if isinstance(source, yaml.ScalarEvent | yaml.CollectionStartEvent) and source.anchor:
@@ -286,13 +244,6 @@ def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
 
 def _span(event: yaml.Event) -> tuple[int, int]:
     return (event.start_mark.index if event.start_mark else 0, event.end_mark.index if event.end_mark else 0)
-
-
-def _collection(opened: yaml.CollectionStartEvent, children: list[Node], end: int) -> Node:
-    start = _span(opened)[0]
-    if isinstance(opened, yaml.SequenceStartEvent):
-        return SequenceNode(start, end, tuple(children))
-    return MappingNode(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
 
 
 def scalar_value(node: ScalarNode) -> str | int | float | bool | None:
@@ -326,45 +277,43 @@ def value_of(node: Node) -> tuple[object, tuple[ScalarNode, ...]]:
 
     Raises UnreadableError if aliases expand it beyond `MOST_VALUES`, or if a key is not a scalar.
     """
-    expansion = _Expansion(MOST_VALUES, [])
-    return expansion.value(node, 0), tuple(expansion.repeated)
+    left = MOST_VALUES
+    repeated: list[ScalarNode] = []
 
-
-@dataclass(slots=True)
-class _Expansion:
-    left: int
-    repeated: list[ScalarNode]
-
-    def value(self, node: Node, depth: int) -> object:
-        self.left -= 1
+    def expanded(node: Node, depth: int) -> object:
+        nonlocal left
+        left -= 1
         # Expanded aliases can nest deeper than the text.
-        if self.left < 0 or depth > DEEPEST:
+        if left < 0 or depth > DEEPEST:
             raise UnreadableError(f"contains more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
         if isinstance(node, ScalarNode):
             return scalar_value(node)
         if isinstance(node, SequenceNode):
-            return [self.value(item, depth + 1) for item in node.items]
+            return [expanded(item, depth + 1) for item in node.items]
         result: dict[str, object] = {}
         for key, item in node.pairs:
             if not isinstance(key, ScalarNode):
                 raise UnreadableError("a key is a list or a map", key.start)
             if key.text in result:
-                self.repeated.append(key)
-            result[key.text] = self.value(item, depth + 1)
+                repeated.append(key)
+            result[key.text] = expanded(item, depth + 1)
         return result
+
+    return expanded(node, 0), tuple(repeated)
 
 
 _AT_LINE = re.compile(r" ?\(at line (\d+), column \d+\)$")
 _AT_END = re.compile(r" ?\(at end of document\)$")
-_MAY_END = re.compile(r"""[\]}"']\s*(#.*)?$""")
-_MOST_TRIES = 100
-"""Maximum number of lines on which one value may seem to end; beyond it, positions of later keys stay unknown."""
-
 DEEPEST_TOML = 50
 """Maximum number of parts of a dotted key, and of nested values; the parser's time for a key is quadratic in it."""
 _TOO_MANY_PARTS = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST_TOML}}}(?=[\w"'-])"""
 )
+
+
+_NAME = r"""(?:"[^"\n]*+"|'[^'\n]*+'|[\w-]++)"""
+_STATEMENT = re.compile(rf"\s*+(\[\[?\s*+)?({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+[]=]")
+"""The start of a line with the header of a table, or with a key and its value."""
 
 
 class InvalidToml(ValueError):
@@ -375,14 +324,14 @@ class InvalidToml(ValueError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TomlTable:
     """A table with the places of its keys."""
 
     values: dict[str, Any]
-    places: Mapping[str, int]
+    places: dict[str, int] = field(default_factory=dict)
     """Line of each key whose place could be found."""
-    header: int
+    header: int = 1
     """Line of the table's header; 1 if there is none."""
 
     def line(self, key: str) -> int:
@@ -402,92 +351,47 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
     if found := _TOO_MANY_PARTS.search(text):
         raise InvalidToml(text.count("\n", 0, found.start()) + 1, f"a key has more than {DEEPEST_TOML} parts")
     try:
-        document = tomllib.loads(text)
-        _require_flat(document)
+        document: Any = tomllib.loads(text)
     except RecursionError:
         raise InvalidToml(1, "it is nested too deeply") from None
     except ValueError as error:
         reason = str(error)
         found = _AT_LINE.search(reason)
-        line = int(found[1]) if found else max(len(lines), 1)
-        raise InvalidToml(line, _AT_END.sub(" at the end", _AT_LINE.sub("", reason))) from None
-    values = _inside(document, names)
-    if values is None:
-        return None
-    header = _header(lines, names)
-    places = _places(lines[header - 1 :], names, values, header)
-    if len(places) < len(values):
-        # The header may have been a line of a longer text, or its keys are written elsewhere, with dots.
-        places = _places(lines, names, values, 1)
-    return TomlTable(values, places, header)
-
-
-def _require_flat(document: dict[str, Any]) -> None:
-    """Raise RecursionError for values that other functions could not print or check."""
-    level: list[object] = [document]
-    for _ in range(DEEPEST_TOML):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [value for values in inner for value in values]
-        if not level:
-            return
-    raise RecursionError
-
-
-def _header(lines: Sequence[str], names: tuple[str, ...]) -> int:
-    dotted = r"\s*\.\s*".join(f"[\"']?{re.escape(name)}[\"']?" for name in names)
-    header = re.compile(rf"\s*\[\s*{dotted}\s*\]")
-    return next((number for number, line in enumerate(lines, 1) if header.match(line)), 1) if names else 1
-
-
-def _places(lines: Sequence[str], names: tuple[str, ...], wanted: Collection[str], first: int) -> Mapping[str, int]:
-    """Return the line of each key of a table, by parsing one statement after another.
-
-    lines: text from the header of the table, or from the start.
-    wanted: the keys; the search ends when all are found.
-    first: number of the first line.
-    """
-    places: dict[str, int] = {}
-    table: tuple[str, ...] = ()
-    at = 0
-    while at < len(lines) and len(places) < len(wanted):
-        length, statement = _statement(lines, at)
-        if statement is None:
-            break
-        if lines[at].lstrip().startswith("["):
-            table, found = (), statement
-            while len(found) == 1:
-                name, inner = next(iter(found.items()))
-                table, found = (*table, name), inner[0] if isinstance(inner, list) else inner
-        else:
-            for name in reversed(table):
-                statement = {name: statement}
-        for key in _inside(statement, names) or {}:
-            places.setdefault(key, first + at)
-        at += length
-    return places
-
-
-def _statement(lines: Sequence[str], at: int) -> tuple[int, dict[str, Any] | None]:
-    """Return the number of lines of the statement that starts on a line, and its value; None if it is too long."""
-    import tomllib  # noqa: PLC0415 - as above
-
-    tries = 0
-    for end in range(at + 1, len(lines) + 1):
-        # A value of several lines ends with a bracket or a quote, perhaps followed by a comment.
-        if end > at + 1 and not _MAY_END.search(lines[end - 1]):
-            continue
-        tries += 1
-        with suppress(ValueError, RecursionError):
-            return end - at, tomllib.loads("".join(lines[at:end]))
-        if tries > _MOST_TRIES:
-            break
-    return 0, None
-
-
-def _inside(document: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
+        raise InvalidToml(
+            int(found[1]) if found else max(len(lines), 1), _AT_END.sub(" at the end", _AT_LINE.sub("", reason))
+        ) from None
+    if is_deeper(document, DEEPEST_TOML):
+        raise InvalidToml(1, "it is nested too deeply")
     for name in names:
-        inner = document.get(name)
-        if not isinstance(inner, dict):
+        document = document.get(name)
+        if not isinstance(document, dict):
             return None
-        document = inner
-    return document
+    table = TomlTable(document)
+    above: tuple[str, ...] = ()
+    quotes = ""
+    for number, line in enumerate(lines, 1):
+        if not quotes and (found := _STATEMENT.match(line)):
+            path = tuple(name.strip("\"'") for name in re.findall(_NAME, found[2]))
+            if found[1]:
+                above = path
+            else:
+                path = (*above, *path)
+            if path == names:
+                table.header = number
+            elif path[: len(names)] == names:
+                table.places.setdefault(path[len(names)], number)
+        # Lines of a text of several lines are no statements.
+        for mark in (quotes,) if quotes else ('"""', "'''"):
+            if line.count(mark) % 2:
+                quotes = "" if quotes else mark
+                break
+    return table
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether maps and lists are nested in more than so many levels."""
+    parts = [value]
+    for _ in range(levels):
+        inner = [part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, dict | list)]
+        parts = [item for items in inner for item in items]
+    return bool(parts)

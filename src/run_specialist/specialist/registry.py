@@ -2,15 +2,16 @@
 
 import difflib
 import os
-import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from run_specialist.errors import SpecialistNotFound
 from run_specialist.safety import safe_files
-from run_specialist.specialist.dialects import dialect_of, is_file_name, is_toml
+from run_specialist.specialist.dialects import dialect_of, is_file_name
 from run_specialist.specialist.loader import Default, SpecialistFile, load, load_unreadable, stem
 from run_specialist.specialist.problems import Level, Problem, shown
 from run_specialist.specialist.project import (
@@ -18,10 +19,6 @@ from run_specialist.specialist.project import (
     identity,
     project_of,
 )
-
-_NAME = re.compile(r"""^[ \t]*["']?name["']?[ \t]*:[ \t]*["']?([^\n"'#]+)""", re.MULTILINE)
-_NAME_IN_TOML = re.compile(r"""^name[ \t]*=[ \t]*["']+([^\n"']+)""", re.MULTILINE)
-_HEAD = 4096
 
 
 class Registry:
@@ -86,54 +83,39 @@ class Registry:
         if is_file_name(name) and os.path.lexists(name.replace("\0", "")):
             projects = [place.project for place in self.places if place.project]
             project = (asker and asker.project) or project_of(path, projects)
-            return check([self._load(path, project)], self._unlinked)[0]
-        files = self.files()
-        names = NameLookup(files)
+            return check([replace(load(path, project), defaults=self._defaults)], self._unlinked)[0]
+        names = NameLookup(self.files())
         if found := names.find(name):
             return found
         if "/" in name or is_file_name(name):
             raise SpecialistNotFound(f"no such file: {shown(name)}")
-        raise SpecialistNotFound(self._not_found(name, names.near(name), sorted({file.name for file in files})))
-
-    def names(self) -> list[str]:
-        """Return the names for shell completion, reading only the first bytes of each file."""
-        names: dict[str, None] = {}
-        for path, project, why in self._paths():
-            if why:
-                continue
-            try:
-                with safe_files.open_file(path, project) as file:
-                    head = file.read(_HEAD).decode("utf-8", "replace")
-            except OSError:
-                continue
-            match = (_NAME_IN_TOML if is_toml(path) else _NAME).search(head)
-            names[(match[1].strip() if match else "") or stem(path)] = None
-        return list(names)
+        close, known = names.near(name), sorted({file.name for file in self.files()})
+        hint = f"; available: {shown(', '.join(known), 300)}" if known else ""
+        hint = f"; did you mean {_or(close)}?" if close else hint
+        searched = [place.path for place in self.places if not place.refused and place.path.is_dir()]
+        where = ", ".join(shown(str(path), None) for path in searched) or "no existing folder"
+        refused = "".join(f"; {line}" for line in self.refused)
+        raise SpecialistNotFound(f"no specialist named {shown(name)}{hint} (searched: {where}{refused})")
 
     def _unlinked(self) -> list[SpecialistFile]:
         """Return every file, without the checks across files."""
-        if self._read_files is None:
-            self._read_files = self._read()
-        return self._read_files
-
-    def _read(self) -> list[SpecialistFile]:
+        if self._read_files is not None:
+            return self._read_files
         files: list[SpecialistFile] = []
         winners: dict[str, SpecialistFile] = {}
         for path, project, why in self._paths():
             if why:
                 files.append(load_unreadable(path, why))
                 continue
-            file = self._load(path, project)
+            file = replace(load(path, project), defaults=self._defaults)
             winner = winners.setdefault(file.name, file)
             if winner is not file:
                 text = f"hidden by a nearer file with the same name, {shown(str(winner.path), None)}"
                 problem = Problem(file.path, file.lines.get("name", 1), 1, "name", text, "warning")
                 file = file.with_problems((*file.problems, problem))
             files.append(file)
+        self._read_files = files
         return files
-
-    def _load(self, path: Path, project: Path | None) -> SpecialistFile:
-        return replace(load(path, project), defaults=self._defaults)
 
     def _paths(self) -> Iterator[tuple[Path, Path | None, str]]:
         """Yield each specialist file once, and each folder that cannot be read.
@@ -148,14 +130,6 @@ class Registry:
                 if same not in seen:
                     seen.add(same)
                     yield path, project, why
-
-    def _not_found(self, name: str, close: list[str], names: list[str]) -> str:
-        suggestion = f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
-        known = f"; available: {shown(', '.join(names), 300)}" if names and not close else ""
-        searched = [place.path for place in self.places if not place.refused and place.path.is_dir()]
-        where = ", ".join(shown(str(path), None) for path in searched) or "no existing folder"
-        refused = "".join(f"; {line}" for line in self.refused)
-        return f"no specialist named {shown(name)}{suggestion}{known} (searched: {where}{refused})"
 
 
 def _files_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
@@ -200,10 +174,8 @@ MAX_DEPTH = 2
 """Maximum delegation depth below the first specialist."""
 MAX_REPORTED = 10
 """Maximum number of bad names reported one by one per file; the rest are counted."""
-MAX_SUGGESTED = 20
+_MOST_SUGGESTED = 20
 """Maximum number of unknown names for which similar names are searched."""
-SIMILARITY_CUTOFF = 0.7
-"""Minimum similarity of a suggested name, from 0 to 1."""
 _LONGEST = 300
 
 _Edges = Mapping[Path, Sequence[Path]]
@@ -220,87 +192,78 @@ def check(
     """
     if not any(_listed(file) for file in files):
         return [*files]
-    return _Graph(files, further()).checked()
+    everyone = (*files, *further())
+    names = NameLookup(everyone)
+    by_path: dict[Path, SpecialistFile] = {}
+    for file in everyone:
+        by_path.setdefault(file.path, file)
+    unknown: set[str] = set()
+
+    def find(name: str, caller: SpecialistFile) -> SpecialistFile | None:
+        if not is_file_name(name) or not os.path.lexists(name.replace("\0", "")):
+            return names.find(name)
+        if (path := Path(name)) not in by_path:
+            by_path[path] = load(path, caller.project or project_of(path))
+        return by_path[path]
+
+    def named(paths: Sequence[Path]) -> str:
+        return shown(" -> ".join(by_path[path].name for path in paths), _LONGEST)
+
+    # A run leaves out the specialists above it, so that others may call each other.
+    callers = [file for file in by_path.values() if _listed(file) and not file.may_circle]
+    edges = {file.path: [one.path for name in _listed(file) if (one := find(name, file))] for file in callers}
+    cycles = _cycles(edges)
+    unusable = {path for path, file in by_path.items() if file.specialist is None or path in cycles}
+    chains = _chains({path: [one for one in edges[path] if one not in unusable] for path in edges.keys() - cycles})
+
+    def complaint(name: str, caller: SpecialistFile) -> str:
+        if (file := find(name, caller)) is None:
+            unknown.add(name)
+            near = names.near(name, 0.7) if len(unknown) <= _MOST_SUGGESTED else []
+            return f"no specialist named {shown(name)}{f'; did you mean {_or(near)}?' if near else ''}"
+        # An error already names the other members of a cycle.
+        if file.path not in unusable or file.path in cycles.get(caller.path, ()):
+            return ""
+        first = next((str(problem) for problem in file.problems if problem.level == "error"), None)
+        return f"{shown(name)} cannot be run: {first or 'it is part of a cycle'}"
+
+    checked = []
+    for file in files:
+        found: list[tuple[str, Level]] = []
+        if cycle := cycles.get(file.path):
+            found.append((f"calls form a cycle: {named(cycle)}; remove one of these names", "error"))
+        bad = [text for name in _listed(file) if (text := complaint(name, file))]
+        found += [(text, "warning") for text in bad[:MAX_REPORTED]]
+        if len(bad) > MAX_REPORTED:
+            found.append((f"{len(bad) - MAX_REPORTED} more names that cannot be called", "warning"))
+        if chain := chains.get(file.path):
+            deep = f"{named(chain[-1:])} is more than {MAX_DEPTH} levels deep and cannot be called"
+            found.append((f"{named(chain)}: {deep}", "warning"))
+        line = file.lines.get("agents", 1)
+        problems = (Problem(file.path, line, 1, "agents", text, level) for text, level in found)
+        checked.append(file.with_problems((*file.problems, *problems)) if found else file)
+    return checked
 
 
 def _listed(file: SpecialistFile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in file.specialist.agents if name != "*")) if file.specialist else ()
 
 
-class _Graph:
-    def __init__(self, files: Sequence[SpecialistFile], further: Sequence[SpecialistFile]) -> None:
-        self._files = files
-        self._names = NameLookup([*files, *further])
-        self._suggestions_left = MAX_SUGGESTED
-        self._by_path: dict[Path, SpecialistFile] = {}
-        for file in (*files, *further):
-            self._by_path.setdefault(file.path, file)
-        # A run leaves out the specialists above it, so that others may call each other.
-        callers = [file for file in self._by_path.values() if _listed(file) and not file.may_circle]
-        edges = {
-            file.path: [one.path for name in _listed(file) if (one := self._find(name, file)) is not None]
-            for file in callers
-        }
-        self._cycles = _cycles(edges)
-        runnable = {path: [one for one in callees if self._can_run(one)] for path, callees in edges.items()}
-        self._chains = _chains({path: callees for path, callees in runnable.items() if path not in self._cycles})
-
-    def checked(self) -> list[SpecialistFile]:
-        files = []
-        for file in self._files:
-            line = file.lines.get("agents", 1)
-            complaints = self._complaints(file) if _listed(file) else ()
-            found = [Problem(file.path, line, 1, "agents", text, level) for text, level in complaints]
-            files.append(file.with_problems((*file.problems, *found)) if found else file)
-        return files
-
-    def _complaints(self, file: SpecialistFile) -> Iterable[tuple[str, Level]]:
-        cycle = self._cycles.get(file.path)
-        if cycle:
-            yield f"calls form a cycle: {self._path(cycle)}; remove one of these names", "error"
-        # The error above already names the other members of the cycle.
-        reported = set(cycle or ())
-        names = [name for name in _listed(file) if not ((found := self._find(name, file)) and found.path in reported)]
-        bad = [text for name in names if (text := self._of_name(name, file))]
-        for text in bad[:MAX_REPORTED]:
-            yield text, "warning"
-        if len(bad) > MAX_REPORTED:
-            yield f"{len(bad) - MAX_REPORTED} more names that cannot be called", "warning"
-        if chain := self._chains.get(file.path):
-            last = shown(self._by_path[chain[-1]].name)
-            yield f"{self._path(chain)}: {last} is more than {MAX_DEPTH} levels deep and cannot be called", "warning"
-
-    def _of_name(self, name: str, caller: SpecialistFile) -> str | None:
-        """Return the problem with a listed name, or None."""
-        file = self._find(name, caller)
-        if file is None:
-            self._suggestions_left -= 1
-            near = self._names.near(name, SIMILARITY_CUTOFF) if self._suggestions_left >= 0 else []
-            suggestion = f"; did you mean {' or '.join(map(shown, near))}?" if near else ""
-            return f"no specialist named {shown(name)}{suggestion}"
-        if self._can_run(file.path):
-            return None
-        first = next((str(problem) for problem in file.problems if problem.level == "error"), None)
-        return f"{shown(name)} cannot be run: {first or 'it is part of a cycle'}"
-
-    def _find(self, name: str, caller: SpecialistFile) -> SpecialistFile | None:
-        if is_file_name(name) and os.path.lexists(name.replace("\0", "")):
-            path = Path(name)
-            if path not in self._by_path:
-                self._by_path[path] = load(path, caller.project or project_of(path))
-            return self._by_path[path]
-        return self._names.find(name)
-
-    def _can_run(self, path: Path) -> bool:
-        return self._by_path[path].specialist is not None and path not in self._cycles
-
-    def _path(self, paths: Sequence[Path]) -> str:
-        return shown(" -> ".join(self._by_path[path].name for path in paths), _LONGEST)
+def _or(names: Sequence[str]) -> str:
+    return " or ".join(map(shown, names))
 
 
 def _cycles(edges: _Edges) -> dict[Path, list[Path]]:
     """Return one cycle for each file that is part of one; the file is its first and its last member."""
-    remaining = _without_leaves(edges)
+    sorter = TopologicalSorter(edges)
+    with suppress(CycleError):
+        sorter.prepare()
+    # Without the files that lead into no cycle.
+    remaining = dict(edges)
+    while ready := sorter.get_ready():
+        sorter.done(*ready)
+        for path in ready:
+            remaining.pop(path, None)
     found: dict[Path, list[Path]] = {}
     for path in remaining:
         if path not in found and (cycle := _shortest_cycle(path, remaining)):
@@ -309,38 +272,17 @@ def _cycles(edges: _Edges) -> dict[Path, list[Path]]:
     return found
 
 
-def _without_leaves(edges: _Edges) -> _Edges:
-    """Return the graph after repeatedly removing every file that calls no other."""
-    callers: dict[Path, list[Path]] = {}
-    for path, callees in edges.items():
-        for one in callees:
-            callers.setdefault(one, []).append(path)
-    out_degree = {path: len(callees) for path, callees in edges.items()}
-    leaves = deque(path for path in callers if not out_degree.get(path))
-    removed = set(leaves)
-    while leaves:
-        for path in callers.get(leaves.popleft(), ()):
-            out_degree[path] -= 1
-            if not out_degree[path]:
-                removed.add(path)
-                leaves.append(path)
-    return {path: callees for path, callees in edges.items() if path not in removed and out_degree[path]}
-
-
 def _shortest_cycle(start: Path, edges: _Edges) -> list[Path]:
     """Return the shortest cycle through a file, each member once; empty if there is none."""
-    came_from: dict[Path, Path] = {}
+    ways: dict[Path, list[Path]] = {start: [start]}
     queue = deque([start])
     while queue:
         path = queue.popleft()
         for one in edges.get(path, ()):
             if one == start:
-                cycle = [path]
-                while cycle[-1] != start:
-                    cycle.append(came_from[cycle[-1]])
-                return cycle[::-1]
-            if one not in came_from:
-                came_from[one] = path
+                return ways[path]
+            if one not in ways:
+                ways[one] = [*ways[path], one]
                 queue.append(one)
     return []
 

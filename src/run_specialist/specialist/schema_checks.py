@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from run_specialist.specialist.positions import DEEPEST
+from run_specialist.specialist.positions import DEEPEST, is_deeper
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -28,46 +28,39 @@ CHARACTERS_AT_ONCE = 250
 """Maximum length of an error that counts as one check [characters]; many errors quote the whole value."""
 MOST_LEVELS = 120
 """Maximum nesting of keywords; below Python's own limit, at which the library fails in another way."""
-# They check again, and uncounted, the values that the other keywords have checked.
-_LAST = frozenset({"unevaluatedItems", "unevaluatedProperties"})
-_PATTERNED = frozenset({"patternProperties", "additionalProperties", "unevaluatedProperties"})
+_PATTERNED = frozenset({"patternProperties", "additionalProperties"})
+# The library would check the same values for them again, uncounted.
+_UNSUPPORTED = {"unevaluatedProperties": "additionalProperties", "unevaluatedItems": "items"}
+"""Keywords that a schema must not use, with what to use instead."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # One value of each type; any of them reveals a reference that only leads back to itself.
 _SAMPLES: tuple[object, ...] = (None, True, 0, "", [None], {"": None})
-_DEPENDENT = ("dependentSchemas", "dependencies")
 
 
 class _TooMuchError(Exception):
     """A value requires more than `MOST_CHECKS` checks."""
 
 
-def check(schema: Mapping[str, Any]) -> None:
-    """Raise ValueError with one clause for a schema that is invalid, has a broken reference, or cannot be used."""
+def check(schema: object) -> dict[str, Any]:
+    """Return a schema as a map; raises ValueError with one clause for one that is invalid or cannot be used."""
+    if schema is False:
+        raise ValueError("is false, which no answer can match")
+    schema = {} if schema is True else schema
+    if not isinstance(schema, dict):
+        raise ValueError("must be a JSON Schema, which is a map")  # noqa: TRY004 - bad input, not a bad call
     kind = _dialect(schema)
-    if _is_deep(schema):
+    if is_deeper(schema, DEEPEST + 1):
         raise ValueError("is nested too deeply")
     _check_form(schema, kind)
-    _check_parts(schema, kind)
+    conditional = dict.fromkeys(_check_parts(schema, kind))
     try:
-        for sample in (*_SAMPLES, _with_all_names(schema)):
+        for sample in (*_SAMPLES, conditional):
             _errors(sample, schema)
     except RecursionError:
         raise ValueError("refers to itself without end") from None
     except _TooMuchError:
         raise ValueError("takes too long to check: its parts refer to each other too often") from None
-
-
-def _with_all_names(schema: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return an object with every name that a part of the schema checks only if the name is present."""
-    names: dict[str, object] = {}
-    parts: list[object] = [schema]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, Mapping):
-            asked = (part.get(keyword) for keyword in _DEPENDENT)
-            names.update((name, None) for found in asked if isinstance(found, Mapping) for name in found)
-        parts += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
-    return names
+    return schema
 
 
 def reason(value: object, schema: Mapping[str, Any]) -> str | None:
@@ -101,14 +94,6 @@ def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
     return cast("type[Validator]", known)
 
 
-def _is_deep(value: object) -> bool:
-    parts = [value]
-    for _ in range(DEEPEST + 1):
-        inner = [part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, dict | list)]
-        parts = [item for items in inner for item in items]
-    return bool(parts)
-
-
 def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:  # noqa: ANN401 - any JSON
     # Of its formats only `regex` matters, which `_checked_patterns` checks more strictly.
     meta = kind(kind.META_SCHEMA)
@@ -116,63 +101,78 @@ def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:
         raise ValueError(f"{inside}{told(errors[:1], 'the schema')}")
 
 
-def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
-    """Raise ValueError for a pattern that cannot be matched, and for a reference outside this schema."""
+def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> set[str]:
+    """Return the names whose presence alone decides whether a part of the schema applies.
+
+    Raises ValueError for a part that cannot be used, and for a reference outside this schema.
+    """
     from referencing import Registry  # noqa: PLC0415 - comes with jsonschema
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - only schemas need it
     from referencing.jsonschema import specification_with  # noqa: PLC0415 - only schemas need it
 
     specification = specification_with(kind.META_SCHEMA["$schema"])
-    resource = specification.create_resource(schema)
-    opened, seen = [(resource, Registry().resolver_with_root(resource))], set[int]()
-    patterns = set[str]()
+    root = specification.create_resource(schema)
+    opened, seen = [(root, Registry().resolver_with_root(root))], set[int]()
+    patterns, names = set[str](), set[str]()
     references: list[tuple[str, Any]] = []
     while opened or references:
         if opened:
-            part, resolver = opened.pop()
-            if id(part.contents) not in seen and isinstance(part.contents, dict):
-                seen.add(id(part.contents))
-                patterns |= _checked_patterns(part.contents, schema)
+            resource, resolver = opened.pop()
+            part = resource.contents
+            if id(part) not in seen and isinstance(part, dict):
+                seen.add(id(part))
+                patterns |= _checked_patterns(part, schema)
                 if len(patterns) > MOST_PATTERNS:
                     raise ValueError(f"has more than {MOST_PATTERNS} patterns")
-                if part is not resource and isinstance(part.contents.get("$schema"), str):
-                    # With its own `$schema`, a part would choose a different validator, which is not bounded.
-                    raise ValueError(f"{_place(part.contents, schema, '$schema')}: is allowed only at the top level")
-                found = (part.contents.get(key) for key in _REFERENCES)
-                references += [(to, resolver) for to in found if isinstance(to, str)]
-                opened += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
+                for key in ("dependentSchemas", "dependencies"):
+                    names |= part[key].keys() if isinstance(part.get(key), dict) else set()
+                references += [(to, resolver) for key in _REFERENCES if isinstance(to := part.get(key), str)]
+                opened += [(inner, resolver.in_subresource(inner)) for inner in resource.subresources()]
             continue
         to, resolver = references.pop()
         shown = short(repr(to), LONGEST_PLACE)
         try:
-            target = resolver.lookup(to)
+            found = resolver.lookup(to)
         except (Unresolvable, LookupError, TypeError, ValueError):
             raise ValueError(f"the reference {shown} does not exist in the schema; schemas are not fetched") from None
-        if not isinstance(target.contents, dict | bool):
+        if not isinstance(found.contents, dict | bool):
             raise ValueError(f"the reference {shown} does not lead to a schema")  # noqa: TRY004 - bad input, not a bad call
-        if id(target.contents) not in seen:
+        if id(found.contents) not in seen:
             # No keyword expects a schema here, so it has not been checked yet.
-            _check_form(target.contents, kind, f"at {shown}: ")
-            opened.append((specification.create_resource(target.contents), target.resolver))
+            _check_form(found.contents, kind, f"at {shown}: ")
+            opened.append((specification.create_resource(found.contents), found.resolver))
+    return names
 
 
 def _checked_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
-    """Return the patterns in the keywords of a part; raises ValueError for one that cannot be matched."""
+    """Return the patterns of a part; raises ValueError for a keyword or a pattern that cannot be used in it."""
+
+    def refused(key: str, why: str) -> ValueError:
+        place = place_of([*(_path(part, schema) or ()), key])
+        return ValueError(f"{short(place, LONGEST_PLACE)}: {short(why, LONGEST_MESSAGE)}")
+
+    if part is not schema and isinstance(part.get("$schema"), str):
+        # With its own `$schema`, a part would choose a different validator, which is not bounded.
+        raise refused("$schema", "is allowed only at the top level")
+    if key := next(iter(_UNSUPPORTED.keys() & part.keys()), ""):
+        raise refused(key, f"is not supported; use {_UNSUPPORTED[key]}")
     checked = set[str]()
-    given = {"pattern": [part.get("pattern")], "patternProperties": part.get("patternProperties", ())}
-    for key, patterns in given.items():
+    for key, patterns in (("pattern", [part.get("pattern")]), ("patternProperties", part.get("patternProperties", ()))):
         for pattern in patterns:
-            try:
-                if isinstance(pattern, str):
-                    check_pattern(pattern)
-                    checked.add(pattern)
-            except ValueError as error:
-                raise ValueError(f"{_place(part, schema, key)}: {short(str(error), LONGEST_MESSAGE)}") from None
+            if isinstance(pattern, str):
+                try:
+                    _compiled(pattern)
+                except SchemaError as error:
+                    raise refused(key, _unusable(pattern, error)) from None
+                checked.add(pattern)
     return checked
 
 
-def _place(part: object, schema: object, key: str) -> str:
-    return short(place_of([*(_path(part, schema) or ()), key]), LONGEST_PLACE)
+def _unusable(pattern: str, error: SchemaError) -> str:
+    why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ").rstrip(".")
+    if why.startswith(UNSUPPORTED):
+        return f"{pattern!r}: lookaround and backreferences are not supported, because matching them may never end"
+    return f"{pattern!r} is not a 'regex' that can be matched here: {why}"
 
 
 def _path(part: object, whole: object) -> list[str | int] | None:
@@ -217,20 +217,11 @@ def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  
 
         return counting
 
-    keywords = {name: counted(name, keyword) for name, keyword in replaced(kind.VALIDATORS).items()}
+    keywords = {name: counted(name, OURS.get(name) or keyword) for name, keyword in kind.VALIDATORS.items()}
     bounded: type[Validator] = extend(kind, keywords)  # type: ignore[no-untyped-call] # the stubs leave it open
     # By its `$schema` it would choose the library's own validator.
     anonymous = {key: item for key, item in schema.items() if key != "$schema"}
-    return sorted(bounded(_ordered(anonymous), registry=Registry()).iter_errors(value), key=depth)
-
-
-def _ordered(part: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return a schema with the keywords that inspect all others at the end, after everything has been counted."""
-    if isinstance(part, list):
-        return [_ordered(item) for item in part]
-    if not isinstance(part, dict):
-        return part
-    return {key: _ordered(part[key]) for key in sorted(part, key=_LAST.__contains__)}
+    return sorted(bounded(anonymous, registry=Registry()).iter_errors(value), key=depth)
 
 
 # Bounded versions of slow JSON Schema keywords: those with patterns, and `uniqueItems`.
@@ -250,24 +241,6 @@ MOST_PATTERNS = 256
 """Size of the cache of compiled patterns; with more patterns in one schema, each match compiles its pattern again."""
 UNSUPPORTED = ("look-around", "backreferences")
 """The engine's names for constructs that cannot be matched in linear time."""
-
-
-def replaced(keywords: Mapping[str, Keyword]) -> dict[str, Keyword]:
-    """Return a dialect's keywords with the slow ones replaced by the bounded versions."""
-    return {name: _OURS.get(name, keyword) for name, keyword in keywords.items()}
-
-
-def check_pattern(pattern: str) -> None:
-    """Raise ValueError with one clause for a pattern that cannot be matched here."""
-    try:
-        _compiled(pattern)
-    except SchemaError as error:
-        why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ").rstrip(".")
-        if why.startswith(UNSUPPORTED):
-            raise ValueError(
-                f"{pattern!r}: lookaround and backreferences are not supported, because matching them may never end"
-            ) from None
-        raise ValueError(f"{pattern!r} is not a 'regex' that can be matched here: {why}") from None
 
 
 @lru_cache(maxsize=MOST_PATTERNS)
@@ -312,7 +285,11 @@ def _additional_properties(
     if not isinstance(value, dict):
         return
     patterns = schema.get("patternProperties", {})
-    extras = [name for name in value if name not in schema.get("properties", {}) and not _any(patterns, name)]
+    extras = [
+        name
+        for name in value
+        if name not in schema.get("properties", {}) and not any(_matches(pattern, name) for pattern in patterns)
+    ]
     if isinstance(part, dict):
         for name in extras:
             yield from validator.descend(value[name], part, path=name)
@@ -324,60 +301,6 @@ def _additional_properties(
         else:
             were = "was" if one else "were"
             yield _wrong(f"Additional properties are not allowed ({names} {were} unexpected)")
-
-
-def _unevaluated_properties(
-    validator: AnyValidator, part: JsonSchema, value: object, schema: Mapping[str, Any]
-) -> Errors:
-    if not isinstance(value, dict):
-        return
-    others = sorted(value.keys() - _evaluated(validator, value, schema))
-    if others:
-        were = f"{', '.join(map(repr, others))} {'was' if len(others) == 1 else 'were'}"
-        if part is False:
-            yield _wrong(f"Unevaluated properties are not allowed ({were} unexpected)")
-        else:
-            yield _wrong(
-                f"Unevaluated properties are not valid under the given schema ({were} unevaluated and invalid)"
-            )
-
-
-def _evaluated(validator: AnyValidator, value: Mapping[str, Any], schema: JsonSchema) -> set[str]:
-    """Return the names of the properties that a schema, or a matching part of it, has evaluated successfully."""
-    if isinstance(schema, bool):
-        return set()
-
-    def holds(part: JsonSchema, item: object = value) -> bool:
-        return next(iter(validator.descend(item, part)), None) is None
-
-    patterns, named = schema.get("patternProperties", {}), schema.get("properties", {})
-    names = {name for name in value if name in named or _any(patterns, name)}
-    for key in ("additionalProperties", "unevaluatedProperties"):
-        if key in schema:
-            names |= {name for name, item in value.items() if holds(schema[key], item)}
-    parts = [part for key in ("allOf", "anyOf", "oneOf") for part in schema.get(key, ()) if holds(part)]
-    parts += [part for name, part in schema.get("dependentSchemas", {}).items() if name in value]
-    if "if" in schema:
-        parts += [schema["if"], schema.get("then", True)] if holds(schema["if"]) else [schema.get("else", True)]
-    inside = (_evaluated(validator, value, part) for part in parts)
-    return names.union(*inside, *(_evaluated(to, value, to.schema) for to in _referred(validator, schema)))
-
-
-def _referred(validator: AnyValidator, schema: Mapping[str, Any]) -> Iterator[AnyValidator]:
-    """Yield a validator for each schema that a schema refers to."""
-    from referencing.jsonschema import lookup_recursive_ref  # noqa: PLC0415 - comes with jsonschema
-
-    # Only the validator knows the base of a reference, and it has no public API for it.
-    resolver = validator._resolver  # noqa: SLF001
-    found = [resolver.lookup(schema[key]) for key in ("$ref", "$dynamicRef") if key in schema]
-    if "$recursiveRef" in schema:
-        found.append(lookup_recursive_ref(resolver))
-    for target in found:
-        yield validator.evolve(schema=target.contents, _resolver=target.resolver)
-
-
-def _any(patterns: Iterable[str], name: str) -> bool:
-    return any(_matches(pattern, name) for pattern in patterns)
 
 
 def _unique_items(_validator: AnyValidator, wanted: object, value: object, _schema: Mapping[str, Any]) -> Errors:
@@ -401,11 +324,10 @@ def _key(value: object) -> object:
             return value
 
 
-_OURS: dict[str, Keyword] = {
+OURS: dict[str, Keyword] = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
-    "unevaluatedProperties": _unevaluated_properties,
     "uniqueItems": _unique_items,
 }
 

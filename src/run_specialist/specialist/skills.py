@@ -14,6 +14,7 @@ from run_specialist.safety import safe_files
 from run_specialist.specialist.dialects import config_folder, home_path
 from run_specialist.specialist.front_matter import read
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.positions import read_file
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.project import ownership_problem
 
@@ -41,13 +42,6 @@ class Skill:
     """Whether it is in a folder of the user, and not of the project."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SkillsFolder:
-    folder: Path
-    project: Path | None
-    """Project that links must not lead out of; None for the user's own folders."""
-
-
 def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
     """Return a skill by its folder's name: beside the specialist's folder, in the project, or of the user.
 
@@ -59,47 +53,37 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
     if not _NAME.fullmatch(bare):
         raise UsageError(f"{shown(name)} is not a valid skill name")
     places = [*_places(file, project)]
-    for place in places:
-        path = place.folder / bare / SKILL
-        if os.path.lexists(path):
-            return _read(bare, path, place)
-    # The existing folders, or some possible ones if none exists.
-    there = [place.folder for place in places if place.folder.is_dir()] or [places[0].folder, places[-1].folder]
-    listed = " or ".join(dict.fromkeys(shown(str(one), None) for one in there))
-    raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {listed}")
+    folder, top = next((one for one in places if os.path.lexists(one[0] / bare / SKILL)), (None, None))
+    if folder is None:
+        # The existing folders, or some possible ones if none exists.
+        there = [one for one, _ in places if one.is_dir()] or [places[0][0], places[-1][0]]
+        listed = " or ".join(dict.fromkeys(shown(str(one), None) for one in there))
+        raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {listed}")
+    path = folder / bare / SKILL
+    where = shown(str(path), None)
+    if top and (owner := ownership_problem(top, folder, path.parent)):
+        raise UsageError(f"the skill {bare} is not read: {owner}")
+    try:
+        text = read(read_file(path, top, LARGEST), Problems(path)).body.strip()
+        has_others = len([*path.parent.iterdir()]) > 1
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the skill {bare} cannot be read: {where}: {error}") from None
+    if not text:
+        raise UsageError(f"the skill {bare} is empty: {where}")
+    return Skill(bare, text, path.parent, has_others, top is None)
 
 
-def _places(file: SpecialistFile, project: Path) -> Iterator[_SkillsFolder]:
-    """Yield the folders that may contain skills, nearest first; they need not exist."""
+def _places(file: SpecialistFile, project: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the folders that may contain skills, nearest first, with the project that links must not lead out of."""
     beside = next((one.parent for one in file.path.absolute().parents if one.name in _FOLDERS_OF_AGENTS), None)
     # A file of a project may be found by a link in the user's own folder, whose skills come last.
     if beside is not None and (file.project is None or beside.is_relative_to(file.project.absolute())):
-        yield _SkillsFolder(beside / "skills", file.project)
+        yield beside / "skills", file.project
     for folder in _IN_PROJECT:
-        yield _SkillsFolder(project / folder, project)
-    for folder in (*_AT_HOME, ""):
-        own = home_path(folder) if folder else config_folder() / "opencode" / "skills"
+        yield project / folder, project
+    for own in (*map(home_path, _AT_HOME), config_folder() / "opencode" / "skills"):
         if own.is_absolute():
-            yield _SkillsFolder(own, None)
-
-
-def _read(name: str, path: Path, place: _SkillsFolder) -> Skill:
-    where = shown(str(path), None)
-    if place.project and (owner := ownership_problem(place.project, place.folder, path.parent)):
-        raise UsageError(f"the skill {name} is not read: {owner}")
-    try:
-        with safe_files.open_file(path, place.project) as opened:
-            data = opened.read(LARGEST + 1)
-        has_others = len([*path.parent.iterdir()]) > 1
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"the skill {name} cannot be read: {where}: {reason}") from None
-    if len(data) > LARGEST:
-        raise UsageError(f"the skill {name} cannot be read: {where} is larger than {LARGEST // 1024} KiB")
-    text = read(data, Problems(path)).body.strip()
-    if not text:
-        raise UsageError(f"the skill {name} is empty: {where}")
-    return Skill(name, text, path.parent, has_others, place.project is None)
+            yield own, None
 
 
 LARGEST_INSTRUCTIONS = 32 * 1024
@@ -135,11 +119,8 @@ def read_instructions(project: Path, dialect: str) -> ProjectInstructions:
             return ProjectInstructions(name, "", f"{shown(str(path), None)} cannot be read: {reason}")
         if owner := ownership_problem(project, path):
             return ProjectInstructions(name, "", f"{name} is not read: {owner}")
-        text = (
-            data[:LARGEST_INSTRUCTIONS]
-            .decode("utf-8-sig", "ignore" if len(data) > LARGEST_INSTRUCTIONS else "replace")
-            .strip()
-        )
-        cut = f"{name} is cut after {LARGEST_INSTRUCTIONS // 1024} KiB" if len(data) > LARGEST_INSTRUCTIONS else ""
-        return ProjectInstructions(name, text, cut)
+        is_cut = len(data) > LARGEST_INSTRUCTIONS
+        text = data[:LARGEST_INSTRUCTIONS].decode("utf-8-sig", "ignore" if is_cut else "replace").strip()
+        problem = f"{name} is cut after {LARGEST_INSTRUCTIONS // 1024} KiB" if is_cut else ""
+        return ProjectInstructions(name, text, problem)
     return ProjectInstructions("", "")

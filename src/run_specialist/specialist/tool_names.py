@@ -76,14 +76,14 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
     tools: Names as written in the file; None = all available tools.
     available: Tool names; MCP tools as `mcp__server__tool`.
     """
-    known = _Known(available)
-    removed = {name for pattern in disallowed for name in known.matching(pattern) if _removes(pattern, name)}
+    known = dict.fromkeys(available)
+    removed = {name for pattern in disallowed for name in _matching(pattern, known) if _removes(pattern, name)}
     if tools is None:
         return ResolvedTools(tuple(name for name in available if name not in removed))
     found: dict[str, None] = {}
     unknown = []
     for pattern in tools:
-        matching = known.matching(pattern)
+        matching = _matching(pattern, known)
         found.update(dict.fromkeys(matching))
         if not matching:
             unknown.append(pattern)
@@ -106,17 +106,15 @@ def removes_tool(disallowed: Iterable[str], name: str) -> bool:
 
     disallowed: as for `resolve_tools`.
     """
-    known = _Known([name])
-    return any(_removes(pattern, name) for pattern in disallowed if known.matching(pattern))
+    return any(_removes(pattern, name) for pattern in disallowed if _matching(pattern, [name]))
 
 
 def shell_rules(tools: Iterable[str]) -> list[tuple[str, str | None]]:
     """Return each entry of a list for the shell, as its name in lower case and its rule; None = without a rule."""
-    known = _Known([SHELL])
     found = []
     for entry in tools:
         name, opened, rule = entry.strip().partition("(")
-        if known.matching(name):
+        if _matching(name, [SHELL]):
             found.append((name.strip().lower(), rule.strip().removesuffix(")") if opened else None))
     return found
 
@@ -126,38 +124,20 @@ def _removes(pattern: str, name: str) -> bool:
     return name != SHELL or "(" not in pattern
 
 
-class _Known:
-    """Index of the available tools; only globs are compared with every tool, as files may list thousands of names."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = dict.fromkeys(names)
-        self._below: dict[str, list[str]] = {}
-        """Tools by each prefix before `__`, so that the name of a server matches all its tools."""
-        for name in self._names:
-            for place in range(len(name)) if name.startswith("mcp__") else ():
-                if name.startswith("__", place):
-                    self._below.setdefault(name[:place], []).append(name)
-
-    def matching(self, pattern: str) -> list[str]:
-        """Return the tools that match a name or glob as written in a file."""
-        name = _ARGUMENTS.sub("", pattern.strip())
-        folded = name.lower()
-        if "/" in name and (served := "mcp__{}__{}".format(*name.split("/", 1))) in self._names:
-            return [served]
-        for exact in (name, _ALIASES.get(folded, folded)):
-            if exact in self._names:
-                return [exact]
-        globs = [name]
-        if name.startswith("mcp__"):
-            if _STARS.isdisjoint(name):
-                return self._below.get(name, [])
-            globs.append(f"{name}__*")
-        elif "/" in name:
-            server, _, tool = name.partition("/")
-            globs = [f"mcp__{server}__{tool}"]
-        if _STARS.isdisjoint(globs[0]):
-            return [exact for exact in globs if exact in self._names]
-        return [tool for tool in self._names if any(fnmatch.fnmatchcase(tool, glob) for glob in globs)]
+def _matching(pattern: str, known: Collection[str]) -> list[str]:
+    """Return the known tools that match a name or glob as written in a file."""
+    name = _ARGUMENTS.sub("", pattern.strip())
+    folded = name.lower()
+    served = f"mcp__{name.replace('/', '__', 1)}" if "/" in name else name
+    for exact in (served, name, _ALIASES.get(folded, folded)):
+        if exact in known:
+            return [exact]
+    if _STARS.isdisjoint(served):
+        # The name of a server stands for all its tools.
+        prefix = f"{served}__"
+        return [tool for tool in known if tool.startswith(prefix)] if name.startswith("mcp__") else []
+    globs = [served, f"{served}__*"] if name.startswith("mcp__") else [served]
+    return [tool for tool in known if any(fnmatch.fnmatchcase(tool, glob) for glob in globs)]
 
 
 def split_names(text: str, warn: Callable[[str], None]) -> list[str]:
@@ -198,32 +178,3 @@ def join_parentheses(names: Iterable[str]) -> list[str]:
         else:
             joined.append(name)
     return joined
-
-
-# Names of tools that only an editor can offer, because they use its windows, terminal, tasks or extensions.
-#
-# Source: https://code.visualstudio.com/docs/copilot/reference/copilot-vscode-features, "Chat tools".
-
-_OF_EXTENSION = re.compile(r"[\w-]+\.[\w-]+/[\w*-]+")
-"""Pattern for a tool of an extension, e.g. `ms-python.python/getPythonEnvironmentInfo`."""
-_SETS = frozenset({"browser", "edit", "execute", "read", "search", "vscode", "web"})
-"""Names of the editor's own tool sets; a slash follows them."""
-_NAMES = frozenset(
-    """
-    activepullrequest askquestions changes clickelement copilotcodingagent createandruntask createjupyternotebook
-    createnewjupyternotebook createnewworkspace editnotebook extensions getnotebooksummary getprojectsetupinfo
-    gettaskoutput getterminaloutput githubrepo githubtextsearch installextension killterminal new newjupyternotebook
-    newworkspace openbrowserpage openpullrequest opensimplebrowser problems readcelloutput readnotebookcelloutput
-    runnotebookcell runnotebooks runtask runtasks runtest runtests runvscodecommand screenshotpage searchresults
-    selection switchagent terminallastcommand terminalselection testfailure updateuserpreferences vscodeapi
-    """.split()  # noqa: SIM905, a list of fifty quoted words is harder to read
-)
-
-
-def is_editor_tool(name: str) -> bool:
-    """Return whether a name in `tools` belongs to a tool that only an editor can offer."""
-    folded = name.strip().lower()
-    before, _, own = folded.rpartition("/")
-    if before == "vscode" or (before in _SETS | {""} and own in _NAMES):
-        return True
-    return bool(_OF_EXTENSION.fullmatch(folded))

@@ -37,10 +37,7 @@ class Archive:
         Some servers give one ID to several calls. The later output is then appended after a separator line, so both
         stay readable; an identical output is stored once.
         """
-        stored = self._texts.get(execution_id)
-        if stored is None:
-            self._texts[execution_id] = text
-            return 0
+        stored = self._texts.setdefault(execution_id, text)
         if stored == text:
             return 0
         prefix = f"{stored}\n[another output of the same id follows]\n"

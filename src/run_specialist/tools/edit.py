@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import stat
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,43 +12,21 @@ from typing import Any, Literal, TypeVar
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.record.events import FileChanged, Warned
 from run_specialist.record.journal import FileChanging
-from run_specialist.safety.safe_files import (
-    Changed,
-    delete_temporary,
-    digest_of,
-    is_same_state,
-    make_link,
-    read_content,
-    replace_file,
-    set_mode,
-    state_at,
-    temporary_name,
-    unlink_file,
-)
+from run_specialist.safety import safe_files
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, WRITE
+from run_specialist.tools import text_edit
 from run_specialist.tools.base import Context, Offer, Output, RunLog, Tool, few
 from run_specialist.tools.file_checkpoint import EVENT_DIFF, CommandChanges
 from run_specialist.tools.file_checkpoint import LARGEST_KEPT as MOST_KEPT
 from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret, own_folders, reason_to_protect
-from run_specialist.tools.text_edit import (
-    MOST,
-    NO_DIFF,
-    Diff,
-    Replacement,
-    decoded,
-    diff_of,
-    edited,
-    encoded,
-    rewritten,
-    shortened,
-)
+from run_specialist.tools.text_edit import NO_DIFF, Diff, Replacement
 from run_specialist.tools.threads import in_thread
 
 
 class Patch:
-    """The changes of a dry run and its child runs, kept in memory; thread-safe."""
+    """The changes of a dry run and its child runs, kept in memory."""
 
     def __init__(self, *, is_closed: bool = False) -> None:
         """Start without changes.
@@ -57,37 +34,30 @@ class Patch:
         is_closed: whether to refuse changes, because the run continues a dry run whose changes were not kept.
         """
         self.is_closed = is_closed
-        self._lock = threading.Lock()
         self._files: dict[tuple[Path, str], tuple[bytes | None, bytes]] = {}
         """Old and new content, by root and path."""
 
     def content(self, root: Path, relative: str) -> bytes | None:
         """Return the content of a changed file; None if it is not changed."""
-        with self._lock:
-            found = self._files.get((root, relative))
-        return None if found is None else found[1]
+        return self._files.get((root, relative), (None, None))[1]
 
     def change(self, root: Path, relative: str, before: bytes | None, after: bytes) -> None:
         """Add a change of a file.
 
         before: the content on the disk; None if there is no such file.
         """
-        with self._lock:
-            first, _ = self._files.get((root, relative), (before, b""))
-            self._files[root, relative] = first, after
+        self._files[root, relative] = self._files.get((root, relative), (before, b""))[0], after
 
     def text(self) -> str:
         """Return all changes as one patch, which `git apply` accepts; empty if there are none."""
-        with self._lock:
-            files = sorted(self._files.items())
         return "".join(
-            diff_of(relative, None if before is None else before.decode(), after.decode()).text
-            for (_, relative), (before, after) in files
+            text_edit.diff_of(relative, None if before is None else before.decode(), after.decode()).text
+            for (_, relative), (before, after) in sorted(self._files.items())
         )
 
 
 class WorkingCopy:
-    """The files of one run, as it has read and changed them; thread-safe."""
+    """The files of one run, as it has read and changed them."""
 
     def __init__(self, root: Path, patch: Patch | None = None, closed: Callable[[], tuple[Path, ...]] = tuple) -> None:
         """Begin with nothing read.
@@ -100,7 +70,9 @@ class WorkingCopy:
         self.closed = closed
         self.changes = 0
         """Number of changes made; a search index built earlier is outdated."""
-        self._known: dict[str, str] = {}
+        self.known: dict[str, str] = {}
+        """Digests of the files as the run last read or wrote them."""
+        self.one_at_a_time = asyncio.Lock()
 
     def content(self, relative: str) -> bytes | None:
         """Return the content of a file as the run sees it; None if there is no such file.
@@ -108,9 +80,7 @@ class WorkingCopy:
         Raises OSError, also for a file that is too large to be changed.
         """
         changed = None if self.patch is None else self.patch.content(self.root, relative)
-        if changed is not None:
-            return changed
-        return read_content(self.root, relative, MOST)
+        return safe_files.read_content(self.root, relative, text_edit.MOST) if changed is None else changed
 
     def readable(self, relative: str) -> bytes | None:
         """Return the content of a file for display; None if it cannot be read or changed."""
@@ -125,11 +95,10 @@ class WorkingCopy:
 
     def knows(self, relative: str, data: bytes) -> None:
         """Record that the run has read or written a file with this content."""
-        self._known[relative] = digest_of(data)
+        self.known[relative] = safe_files.digest_of(data)
 
-    def known(self, relative: str) -> str | None:
-        """Return the digest of a file as the run last read or wrote it; None if it did not."""
-        return self._known.get(relative)
+
+_OWN = "{!r} may not be changed: it belongs to the specialists and settings of the user"
 
 
 class Writable:
@@ -159,11 +128,6 @@ class Writable:
         relative = self._selected.relative(self._selected.resolve(path))
         if relative is None:
             raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
-        self.check(relative)
-        return relative
-
-    def check(self, relative: str) -> None:
-        """Raise ToolError if a located file may not be changed."""
         shown = escape_path(relative)
         if not relative:
             raise ToolError(f"'.' is a folder; {self._allowed()}")
@@ -173,24 +137,10 @@ class Writable:
             raise ToolError(f"{shown!r} is no usable path: it is too long, or has characters that cannot be printed")
         real = self.root / relative
         if any(real.is_relative_to(one) for one in self._closed):
-            raise ToolError(f"{shown!r} may not be changed: it belongs to the specialists and settings of the user")
+            raise ToolError(_OWN.format(shown))
         if not self._names or not self._selected.is_selected(relative, is_folder=False):
             raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
-
-    def check_undo(self, relative: str, *, is_created: bool) -> None:
-        """Raise ToolError if neither a tool nor a command could have changed a file.
-
-        is_created: whether the run created the file.
-        """
-        shown, parts = escape_path(relative), relative.split("/")
-        if not {"", ".", ".."}.isdisjoint(parts) or "\0" in relative:
-            raise ToolError(f"{shown!r} is no usable path")
-        if any(is_protected_from_commands("/".join(parts[: at + 1])) for at in range(len(parts))):
-            raise ToolError(f"{shown!r} may not be changed: {reason_to_protect(relative)}")
-        if is_secret(relative) and not is_created:
-            raise ToolError(f"{shown!r} may not be changed: such files hold secrets")
-        if any((self.root / relative).is_relative_to(one) for one in self._closed):
-            raise ToolError(f"{shown!r} may not be changed: it belongs to the specialists and settings of the user")
+        return relative
 
     def _allowed(self) -> str:
         return f"you may change {', '.join(self._names) or 'nothing'}"
@@ -245,26 +195,12 @@ _NOT_STORED = (
 _DRY = "in the patch of this dry run only; `read` shows the new content, the other tools the old one"
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedChange:
-    """A possible change."""
-
-    relative: str
-    before: bytes | None
-    """Content before the change; None if the file does not exist."""
-    after: bytes
-    diff: Diff
-    folders: int = 0
-    """Number of parent folders that are missing."""
-
-
 class EditTools:
     """The tool functions of one run; they make its changes one after the other."""
 
     def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
         self._writable = writable
         self._copy = copy
-        self._one_at_a_time = asyncio.Lock()
 
     async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -276,11 +212,16 @@ class EditTools:
         edits: list[Replacement] | None = None,
     ) -> Output:
         """Replace passages of a file."""
-        replacements = _replacements(old, new, edits, replace_all=replace_all)
+        # Constrained decoding makes a model write a value for each argument.
+        if edits and (old or new):
+            raise ToolError("give either `old` and `new`, or `edits`")
+        if not edits and (old is None or new is None):
+            raise ToolError("`old` and `new` are required, or `edits`")
+        replacements = edits or [Replacement(old or "", new or "", replace_all)]
 
         def revise(before: str | None) -> str:
             if before is not None:
-                return edited(before, replacements)
+                return text_edit.edited(before, replacements)
             if len(replacements) == 1 and not replacements[0].old:
                 return replacements[0].new
             raise ToolError("there is no such file; use ls or glob to see what there is")
@@ -289,7 +230,7 @@ class EditTools:
 
     async def write(self, context: Context, path: str, content: str) -> Output:
         """Write a whole file."""
-        return await self._change(path, lambda before: rewritten(before, content), context)
+        return await self._change(path, lambda before: text_edit.rewritten(before, content), context)
 
     async def _change(self, path: str, revise: Callable[[str | None], str], context: Context | None) -> Output:
         """Change a file, and return the result for the model.
@@ -297,88 +238,84 @@ class EditTools:
         revise: returns the new content, given the current one; None = there is no such file.
         Raises ToolError with the reason if nothing was changed.
         """
-        async with self._one_at_a_time:
-            planned = await in_thread(lambda: self._plan(path, revise))
-            if self._copy.patch is not None:
-                self._copy.patch.change(self._copy.root, planned.relative, planned.before, planned.after)
-                return self._made(planned, context)
-            before = planned.before
-            record = FileChanging(
-                change_id=secrets.token_hex(8),
-                path=planned.relative,
-                before=None if before is None else digest_of(before),
-                after=digest_of(planned.after),
-                content=None if before is None else before.decode(),
-                temporary=temporary_name(),
-                folders=planned.folders,
-            )
-            if context is not None and context.log is not None and not await context.log.stored(record):
-                raise ToolError(_NOT_STORED)
-            return await to_the_end(
-                in_thread(lambda: self._write(planned, record)), lambda: self._made(planned, context)
-            )
+        log = None if context is None else context.log
+        async with self._copy.one_at_a_time:
+            record, before, after, diff = await in_thread(lambda: self._plan(path, revise))
 
-    def _plan(self, path: str, revise: Callable[[str | None], str]) -> PlannedChange:
+            def made() -> Output:
+                is_new, is_dry = before is None, self._copy.patch is not None
+                self._copy.knows(record.path, after)
+                self._copy.changes += 1
+                if context is not None and log is not None:
+                    log.notify(
+                        FileChanged(
+                            context.call_id,
+                            record.path,
+                            text_edit.shortened(diff.text, EVENT_DIFF),
+                            diff.added,
+                            diff.removed,
+                            is_new,
+                            is_dry,
+                            change="created" if is_new else "changed",
+                            undoable=log.is_stored and not is_dry,
+                        )
+                    )
+                head = f"{'Created' if is_new else 'Changed'} {escape_path(record.path)} ({diff.counts} lines)"
+                return Output(
+                    f"{head}{f', {_DRY}' if is_dry else ''}\n{text_edit.shortened(diff.text, RESULT_DIFF)}".rstrip("\n")
+                )
+
+            if self._copy.patch is not None:
+                self._copy.patch.change(self._copy.root, record.path, before, after)
+                return made()
+            if log is not None and not await log.stored(record):
+                raise ToolError(_NOT_STORED)
+            return await to_the_end(in_thread(lambda: self._write(record, after)), made)
+
+    def _plan(self, path: str, revise: Callable[[str | None], str]) -> tuple[FileChanging, bytes | None, bytes, Diff]:
+        """Return the record of a possible change, with the content before and after it, and their difference."""
         relative = self._writable.locate(path)
         shown = escape_path(relative)
         try:
             before = self._copy.content(relative)
         except OSError as error:
             raise ToolError(f"{shown} cannot be changed: {error.strerror or error}") from error
-        if before is not None:
-            known = self._copy.known(relative)
-            if known is None:
-                raise ToolError(_READ_FIRST.format(shown))
-            if known != digest_of(before):
-                raise ToolError(_READ_AGAIN.format(shown))
+        digest = None if before is None else safe_files.digest_of(before)
+        if digest is not None and self._copy.known.get(relative) != digest:
+            raise ToolError((_READ_AGAIN if relative in self._copy.known else _READ_FIRST).format(shown))
         try:
-            text = None if before is None else decoded(before)
-            after = encoded(revise(text))
+            text = None if before is None else text_edit.decoded(before)
+            after = text_edit.encoded(revise(text))
         except ToolError as error:
             raise ToolError(f"{shown}: {error}") from error
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
         above = relative.split("/")[:-1] if before is None else []
         exist = [os.path.lexists(self._writable.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
-        return PlannedChange(relative, before, after, diff_of(relative, text, after.decode()), exist.count(False))
+        record = FileChanging(
+            change_id=secrets.token_hex(8),
+            path=relative,
+            before=digest,
+            after=safe_files.digest_of(after),
+            content=text,
+            temporary=safe_files.temporary_name(),
+            folders=exist.count(False),
+        )
+        return record, before, after, text_edit.diff_of(relative, text, after.decode())
 
-    def _write(self, planned: PlannedChange, record: FileChanging) -> None:
+    def _write(self, record: FileChanging, after: bytes) -> None:
         try:
-            replace_file(
+            safe_files.replace_file(
                 self._writable.root,
-                planned.relative,
-                planned.after,
+                record.path,
+                after,
                 expected=record.before,
                 temporary=record.temporary,
-                most=MOST,
+                most=text_edit.MOST,
             )
         except OSError as error:
-            hint = "; read it again" if isinstance(error, Changed) else ""
-            shown = escape_path(planned.relative)
-            raise ToolError(f"{shown} was not changed: {error.strerror or error}{hint}") from error
-
-    def _made(self, planned: PlannedChange, context: Context | None) -> Output:
-        """Report a change, and return its result."""
-        is_new, diff, is_dry = planned.before is None, planned.diff, self._copy.patch is not None
-        self._copy.knows(planned.relative, planned.after)
-        self._copy.changes += 1
-        if context is not None and context.log is not None:
-            text = shortened(diff.text, EVENT_DIFF)
-            context.log.notify(
-                FileChanged(
-                    context.call_id,
-                    planned.relative,
-                    text,
-                    diff.added,
-                    diff.removed,
-                    is_new,
-                    is_dry,
-                    change="created" if is_new else "changed",
-                    undoable=context.log.is_stored and not is_dry,
-                )
-            )
-        head = f"{'Created' if is_new else 'Changed'} {escape_path(planned.relative)} ({diff.counts} lines)"
-        return Output(f"{head}{f', {_DRY}' if is_dry else ''}\n{shortened(diff.text, RESULT_DIFF)}".rstrip("\n"))
+            hint = "; read it again" if isinstance(error, safe_files.Changed) else ""
+            raise ToolError(f"{escape_path(record.path)} was not changed: {error.strerror or error}{hint}") from error
 
 
 def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
@@ -386,24 +323,17 @@ def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
 
     copy: the files that the run has read and changed.
     """
-    closed = copy.patch is not None and copy.patch.is_closed
-    made: dict[tuple[str, ...], EditTools] = {}
 
-    def tools_of(settings: Specialist, root: Path) -> EditTools:
-        # Both tools change files one after the other.
-        if settings.writable not in made:
-            writable = Writable(root, settings.writable, copy.closed())
-            made[settings.writable] = EditTools(writable, copy)
-        return made[settings.writable]
+    def offer(name: str, description: str, schema: Mapping[str, Any]) -> Offer:
+        def make(settings: Specialist, root: Path) -> Tool:
+            tools = EditTools(Writable(root, settings.writable, copy.closed()), copy)
+            function = tools.edit if name == EDIT else tools.write
+            is_closed = copy.patch is not None and copy.patch.is_closed
+            return Tool(name, description, _refused if is_closed else function, schema=schema)
 
-    def edit(settings: Specialist, root: Path) -> Tool:
-        return Tool(EDIT, _EDIT, _refused if closed else tools_of(settings, root).edit, schema=_EDIT_SCHEMA)
+        return Offer(name, ("writable",), _action, make, _lacking)
 
-    def write(settings: Specialist, root: Path) -> Tool:
-        return Tool(WRITE, _WRITE, _refused if closed else tools_of(settings, root).write, schema=_WRITE_SCHEMA)
-
-    keys = ("writable",)
-    return (Offer(EDIT, keys, _action, edit, _lacking), Offer(WRITE, keys, _action, write, _lacking))
+    return offer(EDIT, _EDIT, _EDIT_SCHEMA), offer(WRITE, _WRITE, _WRITE_SCHEMA)
 
 
 def _action(settings: Specialist) -> str:
@@ -419,19 +349,6 @@ def _refused(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any 
     raise ToolError(_CLOSED)
 
 
-def _replacements(
-    old: str | None, new: str | None, edits: Sequence[Replacement] | None, *, replace_all: bool
-) -> Sequence[Replacement]:
-    if edits:
-        # Constrained decoding makes a model write a value for each argument.
-        if old or new:
-            raise ToolError("give either `old` and `new`, or `edits`")
-        return edits
-    if old is None or new is None:
-        raise ToolError("`old` and `new` are required, or `edits`")
-    return [Replacement(old, new, replace_all)]
-
-
 _NOT_UNDONE = "`specialists undo` does not take them back"
 _NAMED = 5
 """Number of files that a warning names."""
@@ -442,9 +359,9 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     """Store and report what a command has changed; return whether the changes are stored, or never will be."""
     if log is None:
         return True
-    stored = await asyncio.gather(*(log.stored(one.record) for one in changes.files))
-    for one, is_stored in zip(changes.files, stored, strict=True):
-        log.notify(replace(one.event, undoable=one.event.undoable and is_stored and log.is_stored))
+    stored = await asyncio.gather(*(log.stored(record) for record, _ in changes.files))
+    for (_, event), is_stored in zip(changes.files, stored, strict=True):
+        log.notify(replace(event, undoable=event.undoable and is_stored and log.is_stored))
     if changes.undone:
         undone = few([*map(escape_path, changes.undone)], _NAMED)
         log.notify(Warned(f"a command changed protected files, which was undone: {undone}"))
@@ -461,11 +378,9 @@ async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-        except ToolError:
-            break
     task.result()
     result = then()
     if cancelled is not None:
@@ -503,22 +418,24 @@ def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[
     by_path: dict[str, list[FileChanging]] = {}
     for change in changes:
         by_path.setdefault(change.path, []).append(change)
-    # Others may have written to the store, so its paths are checked like those of a model.
-    writable = Writable(root, ["."], own_folders())
+    closed = own_folders()
     # A new file may be where an old one, or a folder above it, has to be again.
     order = sorted(by_path.items(), key=lambda one: (one[1][0].before is not None, one[0]))
-    done = [_undo_file(writable, path, of_file, dry_run=dry_run) for path, of_file in order]
+    done = [_undo_file(Path(os.path.realpath(root)), path, of_file, closed, dry_run=dry_run) for path, of_file in order]
     return sorted(done, key=lambda one: one.path)
 
 
-def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *, dry_run: bool) -> UndoneFile:
-    root, shown = writable.root, escape_path(path)
+def _undo_file(
+    root: Path, path: str, changes: Sequence[FileChanging], closed: Sequence[Path], *, dry_run: bool
+) -> UndoneFile:
+    shown = escape_path(path)
+    if why := _reason_not_to_undo(root, path, closed, is_created=changes[0].before is None):
+        return UndoneFile(shown, "left", why)
     try:
-        writable.check_undo(path, is_created=changes[0].before is None)
         if not dry_run:
             for change in changes:
-                delete_temporary(root, path, change.temporary)
-        now, data = state_at(root, path, MOST_KEPT)
+                safe_files.delete_temporary(root, path, change.temporary)
+        now, data = safe_files.state_at(root, path, MOST_KEPT)
         oldest, reason = _oldest_to_undo(changes, now)
         if oldest is None:
             return UndoneFile(shown, "left" if reason else "unchanged", reason)
@@ -528,26 +445,42 @@ def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *
             _restore(root, path, oldest, now, data)
         done: Result = "deleted" if oldest.before is None else "restored"
         return UndoneFile(shown, "partly" if reason else done, reason, _diff(path, oldest, data))
-    except ToolError as error:
-        return UndoneFile(shown, "left", str(error))
     except OSError as error:
         return UndoneFile(shown, "left", error.strerror or str(error))
 
 
+def _reason_not_to_undo(root: Path, relative: str, closed: Sequence[Path], *, is_created: bool) -> str:
+    """Return why neither a tool nor a command can have changed a file: others may have written to the store.
+
+    is_created: whether the run created the file.
+    """
+    shown, parts = escape_path(relative), relative.split("/")
+    if not {"", ".", ".."}.isdisjoint(parts) or "\0" in relative:
+        return f"{shown!r} is no usable path"
+    if any(is_protected_from_commands("/".join(parts[: at + 1])) for at in range(len(parts))):
+        return f"{shown!r} may not be changed: {reason_to_protect(relative)}"
+    if is_secret(relative) and not is_created:
+        return f"{shown!r} may not be changed: such files hold secrets"
+    return _OWN.format(shown) if any((root / relative).is_relative_to(one) for one in closed) else ""
+
+
 def _diff(path: str, change: FileChanging, data: bytes | None) -> Diff:
     """Return the difference from the current content to the one before a change; none for what is no text."""
+    if any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after)):
+        return NO_DIFF
     try:
-        now = None if data is None else data.decode()
-        before = None if change.content is None else change.content.encode("utf-8").decode()
-    except UnicodeError:
+        now = None if data is None else text_edit.decoded(data)
+        before = (
+            None if change.content is None else text_edit.decoded(change.content.encode("utf-8", "surrogateescape"))
+        )
+    except ToolError:
         return NO_DIFF
     shown = escape_path(path)
-    is_link = any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after))
-    if is_link or "\0" in f"{now}{before}" or max(len(now or ""), len(before or "")) > MOST:
+    if max(len(now or ""), len(before or "")) > text_edit.MOST:
         return NO_DIFF
     if before is None:
-        return Diff("", 0, diff_of(shown, None, now or "").added)
-    return diff_of(shown, now, before)
+        return Diff("", 0, text_edit.diff_of(shown, None, now or "").added)
+    return text_edit.diff_of(shown, now, before)
 
 
 def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:
@@ -556,14 +489,14 @@ def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[F
     now: the state of the file; None = it does not exist.
     The change is None if there is nothing to undo.
     """
-    if is_same_state(now, changes[0].before):
+    if safe_files.is_same_state(now, changes[0].before):
         return None, ""
     state, oldest = now, None
     for change in reversed(changes):
         # A change that was recorded but not made leaves the file as it was before.
-        if is_same_state(state, change.after):
+        if safe_files.is_same_state(state, change.after):
             state, oldest = change.before, change
-        elif not is_same_state(state, change.before):
+        elif not safe_files.is_same_state(state, change.before):
             since = "deleted since" if now is None else "changed since"
             return oldest, since if oldest is None else "changed in between, so older changes stay"
     return oldest, ""
@@ -574,28 +507,26 @@ def _restore(root: Path, path: str, change: FileChanging, now: str | None, data:
 
     now, data: state and content of what is there.
     """
-    kind = _mode(change.before)
-    is_file = now is not None and (_mode(now) is None or stat.S_ISREG(_mode(now) or 0))
     if change.before is None:
-        unlink_file(root, path, str(now), folders=change.folders, most=MOST_KEPT)
+        safe_files.unlink_file(root, path, str(now), folders=change.folders, most=MOST_KEPT)
         return
-    content = (change.content or "").encode("utf-8", "surrogateescape")
-    if kind is not None and stat.S_ISLNK(kind):
-        if now is not None:
-            unlink_file(root, path, now, folders=0, most=MOST_KEPT)
-        make_link(root, path, os.fsdecode(content))
+    kind, content = _mode(change.before), (change.content or "").encode("utf-8", "surrogateescape")
+    is_link = kind is not None and stat.S_ISLNK(kind)
+    is_written_over = data is not None and stat.S_ISREG(_mode(now) or 0) and not is_link
+    if now is not None and not is_written_over:
+        safe_files.unlink_file(root, path, now, folders=0, most=MOST_KEPT)
+    if is_link:
+        safe_files.make_link(root, path, os.fsdecode(content))
         return
-    expected = None
-    if is_file and data is not None:
-        expected = digest_of(data)
-        if kind is not None:
-            set_mode(root, path, kind | stat.S_IRUSR | stat.S_IWUSR)
-    elif now is not None:
-        unlink_file(root, path, now, folders=0, most=MOST_KEPT)
-    if data != content or expected is None:
-        replace_file(root, path, content, expected=expected, temporary=temporary_name(), most=MOST_KEPT)
+    if is_written_over and kind is not None:
+        safe_files.set_mode(root, path, kind | stat.S_IRUSR | stat.S_IWUSR)
+    if not is_written_over or data != content:
+        expected = safe_files.digest_of(data or b"") if is_written_over else None
+        safe_files.replace_file(
+            root, path, content, expected=expected, temporary=safe_files.temporary_name(), most=MOST_KEPT
+        )
     if kind is not None:
-        set_mode(root, path, kind)
+        safe_files.set_mode(root, path, kind)
 
 
 def _mode(state: str | None) -> int | None:

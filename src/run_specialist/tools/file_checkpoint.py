@@ -22,16 +22,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import NamedTuple
 
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safety.safe_files import Folder, state_of, temporary_name
+from run_specialist.safety.safe_files import Folder, state_at, state_of, temporary_name
 from run_specialist.tools.ignore import IgnoreRules
 from run_specialist.tools.sandbox import escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
-from run_specialist.tools.text_edit import diff_of, shortened
+from run_specialist.tools.text_edit import decoded, diff_of, shortened
 from run_specialist.tools.threads import check_cancelled
 
 SET_ASIDE = ".undone-"
@@ -61,25 +61,25 @@ _KEPT_FOR = 30 * 24 * 3600
 """Age after which a checkpoint that was left behind is deleted [s]."""
 
 
-@dataclass(slots=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """A file, symlink or other entry that is no folder."""
 
     mode: int
     size: int
     inode: int
     links: int
-    times: tuple[int, int]
-    """Times of the last change of the content and of the entry [ns]."""
+    modified: int
+    """Time of the last change of the content [ns]."""
+    changed: int
+    """Time of the last change of the entry, which a command cannot set [ns]."""
     target: str | None = None
     """Target of a symlink."""
     at: int | None = None
     """Offset of the kept content; None if it is not kept."""
 
-    @property
-    def signature(self) -> tuple[object, ...]:
-        """Values that differ if a command has changed the entry; it cannot set the last of the times."""
-        return (self.mode, self.size, self.inode, *self.times, self.target)
+    def is_same(self, other: "FileEntry | None") -> bool:
+        """Return whether no command has changed the entry in between."""
+        return other is not None and other == self._replace(at=other.at, links=other.links)
 
 
 @dataclass(slots=True)
@@ -197,14 +197,14 @@ def _listing(folder: Path, *, by_force: bool) -> list["os.DirEntry[str]"] | None
 
     by_force: whether to make it readable, because a command has made it unreadable.
     """
-    for is_last in (False, True) if by_force else (True,):
-        with suppress(OSError), os.scandir(folder) as entries:
-            return [*entries]
-        if not is_last:
-            with suppress(OSError):
-                info = folder.lstat()
-                if stat.S_ISDIR(info.st_mode):
-                    folder.chmod(stat.S_IMODE(info.st_mode) | _USABLE)
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [*entries]
+    if by_force:
+        with suppress(OSError):
+            info = folder.lstat()
+            if stat.S_ISDIR(info.st_mode):
+                folder.chmod(stat.S_IMODE(info.st_mode) | _USABLE)
+                return _listing(folder, by_force=False)
     return None
 
 
@@ -213,9 +213,7 @@ def _entry(info: os.stat_result, path: Path) -> FileEntry:
     if stat.S_ISLNK(info.st_mode):
         with suppress(OSError):
             target = os.readlink(path)  # noqa: PTH115 - keeps bytes that are no UTF-8
-    return FileEntry(
-        info.st_mode, info.st_size, info.st_ino, info.st_nlink, (info.st_mtime_ns, info.st_ctime_ns), target
-    )
+    return FileEntry(info.st_mode, info.st_size, info.st_ino, info.st_nlink, info.st_mtime_ns, info.st_ctime_ns, target)
 
 
 def _with_folders_above(path: str) -> Iterator[str]:
@@ -226,18 +224,11 @@ def _with_folders_above(path: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandChange:
-    """A file that a command has created, changed or removed."""
-
-    record: FileChanging
-    event: FileChanged
-
-
-@dataclass(frozen=True, slots=True)
 class CommandChanges:
     """What a command has changed."""
 
-    files: Sequence[CommandChange] = ()
+    files: Sequence[tuple[FileChanging, FileChanged]] = ()
+    """The files that it has created, changed or removed."""
     undone: Sequence[str] = ()
     """Protected places that were put back."""
     uncounted: int = 0
@@ -248,18 +239,17 @@ class CommandChanges:
     """The folder that the paths are relative to."""
 
 
+@dataclass(frozen=True, slots=True)
 class FileCheckpoint:
     """The content of the writable folders before one command."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it was made from
-        self, place: Path, root: Path, writable: Sequence[str], closed: Sequence[Path], call_id: str, before: Tree
-    ) -> None:
-        self._place = place
-        self._root = root
-        self._writable = writable
-        self._closed = closed
-        self._call_id = call_id
-        self.before = before
+    place: Path
+    """Folder with the kept content."""
+    root: Path
+    writable: Sequence[str]
+    closed: Sequence[Path]
+    call_id: str
+    before: Tree
 
     @classmethod
     def take(
@@ -270,18 +260,17 @@ class FileCheckpoint:
         run_id: the run under whose id the copy is found if this process is killed.
         Raises ToolError with the reason if that fails.
         """
-        tree, place = read_tree(root, writable, closed), None
+        before = read_tree(root, writable, closed)
         try:
-            place = _new_place(run_id)
-            checkpoint = cls(place, root, writable, closed, call_id, tree)
-            checkpoint._keep()
-        except BaseException as error:
-            if place is not None:
-                shutil.rmtree(place, ignore_errors=True)
-            if isinstance(error, OSError):
-                why = error.strerror or error
-                raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
-            raise
+            checkpoint = cls(_new_place(run_id), root, writable, closed, call_id, before)
+            try:
+                checkpoint._keep()
+            except BaseException:
+                checkpoint.discard()
+                raise
+        except OSError as error:
+            why = error.strerror or error
+            raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
         return checkpoint
 
     def _keep(self) -> None:
@@ -293,78 +282,53 @@ class FileCheckpoint:
         # A protected file is put back even if it is ignored.
         chosen.sort(key=lambda one: (one[0] and not self.before.is_protected(one[2]), *one[1:]))
         at = 0
-        with (self._place / "content").open("xb") as content:
+        with (self.place / "content").open("xb") as content:
             for _, size, path in chosen:
                 check_cancelled()
                 entry = self.before.entries[path]
                 if at + size > MOST_KEPT:
                     break
-                data = _read(self._root / path, entry.mode)
-                # A file of another size has changed since it was found.
-                if data is not None and len(data) == entry.size:
-                    entry.at = at
-                    at += content.write(data)
+                with suppress(OSError), Folder(str((self.root / path).parent), None).file(Path(path).name) as file:
+                    data = file.read(LARGEST_KEPT + 1)
+                    # A file of another size has changed since it was found.
+                    if len(data) == entry.size:
+                        self.before.entries[path] = entry._replace(at=at)
+                        at += content.write(data)
         values = {
-            "root": str(self._root),
-            "writable": [*self._writable],
-            "closed": [*map(str, self._closed)],
-            "call_id": self._call_id,
-            # `asdict` would take ten times as long.
-            "entries": {
-                path: {name: getattr(entry, name) for name in FileEntry.__slots__}
-                for path, entry in self.before.entries.items()
-            },
+            "checkpoint": [str(self.root), [*self.writable], [*map(str, self.closed)], self.call_id],
+            "entries": self.before.entries,
             "folders": self.before.folders,
-            "unreadable": [*self.before.unreadable],
             "protected": self.before.protected,
+            "unreadable": [*self.before.unreadable],
         }
-        # Its name says that the checkpoint is complete; the command has not begun before.
-        unfinished = self._place / "before.new"
-        unfinished.write_text(json.dumps(values), "ascii")
-        unfinished.rename(self._place / "before.json")
-
-    @classmethod
-    def of(cls, place: Path) -> "FileCheckpoint | None":
-        """Return the checkpoint in a folder; None if there is none that is complete."""
-        try:
-            values = json.loads((place / "before.json").read_text("ascii"))
-            before = Tree(
-                entries={
-                    path: FileEntry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()
-                },
-                folders=values["folders"],
-                protected=values["protected"],
-                unreadable=set(values["unreadable"]),
-            )
-            closed = [*map(Path, values["closed"])]
-            return cls(place, Path(values["root"]), values["writable"], closed, values["call_id"], before)
-        except (OSError, ValueError, TypeError, LookupError):
-            return None
+        # It exists only if the checkpoint is complete; the command has not begun before.
+        _write(self.place / "before.json", values)
 
     def compare(self, *, puts_back: bool = True) -> CommandChanges:
         """Return what was changed since; blocks.
 
         puts_back: whether protected files are put back first.
         """
-        after = read_tree(self._root, self._writable, self._closed, before=self.before)
+        after = read_tree(self.root, self.writable, self.closed, before=self.before)
         undone = self._put_back(after) if puts_back else []
         if undone:
-            after = read_tree(self._root, self._writable, self._closed, before=self.before)
-        with (self._place / "content").open("rb") as content:
-            files, more = self._changes(after, content)
+            after = read_tree(self.root, self.writable, self.closed, before=self.before)
+        files, more = self._changes(after)
         unsearched = len(after.unreadable - self.before.unreadable)
-        return CommandChanges(files, undone, more + after.uncounted, unsearched, str(self._root))
+        return CommandChanges(files, undone, more + after.uncounted, unsearched, str(self.root))
 
     def discard(self) -> None:
         """Delete the copy."""
-        shutil.rmtree(self._place, ignore_errors=True)
+        shutil.rmtree(self.place, ignore_errors=True)
 
     # -- protected files
 
     def _put_back(self, after: Tree) -> list[str]:
         """Rename new protected places and restore the old ones; return them."""
         undone, before = [], self.before
-        inodes_before, inodes_after = _inodes(before), _inodes(after)
+        inodes_before, inodes_after = (
+            {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}} for tree in (before, after)
+        )
         lost = {
             inodes_before[path]
             for path in before.protected
@@ -373,7 +337,7 @@ class FileCheckpoint:
         for path, target in after.protected.items():
             if path not in before.protected:
                 # A place that is protected only as another name of one, and one that was moved, stay.
-                is_named = is_protected_from_commands(path) or self._root / path in self._closed
+                is_named = is_protected_from_commands(path) or self.root / path in self.closed
                 is_undone = is_named and inodes_after.get(path) not in lost
             else:
                 is_undone = before.protected[path] != target or (target is None and self._is_replaced(path, after))
@@ -397,68 +361,72 @@ class FileCheckpoint:
         # A sandbox cannot write there but by a second name, so other changes are those of other programs.
         if old.inode != new.inode:
             return True
-        if max(old.links, new.links) <= 1 or old.signature == new.signature:
+        if max(old.links, new.links) <= 1 or old.is_same(new):
             return False
         is_alike = (old.mode, old.size, old.target) == (new.mode, new.size, new.target)
-        return not is_alike or old.at is None or _read(self._root / path) != self.content(old)
+        return not is_alike or old.at is None or self._now(path)[1] != self._content(old)
 
-    def content(self, entry: FileEntry, opened: BinaryIO | None = None) -> bytes | None:
-        """Return the kept content of an entry; None if it is not kept."""
+    def _content(self, entry: FileEntry) -> bytes | None:
+        """Return the kept content of an entry, of a symlink its target; None if it is not kept."""
+        if entry.target is not None:
+            return os.fsencode(entry.target)
         if entry.at is None:
             return None
-        if opened is None:
-            with (self._place / "content").open("rb") as own:
-                return self.content(entry, own)
-        opened.seek(entry.at)
-        return opened.read(entry.size)
+        with (self.place / "content").open("rb") as content:
+            content.seek(entry.at)
+            return content.read(entry.size)
+
+    def _now(self, path: str) -> tuple[str | None, bytes | None]:
+        """Return state and content of what is at a path; None if it cannot be read."""
+        try:
+            return state_at(self.root, path, LARGEST_KEPT)
+        except OSError:
+            return None, None
 
     def _restore_below(self, path: str, after: Tree) -> Iterator[str]:
         """Restore the content of a protected folder, and yield what was changed in it."""
-        begin = f"{path}/"
-        for inner in sorted({one for tree in (self.before, after) for one in tree.entries if one.startswith(begin)}):
-            old, new = self.before.entries.get(inner), after.entries.get(inner)
+        for inner in sorted(self.before.entries):
             # Only other programs create or delete a file in a folder that was not replaced.
-            if old is None or new is None or not self._is_replaced(inner, after):
-                continue
-            self._set_aside(inner)
-            if self._restore(inner, old.target, {}):
-                yield inner
+            if inner.startswith(f"{path}/") and inner in after.entries and self._is_replaced(inner, after):
+                self._set_aside(inner)
+                if self._restore(inner, self.before.entries[inner].target, {}):
+                    yield inner
 
     def _restore(self, path: str, target: str | None, moved: Mapping[int, str]) -> bool:
         """Bring back a protected place: move it back, or write its content; return whether it is there again."""
-        entry, place = self.before.entries.get(path), self._root / path
+        entry, place = self.before.entries.get(path), self.root / path
         inode = entry.inode if entry else self.before.folders.get(path, -1)
         with suppress(OSError):
             # A command may have put a symlink in place of a folder above it.
             for above in [*_with_folders_above(path)][-2:0:-1]:
-                folder = self._root / above
+                folder = self.root / above
                 if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
                     folder.unlink()
                 folder.mkdir(exist_ok=True)
             if target is not None:
                 place.symlink_to(target)
                 return True
-            if (elsewhere := moved.get(inode)) and os.path.lexists(self._root / elsewhere):
-                (self._root / elsewhere).rename(place)
+            if (elsewhere := moved.get(inode)) and os.path.lexists(self.root / elsewhere):
+                (self.root / elsewhere).rename(place)
                 return True
         found = False
         for inner, old in self.before.entries.items():
             if inner == path or inner.startswith(f"{path}/"):
-                data = self.content(old)
+                data = self._content(old)
                 with suppress(OSError):
-                    (self._root / inner).parent.mkdir(parents=True, exist_ok=True)
+                    (self.root / inner).parent.mkdir(parents=True, exist_ok=True)
                     if old.target is not None:
-                        (self._root / inner).symlink_to(old.target)
+                        (self.root / inner).symlink_to(old.target)
                     elif data is not None:
-                        with (self._root / inner).open("xb") as file:
+                        with (self.root / inner).open("xb") as file:
                             file.write(data)
-                        (self._root / inner).chmod(stat.S_IMODE(old.mode))
+                        (self.root / inner).chmod(stat.S_IMODE(old.mode))
                     found = True
         return found
 
     def _set_aside(self, path: str) -> None:
         """Rename a place, so that no program uses it; unlink a symlink."""
-        place = self._root / path
+        place = self.root / path
         with suppress(OSError):
             if place.is_symlink():
                 place.unlink()
@@ -468,41 +436,38 @@ class FileCheckpoint:
 
     # -- other files
 
-    def _changes(self, after: Tree, content: BinaryIO) -> tuple[list[CommandChange], int]:
+    def _changes(self, after: Tree) -> tuple[list[tuple[FileChanging, FileChanged]], int]:
         """Return the changes of files that are not protected, and the number of those that are too many."""
-        found: list[CommandChange] = []
+        found: list[tuple[FileChanging, FileChanged]] = []
         more, until = 0, time.monotonic() + _COMPARE_WITHIN
         old_entries, new_entries = self.before.entries, after.entries
         for path in sorted({*old_entries, *new_entries}):
             old, new = old_entries.get(path), new_entries.get(path)
-            if old is not None and new is not None and old.signature == new.signature:
-                continue
-            if self.before.is_protected(path):
+            if (old and old.is_same(new)) or self.before.is_protected(path):
                 continue
             if len(found) >= MOST_CHANGES:
                 more += 1
                 continue
             is_shown = len(found) < MOST_DIFFS and time.monotonic() < until
-            change = self._change(path, old, new, content, with_diff=is_shown)
+            change = self._change(path, old, new, with_diff=is_shown)
             found += [] if change is None else [change]
         return found, more
 
     def _change(
-        self, path: str, old: FileEntry | None, new: FileEntry | None, content: BinaryIO, *, with_diff: bool
-    ) -> CommandChange | None:
-        data_before = None if old is None else _linked(old) or self.content(old, content)
-        data_after = None if new is None else _linked(new) or _read(self._root / path)
-        before, after = _state(old, data_before), _state(new, data_after)
+        self, path: str, old: FileEntry | None, new: FileEntry | None, *, with_diff: bool
+    ) -> tuple[FileChanging, FileChanged] | None:
+        before, data_before = None, None
+        if old is not None:
+            data_before = self._content(old)
+            before = state_of(old.mode, data_before, old.size, old.modified)
+        after, data_after = (None, None) if new is None else self._now(path)
+        if new is not None and after is None:
+            after = state_of(new.mode, None, new.size, new.modified)
         if before == after and (data_before is not None or not (old and stat.S_ISREG(old.mode))):
             return None
-        is_kept = old is None or data_before is not None
-        folders = 0
-        if old is None:
-            folders = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
-            # The writable place that contains the path is never deleted.
-            tops = (top for top in self._writable if top and (path == top or path.startswith(f"{top}/")))
-            depth_of_top = next((top.count("/") + 1 for top in tops), 0)
-            folders = max(min(folders, path.count("/") - depth_of_top), 0)
+        # The writable place that contains the path is never deleted.
+        depth = next((top.count("/") + 1 for top in self.writable if top and f"{path}/".startswith(f"{top}/")), 0)
+        missing = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
         record = FileChanging(
             change_id=secrets.token_hex(8),
             path=path,
@@ -510,30 +475,33 @@ class FileCheckpoint:
             after=after,
             content=None if data_before is None else data_before.decode("utf-8", "surrogateescape"),
             temporary=temporary_name(),
-            folders=folders,
+            folders=0 if old else max(min(missing, path.count("/") - depth), 0),
         )
-        text_before, text_after = _text(old, data_before), _text(new, data_after)
-        diff, added, removed = "", None, None
-        shown_path = escape_path(path)
-        if text_before is not None and text_after is not None and with_diff:
-            made = diff_of(shown_path, None if old is None else text_before, None if new is None else text_after)
-            added, removed = made.added, made.removed
-            diff = "" if is_secret(path) else shortened(made.text, EVENT_DIFF)
-        elif old is None and text_after is not None:
-            added, removed = _lines(text_after), 0
-        elif new is None and text_before is not None:
-            added, removed = 0, _lines(text_before)
+        texts = _text(old, data_before), _text(new, data_after)
+        shown_path, made = escape_path(path), None
+        if with_diff and None not in texts:
+            made = diff_of(shown_path, texts[0] if old else None, texts[1] if new else None)
         event = FileChanged(
-            self._call_id,
+            self.call_id,
             shown_path,
-            diff,
-            added,
-            removed,
+            "" if made is None or is_secret(path) else shortened(made.text, EVENT_DIFF),
+            None if made is None else made.added,
+            None if made is None else made.removed,
             is_new=old is None,
             change="created" if old is None else "removed" if new is None else "changed",
-            undoable=is_kept,
+            undoable=old is None or data_before is not None,
         )
-        return CommandChange(record, event)
+        return record, event
+
+
+def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
+    """Return the text of a file for a diff, empty for none; None if it is no text."""
+    if entry is None:
+        return ""
+    with suppress(ToolError):
+        if data is not None and stat.S_ISREG(entry.mode) and len(data) <= MOST_COMPARED:
+            return decoded(data)
+    return None
 
 
 @contextmanager
@@ -573,32 +541,32 @@ def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
     dry_run: change and keep nothing.
     """
     place = _place(run_id)
-    known = place / "changes.json"
     try:
-        values = json.loads(known.read_text("ascii"))
-        files = [CommandChange(FileChanging(**one["record"]), FileChanged(**one["event"])) for one in values["files"]]
-        return CommandChanges(files, (), values["uncounted"], root=values["root"])
-    except FileNotFoundError:
-        pass
+        if (place / "changes.json").exists():
+            values = json.loads((place / "changes.json").read_text("ascii"))
+            files = [(FileChanging(**record), FileChanged(**event)) for record, event in values["files"]]
+            return CommandChanges(files, (), values["uncounted"], root=values["root"])
+        values = json.loads((place / "before.json").read_text("ascii"))
+        entries = {path: FileEntry(*one) for path, one in values["entries"].items()}
+        before = Tree(entries, values["folders"], values["protected"], unreadable=set(values["unreadable"]))
+        root, writable, closed, call_id = values["checkpoint"]
+        checkpoint = FileCheckpoint(place, Path(root), writable, [*map(Path, closed)], call_id, before)
     except (OSError, ValueError, TypeError, LookupError):
         return None
-    checkpoint = FileCheckpoint.of(place)
-    if checkpoint is None:
-        return None
     changes = checkpoint.compare(puts_back=not dry_run)
-    if dry_run:
-        return changes
-    values = {
-        "root": changes.root,
-        "files": [{"record": asdict(one.record), "event": asdict(one.event)} for one in changes.files],
-        "uncounted": changes.uncounted,
-    }
-    unfinished = place / "changes.new"
-    unfinished.write_text(json.dumps(values), "ascii")
-    unfinished.rename(known)
-    with suppress(OSError):
-        (place / "content").unlink()
+    if not dry_run:
+        listed = [(asdict(record), asdict(event)) for record, event in changes.files]
+        _write(place / "changes.json", {"root": changes.root, "files": listed, "uncounted": changes.uncounted})
+        with suppress(OSError):
+            (place / "content").unlink()
     return changes
+
+
+def _write(path: Path, values: object) -> None:
+    """Write a JSON file, which exists only once it is complete."""
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(json.dumps(values), "ascii")
+    unfinished.rename(path)
 
 
 def forget(run_id: str) -> None:
@@ -631,58 +599,3 @@ def _new_place(run_id: str) -> Path:
             if other.name != _LOCKS and other.stat().st_mtime < time.time() - _KEPT_FOR:
                 shutil.rmtree(other, ignore_errors=True)
     return place
-
-
-def _inodes(tree: Tree) -> dict[str, int]:
-    return {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}}
-
-
-def _read(path: Path, mode: int | None = None) -> bytes | None:
-    """Return the content of a regular file up to LARGEST_KEPT; None for others.
-
-    mode: its mode if it must not be changed; None = a command's file, which may have made itself unreadable.
-    """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-    is_changed = False
-    try:
-        try:
-            descriptor = os.open(path, flags)
-        except PermissionError:
-            info = path.lstat()
-            if mode is not None or not stat.S_ISREG(info.st_mode):
-                return None
-            path.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRUSR)
-            is_changed = True
-            descriptor = os.open(path, flags)
-        with os.fdopen(descriptor, "rb") as file:
-            now = os.fstat(descriptor)
-            if is_changed:
-                os.fchmod(descriptor, stat.S_IMODE(info.st_mode))
-            if not stat.S_ISREG(now.st_mode) or now.st_size > LARGEST_KEPT:
-                return None
-            return file.read(LARGEST_KEPT + 1)
-    except OSError:
-        return None
-
-
-def _linked(entry: FileEntry) -> bytes | None:
-    return None if entry.target is None else os.fsencode(entry.target)
-
-
-def _state(entry: FileEntry | None, data: bytes | None) -> str | None:
-    return None if entry is None else state_of(entry.mode, data, entry.size, entry.times[0])
-
-
-def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
-    """Return the text of a file for a diff, empty for none; None if it is no text."""
-    if entry is None:
-        return ""
-    if data is None or not stat.S_ISREG(entry.mode) or len(data) > MOST_COMPARED or b"\0" in data:
-        return None
-    with suppress(UnicodeDecodeError):
-        return data.decode()
-    return None
-
-
-def _lines(text: str) -> int:
-    return text.count("\n") + (not text.endswith("\n") and bool(text))

@@ -5,11 +5,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ToolError
 from run_specialist.installation import adding
@@ -40,112 +40,12 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-_MAX_NAMED = 10
-
-
-class ToolFilter:
-    """Forwards all messages of a server, and removes invalid tools from its lists."""
-
-    def __init__(self) -> None:
-        """Create a filter that is not active yet."""
-        self._version: str | None = None
-        self._rejected: list[str] = []
-        self._first_error: ValidationError | None = None
-
-    @asynccontextmanager
-    async def wrap(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        """Yield the streams of a transport, with the incoming one filtered."""
-        async with transport as (reader, writer):
-            yield _FilteredStream(reader, self._filter), writer
-
-    def begin(self, version: str) -> None:
-        """Start removing invalid tools.
-
-        version: negotiated protocol version.
-        """
-        self._version = version
-
-    def end(self, hide: Hide) -> str:
-        """Stop filtering, and return one line about the removed tools; empty if there are none."""
-        self._version = None
-        if self._first_error is None:
-            return ""
-        names = few(self._rejected, _MAX_NAMED)
-        single = len(self._rejected) == 1
-        reason = violation(
-            f"its tool {names} is" if single else f"its tools {names} are", self._first_error, hide, within=2
-        )
-        return f"{reason}; the run continues without {'it' if single else 'them'}"
-
-    def _filter(self, item: Any) -> None:  # noqa: ANN401 - a message, or an exception of the transport
-        result = getattr(getattr(item, "message", None), "result", None)
-        if self._version is None or not isinstance(result, dict) or not isinstance(result.get("tools"), list):
-            return
-        # The list is invalid even without tools, so no tool is at fault; the library tolerates some such errors.
-        if _validation_error({**result, "tools": []}, self._version):
-            return
-        valid = []
-        for number, tool in enumerate(result["tools"], 1):
-            if error := _validation_error({**result, "tools": [tool]}, self._version):
-                name = tool.get("name") if isinstance(tool, dict) else None
-                self._rejected.append(shown(name) if isinstance(name, str) and name else f"number {number}")
-                self._first_error = self._first_error or error
-            else:
-                valid.append(tool)
-        result["tools"] = valid
-
-
-def _validation_error(result: dict[str, Any], version: str) -> "ValidationError | None":
-    from mcp_types import methods  # noqa: PLC0415 - slow to import; loaded when the server started
-    from pydantic import ValidationError  # noqa: PLC0415 - as above
-
-    try:
-        methods.parse_server_result("tools/list", version, result)
-    except ValidationError as error:
-        return error
-    return None
-
-
-class _FilteredStream:
-    """Message stream for the library that filters each message."""
-
-    def __init__(self, stream: Any, apply: Callable[[Any], None]) -> None:  # noqa: ANN401 - several types
-        self._stream = stream
-        self._filter = apply
-
-    @property
-    def last_context(self) -> Any:  # noqa: ANN401 - internal to the library
-        return getattr(self._stream, "last_context", None)
-
-    async def receive(self) -> Any:  # noqa: ANN401 - as above
-        item = await self._stream.receive()
-        self._filter(item)
-        return item
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:  # noqa: ANN401 - as above
-        item = await self._stream.__anext__()
-        self._filter(item)
-        return item
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stream.__aexit__(*error)
-
-
 MOST_TOOLS = 1_000
 MOST_PAGES = 100
 CLOSE_TIMEOUT = 2 * EXIT_GRACE + 2 * TERM_GRACE
 """Timeout for closing a session, after which its task is cancelled [s]."""
 
+_MAX_NAMED = 10
 _SESSION_TERMINATED = "Session terminated"
 
 
@@ -153,21 +53,77 @@ class SessionForgotten(Exception):
     """The server no longer knows the session, and has not executed the call."""
 
 
-class _Transport(Protocol):
-    def failure(self, hide: Hide) -> str: ...
-
-    def connected(self) -> AbstractAsyncContextManager[Any]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Listing:
     """Tools that a server listed when it was started."""
 
-    tools: tuple["ListedTool", ...]
-    complete: bool
-    """Whether the list is complete; False above the limits."""
-    rejected: str = ""
-    """Names of invalid tools that were omitted, with the reason; empty if there are none."""
+    tools: Sequence["ListedTool"]
+    warnings: Sequence[str]
+    """Why some tools are omitted."""
+
+
+class _InvalidTools:
+    """Removes the invalid tools from the lists that a server sends, so that they cost only themselves."""
+
+    def __init__(self) -> None:
+        self.version = ""
+        """Negotiated protocol version; empty while nothing is to be removed."""
+        self._names: list[str] = []
+        self._first_error: ValidationError | None = None
+
+    @asynccontextmanager
+    async def removed_from(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        """Yield the incoming and outgoing message streams of a transport."""
+        import anyio  # noqa: PLC0415 - needed only with a server
+
+        async def forward(reader: Any, sending: Any) -> None:  # noqa: ANN401 - streams
+            async with sending:
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    async for item in reader:
+                        self._remove(getattr(getattr(item, "message", None), "result", None))
+                        await sending.send(item)
+
+        async with transport as (reader, writer), anyio.create_task_group() as tasks:
+            sending, receiving = anyio.create_memory_object_stream[Any](0)
+            async with sending, receiving:
+                tasks.start_soon(forward, reader, sending)
+                yield receiving, writer
+                tasks.cancel_scope.cancel()
+
+    def _remove(self, result: Any) -> None:  # noqa: ANN401 - what a server sent
+        if not self.version or not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+            return
+        # The list is invalid even without tools, so no tool is at fault; the library tolerates some such errors.
+        if self._error({**result, "tools": []}):
+            return
+        valid = []
+        for number, tool in enumerate(result["tools"], 1):
+            if error := self._error({**result, "tools": [tool]}):
+                name = tool.get("name") if isinstance(tool, dict) else None
+                self._names.append(shown(name) if isinstance(name, str) and name else f"number {number}")
+                self._first_error = self._first_error or error
+            else:
+                valid.append(tool)
+        result["tools"] = valid
+
+    def _error(self, result: dict[str, Any]) -> "ValidationError | None":
+        from mcp_types import methods  # noqa: PLC0415 - slow to import; loaded when the server started
+        from pydantic import ValidationError  # noqa: PLC0415 - as above
+
+        try:
+            methods.parse_server_result("tools/list", self.version, result)
+        except ValidationError as error:
+            return error
+        return None
+
+    def warning(self, hide: Hide) -> str:
+        """Return one line about the removed tools; empty if there are none."""
+        if self._first_error is None:
+            return ""
+        names, single = few(self._names, _MAX_NAMED), len(self._names) == 1
+        what = f"its tool {names} is" if single else f"its tools {names} are"
+        why = violation(what, self._first_error, hide, within=2)
+        return f"{why}; the run continues without {'it' if single else 'them'}"
 
 
 class McpSession:
@@ -181,14 +137,13 @@ class McpSession:
         loop = asyncio.get_running_loop()
         self._server = server
         self._root = root
-        self._transport: _Transport | None = None
+        self._transport: ServerProcess | Web | None = None
         self._client: Client | None = None
         self._closed = asyncio.Event()
         self._transport_closed = False
         self._error = ""
         self._hide: Hide = redact
         self._listing: asyncio.Future[Listing | Unreachable] = loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -253,11 +208,6 @@ class McpSession:
             self._task.cancel()
             await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
 
-    def _on_timeout(self) -> None:
-        if not self._listing.done():
-            self._error = f"it did not tell its tools within {self._server.timeout:g} seconds"
-            self._task.cancel()
-
     def _on_transport_closed(self) -> None:
         # Before the tools are listed, the pending request fails by itself.
         self._transport_closed = True
@@ -268,13 +218,11 @@ class McpSession:
         try:
             await self._connect()
         except asyncio.CancelledError:
-            # Cancelled by `close`, by the timeout, or at the end of the program: nothing awaits the cancellation.
+            # Cancelled by `close`, or at the end of the program: nothing awaits the cancellation.
             pass
         except BaseException as error:  # noqa: BLE001 - any failure of a server must only lose its own tools
-            self._error = self._error or describe(error, self._hide)
+            self._error = describe(error, self._hide)
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
             self._closed.set()
             if not self._listing.done():
                 self._listing.set_result(Unreachable(self._failure()))
@@ -286,37 +234,46 @@ class McpSession:
             await in_thread(_import_library)
         except ImportError as error:
             raise Unreachable(f"the MCP client is not installed ({error}); {adding('mcp')}") from None
-        # The timeout starts after the import of the library.
-        self._timer = asyncio.get_running_loop().call_later(server.timeout, self._on_timeout)
         from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above
 
-        # All servers support the legacy handshake, and some exit immediately on the new one.
-        for mode in ("auto",) if server.url else ("legacy", "auto"):
-            try:
-                await self._serve(server, mode)
-            except Exception as error:
-                code = getattr(cause(error), "code", None)
-                if mode == "auto" or self._listing.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
-                    raise
-            else:
-                return
+        limit = asyncio.timeout(server.timeout)
+        try:
+            async with limit:
+                # All servers support the legacy handshake, and some exit immediately on the new one.
+                for mode in ("auto",) if server.url else ("legacy", "auto"):
+                    try:
+                        return await self._serve(server, mode, limit)
+                    except Exception as error:
+                        code = getattr(cause(error), "code", None)
+                        if mode == "auto" or self._listing.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
+                            raise
+        except BaseException:
+            if limit.expired():
+                raise Unreachable(f"it did not tell its tools within {server.timeout:g} seconds") from None
+            raise
 
-    async def _serve(self, server: ServerConfig, mode: str) -> None:
+    async def _serve(self, server: ServerConfig, mode: str, limit: asyncio.Timeout) -> None:
+        """Serve calls until either side closes the session.
+
+        limit: timeout that applies until the tools are listed.
+        """
         from mcp import Client  # noqa: PLC0415 - as above
         from mcp.types import Implementation  # noqa: PLC0415 - as above
 
-        self._transport, self._transport_closed = self._transport_of(server), False
+        transport = self._transport_of(server)
+        self._transport, self._transport_closed = transport, False
+        invalid = _InvalidTools()
+        connected = invalid.removed_from(transport.connected())
         client_info = Implementation(name="run-specialist", version=release())
-        tool_filter = ToolFilter()
-        connected = tool_filter.wrap(self._transport.connected())
         async with Client(connected, client_info=client_info, mode=mode, cache=None) as client:
-            listing = await _list_tools(client, tool_filter, self._hide)
+            listing = await _list_tools(client, invalid, self._hide)
+            limit.reschedule(None)
             self._client = client
             self._listing.set_result(listing)
             if not self._transport_closed:
                 await self._closed.wait()
 
-    def _transport_of(self, server: ServerConfig) -> _Transport:
+    def _transport_of(self, server: ServerConfig) -> ServerProcess | Web:
         import platformdirs  # noqa: PLC0415 - as above
         from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above
 
@@ -347,13 +304,13 @@ def _import_library() -> None:
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
-async def _list_tools(client: "Client", tool_filter: ToolFilter, hide: Hide) -> Listing:
+async def _list_tools(client: "Client", invalid: _InvalidTools, hide: Hide) -> Listing:
     from mcp.types import PaginatedRequestParams  # noqa: PLC0415 - as above
     from pydantic import ValidationError  # noqa: PLC0415 - as above
 
     tools: list[ListedTool] = []
     cursor = None
-    tool_filter.begin(client.protocol_version)
+    invalid.version = client.protocol_version
     for _ in range(MOST_PAGES):
         try:
             page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
@@ -363,7 +320,11 @@ async def _list_tools(client: "Client", tool_filter: ToolFilter, hide: Hide) -> 
         cursor = page.next_cursor
         if not cursor or len(tools) > MOST_TOOLS:
             break
-    return Listing(tuple(tools[:MOST_TOOLS]), not cursor and len(tools) <= MOST_TOOLS, tool_filter.end(hide))
+    invalid.version = ""
+    used = tools[:MOST_TOOLS]
+    too_many = f"it lists too many tools; only the first {len(used):,} are used"
+    warnings = [too_many if cursor or len(used) < len(tools) else "", invalid.warning(hide)]
+    return Listing(used, [warning for warning in warnings if warning])
 
 
 class McpConnection:
@@ -398,14 +359,12 @@ class McpConnection:
             json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
         except ValueError:
             raise ToolError("the arguments hold half a character, or a number that is none") from None
-        try:
-            return await (await self._restarted()).call(tool, arguments)
-        except SessionForgotten:
-            await self.close()
-        try:
-            return await (await self._restarted()).call(tool, arguments)
-        except SessionForgotten:
-            raise ToolError("the server forgets who asks between one request and the next") from None
+        for _ in range(2):
+            try:
+                return await (await self._restarted()).call(tool, arguments)
+            except SessionForgotten:
+                await self.close()
+        raise ToolError("the server forgets who asks between one request and the next")
 
     async def close(self) -> None:
         """Close the connection and stop the server's process."""
@@ -565,10 +524,7 @@ def _make_tools(
         if isinstance(listing, str):
             warnings.append(f"{place}: {listing}; the run continues without its tools")
             continue
-        if not listing.complete:
-            warnings.append(f"{place}: it lists too many tools; only the first {len(listing.tools):,} are used")
-        if listing.rejected:
-            warnings.append(f"{place}: {listing.rejected}")
+        warnings += [f"{place}: {warning}" for warning in listing.warnings]
         listed = [(one.name, one.description or one.title or "", one.input_schema) for one in listing.tools]
         for definition in definitions(server.name, listed, names):
             tools.append(_tool(definition, connection))

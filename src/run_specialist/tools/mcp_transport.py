@@ -3,16 +3,17 @@
 import asyncio
 import atexit
 import json
-import os
+import math
 import re
 import signal
-from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.safety.redact import redact
 from run_specialist.specialist.problems import shown
+from run_specialist.tools.threads import KILL, exits_within, running, signal_group
 
 if TYPE_CHECKING:
     import httpx2
@@ -157,9 +158,7 @@ EXIT_GRACE, TERM_GRACE = 1.0, 1.0
 
 _STDERR_TAIL = 4096
 _DRAIN_TIMEOUT = 0.2
-_LONGEST_SHOWN = 300
-_POLL = 0.01
-_USE_GROUPS = os.name == "posix"
+_POLL = 0.1
 _running: set[int] = set()
 """Process groups that were started and not yet stopped."""
 
@@ -184,12 +183,10 @@ class ServerProcess:
         self._closing = False
         self._ended_early = False
         self._exit_code: int | None = None
-        self._read_task: asyncio.Task[None] | None = None
 
     def failure(self, hide: Hide) -> str:
         """Return how the process ended on its own, and the last line of its standard error; may be empty."""
-        lines = [line for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]
-        last_line = shown(" ".join(hide(lines[-1]).split()), _LONGEST_SHOWN) if lines else ""
+        last_line = first_line(reversed(self._stderr.decode(errors="replace").splitlines()), hide)
         if self._fault or not self._ended_early:
             return self._fault or (last_line and f"its last words: {last_line}")
         code = self._exit_code
@@ -207,46 +204,37 @@ class ServerProcess:
         # Register it only once.
         atexit.unregister(kill_all)
         atexit.register(kill_all)
-        loop = asyncio.get_running_loop()
-        transport, protocol = await loop.subprocess_exec(
-            lambda: _ExitWatcher(LARGEST_MESSAGE, loop, self._on_exit),
-            *self._command,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            env=dict(self._environment),
-            cwd=self._folder,
-            # Ctrl-C must not stop the servers: the run needs them until it has landed.
-            start_new_session=_USE_GROUPS,
-        )
-        process = Process(transport, protocol, loop)
-        _running.add(process.pid)
-        to_reader, reader = anyio.create_memory_object_stream[Any](0)
-        writer, from_writer = anyio.create_memory_object_stream[Any](0)
-        tasks = [
-            asyncio.create_task(one)
-            for one in (self._read(process, to_reader), self._write(process, from_writer), self._read_stderr(process))
-        ]
-        self._read_task = tasks[0]
-        if self._ended_early:
-            # It exited before there was a task to stop.
-            self._on_exit()
-        try:
-            yield reader, writer
-        finally:
-            # A cancellation still lets the process exit gracefully; a second one kills it.
-            with anyio.CancelScope(shield=True):
-                try:
-                    await self._stop(process, tasks[-1])
-                finally:
-                    _kill(process.pid)
-                    _running.discard(process.pid)
-                    transport.close()
-                    for stream in (to_reader, reader, writer, from_writer):
-                        stream.close()
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.wait(tasks)
+        options = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "env": dict(self._environment), "cwd": self._folder}
+        async with running(self._command, LARGEST_MESSAGE, **options) as process:
+            _running.add(process.pid)
+            to_reader, reader = anyio.create_memory_object_stream[Any](0)
+            writer, from_writer = anyio.create_memory_object_stream[Any](0)
+            reading = asyncio.create_task(self._read(process, to_reader))
+            others = [self._write(process, from_writer), self._read_stderr(process), self._watch(process, reading)]
+            tasks = [reading, *map(asyncio.create_task, others)]
+            try:
+                yield reader, writer
+            finally:
+                # A cancellation still lets the process exit gracefully; a second one kills it.
+                with anyio.CancelScope(shield=True):
+                    try:
+                        await self._stop(process, tasks[2])
+                    finally:
+                        signal_group(process.pid, KILL)
+                        _running.discard(process.pid)
+                        for stream in (to_reader, reader, writer, from_writer):
+                            stream.close()
+                        for task in tasks:
+                            task.cancel()
+                        await asyncio.wait(tasks)
+
+    async def _watch(self, process: Process, reading: "asyncio.Task[None]") -> None:
+        """Stop reading once the process has exited, even if a child of it keeps the pipes open."""
+        await exits_within(process, math.inf, _POLL)
+        self._ended_early |= not self._closing
+        # Its last output is still read.
+        await asyncio.wait([reading], timeout=_DRAIN_TIMEOUT)
+        reading.cancel()
 
     async def _read(self, process: Process, messages: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
         """Forward the server's messages; ignore lines that are not messages."""
@@ -280,13 +268,6 @@ class ServerProcess:
         self._fault = "it takes no more requests"
         self._on_end()
 
-    def _on_exit(self) -> None:
-        if not self._closing:
-            self._ended_early = True
-            if self._read_task is not None:
-                # Its last output is still read.
-                asyncio.get_running_loop().call_later(_DRAIN_TIMEOUT, self._read_task.cancel)
-
     async def _read_stderr(self, process: Process) -> None:
         assert process.stderr is not None  # noqa: S101 - as above
         while chunk := await process.stderr.read(_STDERR_TAIL):
@@ -296,55 +277,21 @@ class ServerProcess:
         self._closing = True
         assert process.stdin is not None  # noqa: S101 - as above
         process.stdin.close()
-        if self._fault or not await _exits_within(process, EXIT_GRACE):
-            _signal(process.pid, signal.SIGTERM)
-            if not await _exits_within(process, TERM_GRACE):
-                _kill(process.pid)
-                await _exits_within(process, TERM_GRACE)
+        if self._fault or not await exits_within(process, EXIT_GRACE):
+            signal_group(process.pid, signal.SIGTERM)
+            if not await exits_within(process, TERM_GRACE):
+                signal_group(process.pid, KILL)
+                await exits_within(process, TERM_GRACE)
         elif self._ended_early:
             self._exit_code = process.returncode
             # A child of the server may keep the pipe open.
             await asyncio.wait([stderr_task], timeout=_DRAIN_TIMEOUT)
 
 
-class _ExitWatcher(SubprocessStreamProtocol):
-    """Reports the exit of the process even if a child of it keeps the pipes open."""
-
-    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop, on_exit: Callable[[], None]) -> None:
-        super().__init__(limit, loop)
-        self._on_exit = on_exit
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        self._on_exit()
-
-
-async def _exits_within(process: Process, seconds: float) -> bool:
-    """Wait for the process only, since a child of it may keep the pipes open; return False after a timeout [s]."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while process.returncode is None:
-        if asyncio.get_running_loop().time() >= deadline:
-            return False
-        await asyncio.sleep(_POLL)
-    return True
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if _USE_GROUPS:
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
-
-
-def _kill(pid: int) -> None:
-    _signal(pid, signal.SIGKILL if _USE_GROUPS else signal.SIGTERM)
-
-
 def kill_all() -> None:
     """Kill all servers immediately, at the end of the program."""
     for pid in _running:
-        _kill(pid)
+        signal_group(pid, KILL)
 
 
 async def read_line(stream: asyncio.StreamReader) -> bytes:

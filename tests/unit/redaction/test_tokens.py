@@ -1,12 +1,11 @@
 """Tokens of known services are masked; each is assembled here, so that secret scanners do not report this file."""
 
 import random
-import re
 import string
 
 import pytest
 
-from run_specialist.safety.credentials import ANYWHERE, BEGINNINGS, MASK
+from run_specialist.safety.credentials import MASK
 from run_specialist.safety.redact import redact
 
 LETTERS = string.ascii_letters + string.digits
@@ -118,23 +117,15 @@ def test_a_token_is_masked_in_every_context(token):
         assert redact(place.format(token, token)) == place.format(MASK, MASK)
 
 
-@pytest.mark.parametrize("token", SERVICES.values(), ids=SERVICES)
-def test_a_token_pattern_after_a_letter_is_not_masked(token):
+@pytest.mark.parametrize("before", ["Z", "_", "é"])
+def test_a_token_pattern_after_a_letter_is_not_masked(before):
     """A token pattern preceded by a letter is part of another word and is not masked."""
-    if token.startswith("xoxe."):
-        pytest.skip("its second half is a token by itself")
-    if token.startswith(("hooks.", "discord.com")):
-        token = token.replace(".com", ".org")
-    assert redact(f"Z{token}") == f"Z{token}"
+    for token in SERVICES.values():
+        # The second half of a configuration token is a token by itself.
+        if not token.startswith(("xoxe.", "hooks.", "discord.com")):
+            assert redact(before + token) == before + token
 
 
-def test_every_rule_matches_an_example_token():
-    """Each row of both rule tables matches at least one of the tokens above."""
-    unseen = {service for service, *_ in (*BEGINNINGS, *ANYWHERE)}
-    for service, begins, _ in BEGINNINGS:
-        if any(token.startswith(tuple(begins.split("|"))) for token in SERVICES.values()):
-            unseen.discard(service)
-    for service, _, _, whole in ANYWHERE:
-        if any(re.match(whole, token) for token in SERVICES.values()):
-            unseen.discard(service)
-    assert unseen == set()
+def test_several_tokens_are_all_masked():
+    """The text between them stays."""
+    assert redact(" | ".join(SERVICES.values())) == " | ".join([MASK] * len(SERVICES))

@@ -78,8 +78,7 @@ def test_stored_settings_of_others_are_not_trusted(given):
 @pytest.fixture
 def sandboxed(monkeypatch):
     """Let there be a sandbox, whatever this machine has."""
-    monkeypatch.setattr(system_sandbox, "why_no_bwrap", lambda: "")
-    monkeypatch.setattr(system_sandbox, "why_no_sandbox_exec", lambda: "")
+    monkeypatch.setattr(system_sandbox, "why_no_sandbox", lambda: "")
 
 
 @pytest.mark.parametrize(
@@ -170,13 +169,11 @@ def test_commands_never_see_the_home_folder(given, sandboxed, monkeypatch, tmp_p
 def test_without_a_sandbox_there_is_no_shell(given, monkeypatch, program, reason):
     """The warning says why, and what to install or allow; it is tried once."""
     monkeypatch.setattr(system_sandbox, "program", lambda: program)
-    system_sandbox.why_no_bwrap.cache_clear()
-    system_sandbox._knows.cache_clear()
+    system_sandbox._bwrap.cache_clear()
     try:
         found = given("tools: [read, bash]", trust=True)
     finally:
-        system_sandbox.why_no_bwrap.cache_clear()
-        system_sandbox._knows.cache_clear()
+        system_sandbox._bwrap.cache_clear()
     assert found.tools == ()
     assert reason in found.withheld["bash"]
 

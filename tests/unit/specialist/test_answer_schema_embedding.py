@@ -81,13 +81,12 @@ SCHEMAS = st.recursive(
             optional={
                 "properties": st.dictionaries(NAMES, inner, max_size=1),
                 "additionalProperties": inner,
-                "unevaluatedProperties": inner,
                 "if": inner,
                 "then": inner,
                 "dependentSchemas": st.dictionaries(NAMES, inner, max_size=1),
             },
         )
-        | st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=2), "unevaluatedProperties": inner})
+        | st.lists(inner, min_size=1, max_size=2).map(lambda parts: {"allOf": parts})
     ),
     max_leaves=6,
 )

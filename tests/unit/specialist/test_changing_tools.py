@@ -44,11 +44,3 @@ def test_writable_paths_stay_below_the_root(value):
     """As with `paths`, a path that leads out is an error; a placeholder is a warning."""
     assert problems("tools: Read", f"writable: [{value}]")
     assert "is a placeholder" in problems("tools: Read", "writable: TODO")[0]
-
-
-def test_restrictions_of_other_programs_have_no_effect_on_what_is_writable():
-    """A file that is read-only elsewhere gets a warning once it can change files here."""
-    assert problems("tools: Read", "readonly: true") == []
-    assert problems("tools: Edit", "writable: docs", "readonly: true") == [
-        "restricts agents in other programs but has no effect here"
-    ]

@@ -113,7 +113,7 @@ def test_a_file_is_found_by_its_path_and_completed_by_its_name(project: Path) ->
     write(path, 'name = "explorer"\n' + TOML)
     registry = listed(project)
     assert registry.find(str(path)).name == registry.find("explorer").name == "explorer"
-    assert "explorer" in registry.names()
+    assert "explorer" in [one.name for one in registry.nearest()]
 
 
 @pytest.mark.parametrize(

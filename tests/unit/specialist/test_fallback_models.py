@@ -70,7 +70,9 @@ def test_m_9_each_name_is_checked():
     assert any("looker.md:4" in text and "inherit cannot follow another model; ignored" in text for text in texts)
 
 
-@pytest.mark.parametrize(("line", "said"), [("model: []", "a model or a list"), ("model: {a: b}", "a model or a list")])
+@pytest.mark.parametrize(
+    ("line", "said"), [("model: []", "got a list; ignored"), ("model: {a: b}", "got a map; ignored")]
+)
 def test_m_9_a_list_without_a_model_is_ignored(line, said):
     """An empty list and a map name no model, with a warning."""
     file = loaded(line)

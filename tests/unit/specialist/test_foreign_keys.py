@@ -73,21 +73,6 @@ def test_a_remote_agent_is_refused_by_name(front: str, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_remote"),
-    [
-        ("---\n- kind: remote\n  name: a\n  agent_card_url: https://a.example\n---\n", True),
-        ("---\n# all\n- name: a\n  agent_card_url: https://a.example\n---\n", True),
-        ("---\n- name: a\n---\nThe key kind: remote is not ours.\n", False),
-        ("- kind: remote agents are a list\n", False),
-    ],
-)
-def test_a_list_of_remote_agents_is_refused_by_name(text: str, is_remote: bool) -> None:
-    """Several remote agents in one file are refused like one."""
-    errors = [str(problem) for problem in load_text(text, Path("agent.md")).problems if problem.level == "error"]
-    assert errors == (["agent.md:1:1: a remote agent, which works on another server, cannot be run here"] * is_remote)
-
-
-@pytest.mark.parametrize(
     ("front", "is_hidden"),
     [
         ("disable-model-invocation: true", True),
@@ -103,16 +88,9 @@ def test_a_specialist_may_be_hidden_from_models(front: str, is_hidden: bool) -> 
     assert specialist.disable_model_invocation is is_hidden
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("isolation", "worktree"), ("permissionMode", "plan"), ("sandbox_mode", "read-only"), ("readonly", "true")],
-)
-def test_a_restriction_that_holds_anyway_is_no_warning(key: str, value: str) -> None:
-    """Restrictions that keep from writing are a notice while all tools only read, else a warning."""
-    assert warned(loaded(f"{key}: {value}\ntools: Read")) == []
-    for more in ("python_tools: [a:b]", "mcp_servers: {a: {url: 'https://a.example'}}", "agents: [b]"):
-        assert key in warned(loaded(f"{key}: {value}\n{more}"))
-    assert "permissionMode" in warned(loaded("permissionMode: dontAsk"))
+def test_a_restriction_of_another_program_is_a_warning() -> None:
+    """It has no effect here, which matters to who relies on it."""
+    assert warned(loaded("permissionMode: plan\nisolation: worktree")) == ["permissionMode", "isolation"]
 
 
 def test_keys_without_effect_are_read() -> None:

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from run_specialist.specialist.front_matter import LenientHandler
 from run_specialist.specialist.loader import SpecialistFile, load_text
-from run_specialist.specialist.problems import MAX_PROBLEMS, Problems
+from run_specialist.specialist.problems import MAX_PROBLEMS
 
 PATH = Path("agent.md")
 HEAD = "name: agent\ndescription: d\n"
@@ -127,14 +126,6 @@ def test_plain_files_round_trip_through_dumps(name: str, description: str, tools
     assert {problem.key for problem in file.problems} <= {"name", "tools"}
     assert file.specialist is not None
     assert file.specialist.prompt == "Body"
-
-
-def test_the_lenient_handler_works_in_python_frontmatter() -> None:
-    """The lenient rules also work as a handler of the python-frontmatter library."""
-    post = frontmatter.loads("---\nname: a\ndescription: b: c\n---\nBody", handler=LenientHandler(Problems(PATH)))
-    assert (post.metadata, post.content) == ({"name": "a", "description": "b: c"}, "Body")
-    assert LenientHandler(Problems(PATH)).detect("---\nname: a\n---\n")
-    assert frontmatter.loads("Body", handler=LenientHandler(Problems(PATH))).content == "Body"
 
 
 def test_a_suggested_name_is_printable() -> None:

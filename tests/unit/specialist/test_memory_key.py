@@ -46,15 +46,6 @@ def test_another_value_is_a_warning(value):
     assert problem.text.startswith("must be user, project or local, got ")
 
 
-def test_a_restriction_to_reading_is_a_warning_beside_notes():
-    """A specialist that keeps notes does not only read."""
-    levels = [
-        next(one.level for one in loaded("permissionMode: plan", *more).problems if one.key == "permissionMode")
-        for more in ([], ["memory: project"])
-    ]
-    assert levels == ["notice", "warning"]
-
-
 @pytest.mark.parametrize(
     ("scope", "dialect", "shown"),
     [

@@ -111,7 +111,6 @@ def test_a_link_out_of_the_project_does_not_reveal_its_target(root: Path, tmp_pa
     assert [str(problem) for problem in one.problems] == [f"{one.path}:1:1: cannot be read: {text}"]
     assert one.problems[0].text == other.problems[0].text
     assert str(folder.problems[0]) == f"{root}/.claude/agents:1:1: cannot be listed: {text}"
-    assert Registry(places(root)).names() == []
 
 
 def test_a_project_link_to_a_file_of_the_user_is_refused(root: Path, home: Path) -> None:
@@ -182,7 +181,6 @@ def test_special_files_are_never_opened(root: Path, home: Path, *, own: bool) ->
             os.chdir(here)
         assert set(listed(root).values()) == {"error"}
         assert len(listed(root)) == 6
-        assert Registry(places(root)).names() == []
 
 
 def test_a_proc_file_is_refused_even_if_the_project_is_the_root_folder() -> None:
@@ -269,4 +267,4 @@ def test_swapping_links_during_reads_discloses_nothing(root: Path, tmp_path: Pat
         for _ in range(TRIES):
             registry = Registry([*places(root), SearchFolder(root / "specialists" / "a.md", root)])
             told = [(file.name, file.description, file.path, file.problems) for file in registry.files()]
-            assert "secret" not in f"{told} {registry.names()}"
+            assert "secret" not in str(told)

@@ -126,16 +126,6 @@ def test_an_unknown_name_lists_similar_names_and_folders(tmp_path: Path) -> None
         Registry([tmp_path / "nowhere"]).find("gone")
 
 
-def test_names_come_from_the_front_matter_or_the_file_name(tmp_path: Path) -> None:
-    """Names come from each file's front matter, or else from its file name."""
-    write(tmp_path / "a.md", "'quoted'")
-    write(tmp_path / "b.agent.md")
-    (tmp_path / "c.md").write_bytes(b"\xff\xfe")
-    (tmp_path / ".hidden").mkdir()
-    write(tmp_path / ".hidden" / "d.md")
-    assert Registry([tmp_path]).names() == ["quoted", "b", "c"]
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_rule_8_forbidden_files_and_folders_are_reported(tmp_path: Path) -> None:
     """Rule 8: an unreadable file and an unreadable folder are still listed."""

@@ -222,7 +222,7 @@ def test_a_specialist_made_in_code_resolves_its_preset_too():
         ({"landing": "softly"}, "landing: must be auto, force, order, schema, none, finalize or stop, got 'softly'"),
         (
             {"tool_calls": 30},
-            "tool_calls: must be native or json, got 30; to limit their number use tool_calls_limit",
+            "tool_calls: must be native or json (tool_calls_limit limits their number), got 30",
         ),
         (
             {"preset": "fast"},

@@ -26,8 +26,6 @@ def test_a_well_formed_file_has_no_problems() -> None:
         (codecs.BOM_UTF8, "utf-8", "byte order mark"),
         (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16"),
         (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
-        (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
-        (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
     ],
 )
 def test_rule_1_a_byte_order_mark_is_removed_with_a_warning(mark: bytes, encoding: str, said: str) -> None:
@@ -121,8 +119,8 @@ def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
 
 
 def test_rule_2_a_title_ends_an_unclosed_description() -> None:
-    """Rule 2: an unclosed description ends at the body's title, also if code below contains keys."""
-    body = "# Finder\n\n## Role\nYou find: notes.\n\n```yaml\nmodel: opus\n```"
+    """Rule 2: an unclosed description ends at the body's title."""
+    body = "# Finder\n\n## Role\nYou find: notes."
     file = load_text(f"---\nname: agent\ndescription: Finds notes\n{body}\n\n---\n\nMore", Path("agent.md"))
     assert (file.description, file.model) == ("Finds notes", None)
     assert file.specialist is not None

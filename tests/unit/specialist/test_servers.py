@@ -79,24 +79,23 @@ def test_environment_headers_folder_and_timeout_are_read() -> None:
 MISFITS = [
     ({}, "has no command and no url"),
     ({"args": ["x"]}, "has no command and no url"),
+    ({"command": "  "}, "has no command and no url"),
     ({"command": "x", "url": "http://h/"}, "has both a command and a url"),
-    ({"command": "x", "type": "sse"}, "type must be stdio or http, got sse"),
+    ({"command": "x", "transport": "sse"}, "type must be stdio or http"),
     ({"url": "http://h/", "type": "stdio"}, "the type stdio does not fit a url"),
     ({"command": "x", "type": "http"}, "the type http does not fit a command"),
-    ({"url": "ftp://h/"}, "url must begin with http:// or https://, got ftp://h/"),
-    ({"url": "http:///x"}, "url must begin"),
-    ({"url": 5}, "url must begin"),
-    ({"command": "x", "args": "y"}, "args must be a list"),
-    ({"command": "x", "args": [{"a": 1}]}, "command and args must be texts"),
-    ({"command": "'x"}, "No closing quotation"),
-    ({"command": "  "}, "command and args must be texts"),
+    ({"url": "ftp://h/"}, "url must be an http:// or https:// URL"),
+    ({"httpUrl": "http:///x"}, "url must be"),
+    ({"url": 5}, "url must be"),
+    ({"command": "x", "args": "y"}, "args must be a list of texts"),
+    ({"command": "x", "args": [{"a": 1}]}, "args must be a list of texts"),
+    ({"command": [None]}, "command must be a command with its arguments"),
+    ({"command": "'x"}, "command: Value error, No closing quotation"),
     ({"command": "x", "env": ["A=1"]}, "env must be a map of names to texts"),
     ({"command": "x", "env": {"A": [1]}}, "env must be a map of names to texts"),
     ({"url": "http://h/", "headers": "x"}, "headers must be a map of names to texts"),
     ({"command": "x", "cwd": 5}, "cwd must be a folder"),
-    ({"command": "x", "timeout": 30_000}, "timeout must be above 0 and at most 600 seconds, got 30000"),
-    ({"command": "x", "timeout": 0}, "timeout must be above 0 and at most 600 seconds, got 0"),
-    ({"command": "x", "timeout": True}, "timeout must be above 0 and at most 600 seconds"),
+    *(({"command": "x", "timeout": one}, "timeout must be above 0 and at most 600 seconds") for one in (601, 0, True)),
 ]
 
 
@@ -155,7 +154,7 @@ def test_a_bare_name_is_not_looked_up_outside_the_project(tmp_path: Path) -> Non
         (b"\xff\xfe\x00", "is not valid JSON"),
         (b"[1]", "has no map mcpServers"),
         (b'{"mcpServers": 5}', "has no map mcpServers"),
-        (b" " * (1024 * 1024 + 1), "is larger than 1 MiB"),
+        (b" " * (1024 * 1024 + 1), "is larger than 1,024 KiB"),
         (b"[" * 100_000, "is not valid JSON"),
     ],
 )
@@ -245,11 +244,11 @@ def test_an_invalid_entry_is_reported_at_its_line_and_ignored() -> None:
     )
     assert [str(problem).partition("finder.md:")[2] for problem in file.problems] == [
         "7:3: mcp_servers: two: has no command and no url; ignored",
-        "9:3: mcp_servers: old: type must be stdio or http, got sse; ignored",
+        "9:3: mcp_servers: old: type must be stdio or http; ignored",
     ]
     assert (file.status, list(file.specialist.mcp_servers)) == ("warning", ["web"])
     file = file_of("mcp_servers:", "  - {name: web, command: npx}", "  - {name: two}", "  - 5", "  - web: {command: 5}")
-    assert [(problem.line, problem.text.partition(":")[0]) for problem in file.problems] == [(7, "5")]
+    assert [(problem.line, problem.text.partition(":")[0]) for problem in file.problems] == [(7, "5"), (8, "web")]
 
 
 def test_an_unknown_server_name_is_reported(tmp_path: Path) -> None:

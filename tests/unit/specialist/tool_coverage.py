@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from run_specialist.specialist.loader import load
-from run_specialist.specialist.tool_names import BUILT_IN, RESERVED, is_editor_tool, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, RESERVED, resolve_tools
 from tests.unit.specialist.corpus import AGENTS, MANIFEST
 
-OTHERS = "tools of MCP servers and extensions that only their authors have"
+OTHERS = "tools of editors, MCP servers and extensions that only their authors have"
 
 
 def _is(*tools: str) -> Callable[[str], bool]:
@@ -23,7 +23,6 @@ GROUPS: Sequence[tuple[str, Callable[[str], bool]]] = (
     ("tools that change files", _is("edit", "write")),
     ("the web", _is("fetch", "web_search")),
     ("a list of tasks, notes or thoughts", _is("todo", "think", "memory")),
-    ("tools of an editor", is_editor_tool),
 )
 """Groups of tools, each with whether a name belongs to it; all other names belong to `OTHERS`."""
 

@@ -16,7 +16,7 @@ from run_specialist.tools.base import Context, Output, Tool
 from run_specialist.tools.shell import system_sandbox
 from run_specialist.tools.shell.tool import shell_tool
 
-needs_bubblewrap = pytest.mark.skipif(bool(system_sandbox.why_no_bwrap()), reason="bubblewrap makes no sandbox here")
+needs_bubblewrap = pytest.mark.skipif(bool(system_sandbox.why_no_sandbox()), reason="bubblewrap makes no sandbox here")
 GIT = shutil.which("git") or "git"
 SECONDS = 30.0
 """Timeout of a call, far above what it takes [s]."""

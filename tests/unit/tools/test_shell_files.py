@@ -14,7 +14,7 @@ from run_specialist.tools.edit import Patch, WorkingCopy
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.shell import places as shown_files
 from run_specialist.tools.shell import process
-from run_specialist.tools.shell.places import git_folder, kernel_folders, plain_config, writable_places
+from run_specialist.tools.shell.places import command_files, git_paths, kernel_folders, plain_config, writable_places
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
 
 pytestmark = [pytest.mark.anyio, needs_bubblewrap]
@@ -85,7 +85,7 @@ async def test_a_worktree_has_its_history(run, tmp_path):
     liar = Commands(tmp_path / "liar")
     liar.write(".git", f"gitdir: {run.root}/.git/worktrees/tree\n")
     assert "first change" not in (await liar(f"git log; ls {run.root}")).text
-    assert git_folder(liar.root) is None
+    assert git_paths(liar.root) == []
 
 
 def test_settings_of_git_are_kept_only_where_they_are_needed(tmp_path):
@@ -213,7 +213,14 @@ async def test_p_4_no_command_replaces_a_protected_file(run, command):
 @pytest.mark.parametrize("instead", ["mkdir app; cd app; {}", "ln -s ../elsewhere app", "echo > app", "true"])
 async def test_p_4_a_protected_file_that_was_moved_all_the_same_comes_back(run, monkeypatch, instead):
     """Where the folders above it are not pinned, the comparison after the command brings it back."""
-    monkeypatch.setattr(shown_files._Walk, "pinned", lambda *_: ())
+    plain = command_files
+
+    def unpinned(*given):
+        files = plain(*given)
+        files.pinned = []
+        return files
+
+    monkeypatch.setattr(process, "command_files", unpinned)
     for name in PROTECTED:
         run.write(f"packages/app/{name}")
     run.write("elsewhere/x")
@@ -298,7 +305,7 @@ async def test_a_folder_of_git_that_is_not_understood_is_hidden(run, monkeypatch
     run.git("init", "-q")
     run.write(".git/modules/inner/config", "canary")
     assert "canary" not in (await run("cat .git/modules/inner/config; ls .git/modules")).text
-    monkeypatch.setattr(process, "git_folder", lambda root: None)
+    monkeypatch.setattr(shown_files, "git_paths", lambda root: [])
     assert (await run("ls -A .git")).text == ""
 
 

@@ -128,8 +128,7 @@ def test_a_killed_program_leaves_no_process(run):
 async def test_a_command_waits_for_the_program(run, monkeypatch):
     """If the program ends before it lets the command begin, the command is never run."""
 
-    async def end(_self, watched, _pid, tell):
-        await asyncio.wait([watched.ready])
+    def end(_self, tell):
         os.dup2(os.open(os.devnull, os.O_WRONLY), tell)
 
     monkeypatch.setattr(SandboxedProcess, "_begin", end)
@@ -137,10 +136,13 @@ async def test_a_command_waits_for_the_program(run, monkeypatch):
     assert (output.text, output.note) == ("", "[exit code 1]")
 
 
-async def test_without_namespaces_the_command_has_a_folder_of_its_own(run, monkeypatch):
+async def test_without_namespaces_the_command_has_a_folder_of_its_own(run, monkeypatch, tmp_path):
     """As on macOS; here the command that would be run by `sandbox-exec` is run as it is."""
+    program = tmp_path / "sandbox-exec"
+    program.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    program.chmod(0o755)
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(system_sandbox, "command", lambda *given: [*given[-1]])
+    monkeypatch.setattr(system_sandbox, "SANDBOX_EXEC", str(program))
     output = await run("pwd; test $HOME = $TMPDIR && touch $HOME/x && rm $HOME/x && echo $#; exit 3")
     assert (output.text, output.note) == (f"{run.root}\n0\n", "[exit code 3]")
     mark = unique_mark()

@@ -6,11 +6,17 @@ from pathlib import Path
 import pytest
 
 from run_specialist.tools.shell import system_sandbox
-from run_specialist.tools.shell.places import GitFolder, ShownFiles
+from run_specialist.tools.shell.places import CommandFiles
 
 ROOT, OWN = Path("/Users/me/project"), Path("/private/var/folders/x/T/own")
-FILES = ShownFiles([""], ["build"], [".env"], ["out"], ["out/.claude"])
-GIT = GitFolder((), (ROOT / ".git/config",), (ROOT / ".git/.git-credentials",))
+FILES = CommandFiles(
+    shown=[ROOT],
+    writable=[ROOT / "out"],
+    protected=[ROOT / "out/.claude"],
+    emptied=[ROOT / "build"],
+    closed=[ROOT / ".env", ROOT / ".git/.git-credentials"],
+    git_settings=[ROOT / ".git/config"],
+)
 
 
 def decided(profile, action, path):
@@ -57,13 +63,13 @@ def _holds(kind, text, path):
 )
 def test_the_profile_allows_what_the_sandbox_of_linux_shows(path, reads, writes):
     """System folders and the root can be read, without what is hidden; only `writable` and an own folder be changed."""
-    profile = system_sandbox.profile(ROOT, FILES, GIT, OWN)
+    profile = system_sandbox.profile(ROOT, FILES, OWN)
     assert (decided(profile, "file-read-data", path), decided(profile, "file-write-data", path)) == (reads, writes)
 
 
 def test_there_is_no_network_and_no_signal_to_others():
     """The profile denies what it does not allow, and names these."""
-    profile = system_sandbox.profile(ROOT, FILES, None, OWN)
+    profile = system_sandbox.profile(ROOT, FILES, OWN)
     assert profile.startswith("(version 1)\n(deny default)\n")
     assert profile.endswith("(deny network*)")
     assert "(allow signal (target same-sandbox))" in profile
@@ -71,11 +77,5 @@ def test_there_is_no_network_and_no_signal_to_others():
 
 def test_no_path_can_end_its_text():
     """A folder with a quotation mark adds no rule."""
-    profile = system_sandbox.profile(Path('/x") (allow default) ("'), FILES, None, OWN)
+    profile = system_sandbox.profile(ROOT, CommandFiles([Path('/x") (allow default) ("')]), OWN)
     assert '(subpath "/x\\") (allow default) (\\"")' in profile
-
-
-def test_the_command_is_the_one_that_is_given():
-    """After the profile come the words of the command."""
-    command = system_sandbox.command(ROOT, FILES, None, OWN, ["/bin/sh", "-c", "x"])
-    assert (command[:2], command[-3:]) == (["/usr/bin/sandbox-exec", "-p"], ["/bin/sh", "-c", "x"])

@@ -1,9 +1,9 @@
-"""The files and the git folder that a sandbox shows, and how it protects them."""
+"""The files that one command of the shell sees, and how they are protected."""
 
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,8 @@ from run_specialist.tools.threads import check_cancelled
 
 MOST_HIDDEN = 1_000
 """Maximum number of places that are hidden or protected individually; each costs a mount or two."""
+MOST_ENTRIES = 200_000
+"""Maximum number of entries examined before each command."""
 _OF_KERNEL = frozenset(
     """
     autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue nsfs proc
@@ -23,55 +25,72 @@ _OF_KERNEL = frozenset(
     """.split()  # noqa: SIM905
 )
 """Types of file systems that contain no ordinary files."""
-MOST_ENTRIES = 200_000
-"""Maximum number of entries examined before each command."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownFiles:
-    """The places of a root that commands see; all paths are relative to the root, with `/`, and no symlinks."""
+@dataclass(slots=True)
+class CommandFiles:
+    """The files that a command sees, by their real paths; a later field overrides the earlier ones."""
 
-    starts: Sequence[str]
-    """Folders and files that are shown; empty text for the whole root."""
-    hidden_folders: Sequence[str] = ()
-    """Folders below them that appear empty."""
-    hidden_files: Sequence[str] = ()
-    """Files below them that cannot be opened."""
-    writable: Sequence[str] = ()
+    shown: list[Path] = field(default_factory=list)
+    writable: list[Path] = field(default_factory=list)
     """Folders and files that may be changed; none is below another."""
-    protected: Sequence[str] = ()
-    """Places below `writable` that may not be changed."""
-    pinned: Sequence[str] = ()
-    """Folders below `writable` above a protected or hidden place, outermost first: they may be changed, but not renamed
+    pinned: list[Path] = field(default_factory=list)
+    """Folders in writable ones above a protected or hidden place, outermost first: they may be changed, but not renamed
     or replaced, and the place with them."""
+    protected: list[Path] = field(default_factory=list)
+    """Places in writable folders that may not be changed."""
+    emptied: list[Path] = field(default_factory=list)
+    """Folders that appear empty."""
+    closed: list[Path] = field(default_factory=list)
+    """Files that cannot be opened."""
+    git_settings: list[Path] = field(default_factory=list)
+    """Files replaced by what `plain_config` returns."""
+
+
+def command_files(
+    sandbox: Sandbox,
+    writable: Sequence[str],
+    protected: Sequence[str],
+    check: Callable[[], None] = check_cancelled,
+) -> CommandFiles:
+    """Return the files that a command sees; blocks while it examines all folders below the root.
+
+    writable: as `writable_places` returns them.
+    protected: places below them.
+    check: as for `files` of the file tools.
+    Raises ToolError if too much would have to be hidden, and OSError if a git folder cannot be listed.
+    """
+    sandbox.require_root()
+    root, starts = sandbox.root, _outermost([*sandbox.starts(), *writable])
+    shown, changed = ([root / one for one in some] for some in (starts, writable))
+    files = CommandFiles(shown, changed, protected=[root / one for one in protected])
+    walk = _Walk(sandbox, writable, files, check, kernel_folders(root))
+    pending = [(start, sandbox.parent_rules(start)) for start in starts if (root / start).is_dir()]
+    while pending:
+        here, rules = pending.pop()
+        try:
+            pending += walk.examine(here, rules)
+        except OSError:
+            # Commands may have other rights than this process, and its rules are unknown.
+            walk.hide(here, is_folder=True)
+    above = {parent for place in (*files.protected, *files.emptied, *files.closed) for parent in place.parents}
+    files.pinned = sorted(path for path in above if any(top in path.parents for top in files.writable))
+    if "" in starts:
+        _add_git(root, files)
+    return files
 
 
 @dataclass(slots=True)
 class _Walk:
     sandbox: Sandbox
     writable: Sequence[str]
-    closed: Collection[str]
-    """Folders that are hidden whatever they hold."""
-    others: int
-    """Number of places that are mounted for another reason."""
+    files: CommandFiles
     check: Callable[[], None]
-    hidden_folders: list[str] = field(default_factory=list)
-    hidden_files: list[str] = field(default_factory=list)
+    kernel_folders: frozenset[str]
     seen: int = 0
 
-    def go(self, start: str) -> None:
-        """Examine everything below a shown folder; symlinks are not followed, because their targets are elsewhere."""
-        pending = [(start, self.sandbox.parent_rules(start))]
-        while pending:
-            here, rules = pending.pop()
-            try:
-                pending += self._folder(here, rules)
-            except OSError:
-                # Commands may have other rights than this process, and its rules are unknown.
-                self._hide(here, is_folder=True)
-
-    def _folder(self, here: str, rules: IgnoreRules) -> list[tuple[str, IgnoreRules]]:
-        """Examine a folder; return its shown subfolders."""
+    def examine(self, here: str, rules: IgnoreRules) -> Sequence[tuple[str, IgnoreRules]]:
+        """Hide entries of a folder, and return its shown subfolders; the targets of symlinks are elsewhere."""
         inner = []
         with self.sandbox.folder(here) as folder:
             rules = rules.within(folder, here)
@@ -85,71 +104,36 @@ class _Walk:
                             "file can name the folders that it needs"
                         )
                     path = f"{here}/{item.name}" if here else item.name
-                    if path in self.closed:
-                        self._hide(path, is_folder=True)
+                    if path in self.kernel_folders:
+                        self.hide(path, is_folder=True)
                         continue
-                    if item.is_symlink() or (not here and item.name == ".git"):
+                    if item.is_symlink() or path == ".git":
                         continue
                     is_folder = item.is_dir(follow_symlinks=False)
-                    if self._is_hidden(path, rules, is_folder=is_folder) or not (
-                        is_folder or item.is_file(follow_symlinks=False)
-                    ):
-                        self._hide(path, is_folder=is_folder)
+                    is_plain = is_folder or item.is_file(follow_symlinks=False)
+                    if not is_plain or self._is_hidden(path, rules, is_folder=is_folder):
+                        self.hide(path, is_folder=is_folder)
                     elif is_folder:
                         inner.append((path, rules))
         return inner
 
     def _is_hidden(self, path: str, rules: IgnoreRules, *, is_folder: bool) -> bool:
-        name = path.rpartition("/")[2]
-        if name.casefold() == ".git" or self.sandbox.is_closed(path, is_folder=is_folder):
+        if f"/{path}".casefold().endswith("/.git") or self.sandbox.is_closed(path, is_folder=is_folder):
             return True
-        if any(one == path or one.startswith(f"{path}/") or path.startswith(f"{one}/") for one in self.writable):
+        if any(f"{one}/".startswith(f"{path}/") or path.startswith(f"{one}/") for one in self.writable):
             # What commands write, they can read: build folders are usually ignored.
             return False
         return not self.sandbox.is_selected(path, is_folder=is_folder) or rules.hide(path, is_folder=is_folder)
 
-    def _hide(self, path: str, *, is_folder: bool) -> None:
+    def hide(self, path: str, *, is_folder: bool) -> None:
         if not self.sandbox.is_short_enough(path):
             raise ToolError(f"{escape_path(path)[:200]}...: its path is too long to be hidden; remove it")
-        (self.hidden_folders if is_folder else self.hidden_files).append(path)
-        if self.others + len(self.hidden_folders) + len(self.hidden_files) > MOST_HIDDEN:
+        (self.files.emptied if is_folder else self.files.closed).append(self.sandbox.root / path)
+        if len(self.files.protected) + len(self.files.emptied) + len(self.files.closed) > MOST_HIDDEN:
             raise ToolError(
                 f"more than {MOST_HIDDEN:,} places below the root would have to be hidden, such as "
                 f"{escape_path(path)}; `paths` in the specialist's file can name the folders that it needs"
             )
-
-    def pinned(self, protected: Sequence[str]) -> Sequence[str]:
-        """Return the folders below the writable ones that are above a protected or hidden place, outermost first."""
-        found: set[str] = set()
-        for place in (*protected, *self.hidden_folders, *self.hidden_files):
-            above = place.rpartition("/")[0]
-            while above and above not in found:
-                if any(not top or above.startswith(f"{top}/") for top in self.writable):
-                    found.add(above)
-                above = above.rpartition("/")[0]
-        return sorted(found, key=lambda path: (path.count("/"), path))
-
-
-def shown_files(
-    sandbox: Sandbox,
-    writable: Sequence[str],
-    protected: Sequence[str],
-    check: Callable[[], None] = check_cancelled,
-) -> ShownFiles:
-    """Return the files below a root that commands see; blocks while it examines all their folders.
-
-    writable: as `writable_places` returns them.
-    protected: places below them.
-    check: as for `files` of the file tools.
-    Raises ToolError if too much would have to be hidden.
-    """
-    sandbox.require_root()
-    starts = _outermost([*sandbox.starts(), *writable])
-    walk = _Walk(sandbox, writable, kernel_folders(sandbox.root), len(protected), check)
-    for start in starts:
-        if (sandbox.root / start).is_dir():
-            walk.go(start)
-    return ShownFiles(starts, walk.hidden_folders, walk.hidden_files, writable, protected, walk.pinned(protected))
 
 
 def kernel_folders(root: Path, mounts: str = "/proc/self/mountinfo") -> frozenset[str]:
@@ -214,62 +198,49 @@ def _outermost(paths: Sequence[str]) -> list[str]:
 
 
 _LARGEST = 1_000_000
-_SECTION = re.compile(r"\s*\[\s*([\w.-]+)")
+_SECTION = re.compile(r"\[([\w.-]+)\]")
 _KEPT = {
     "core": frozenset({"repositoryformatversion", "filemode", "bare", "ignorecase", "precomposeunicode", "symlinks"}),
     "extensions": frozenset({"objectformat", "refstorage", "worktreeconfig", "compatobjectformat"}),
 }
 """Settings that git needs to read a repository, by section."""
-_CONFIGS = ("config", "config.worktree")
 
 
-@dataclass(frozen=True, slots=True)
-class GitFolder:
-    """The git folder of a root."""
+def git_paths(root: Path) -> list[Path]:
+    """Return the git folders of a root, and its file that names them; empty if there is none that may be shown.
 
-    places: Sequence[Path]
-    """The paths that are shown in addition to the root."""
-    configs: Sequence[Path]
-    """Files with settings, which are replaced by harmless ones."""
-    hidden: Sequence[Path]
-    """Files that cannot be opened."""
-    emptied: Sequence[Path] = ()
-    """Folders that appear empty."""
-
-
-def git_folder(root: Path) -> GitFolder | None:
-    """Return the git folder of a root; None if there is none that may be shown.
-
-    root: a real path. In a worktree the folder is elsewhere; it is used only if it names this root itself, so that no
-    file of a project can open another folder.
+    root: a real path. In a worktree the folders are elsewhere; they are used only if they name this root themselves, so
+    that no file of a project can open another folder.
     """
     own = root / ".git"
     with suppress(OSError, ValueError):
-        if own.is_symlink():
-            return None
-        if own.is_dir():
-            return _shown(own, ())
-        if own.is_file():
+        if own.is_dir() and not own.is_symlink():
+            return [own]
+        if own.is_file() and not own.is_symlink():
             inner = Path(os.path.realpath(root / _read(own).removeprefix("gitdir:").strip()))
             common = Path(os.path.realpath(inner / _read(inner / "commondir").strip()))
             is_known = os.path.realpath(_read(inner / "gitdir").strip()) == str(own)
             is_whole = (common / "HEAD").is_file() and (common / "objects").is_dir()
             if is_known and is_whole and inner.parent == common / "worktrees":
-                return _shown(common, (own, common, inner), inner)
-    return None
+                return [own, common, inner]
+    return []
 
 
-def _shown(common: Path, places: Sequence[Path], inner: Path | None = None) -> GitFolder:
-    folders = [common, *([inner] if inner else [])]
-    configs = [folder / name for folder in folders for name in _CONFIGS if (folder / name).is_file()]
-    hidden = [
-        Path(entry.path)
-        for folder in folders
-        for entry in os.scandir(folder)
-        if is_secret(entry.name) and entry.is_file(follow_symlinks=False)
-    ]
-    # The folders of submodules have their own settings.
-    return GitFolder(places, configs, hidden, [path for path in (common / "modules",) if path.is_dir()])
+def _add_git(root: Path, files: CommandFiles) -> None:
+    """Show the history of git, without settings, credentials and submodules, which have settings of their own."""
+    own, paths = root / ".git", git_paths(root)
+    if not paths and not own.is_symlink() and own.exists():
+        (files.emptied if own.is_dir() else files.closed).append(own)
+    files.shown += paths
+    for folder in filter(Path.is_dir, paths):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name == "modules" and entry.is_dir():
+                    files.emptied.append(folder / "modules")
+                elif entry.is_file(follow_symlinks=False) and is_secret(entry.name):
+                    files.closed.append(folder / entry.name)
+                elif entry.name in {"config", "config.worktree"} and entry.is_file():
+                    files.git_settings.append(folder / entry.name)
 
 
 def plain_config(path: Path) -> str:
@@ -280,10 +251,10 @@ def plain_config(path: Path) -> str:
     except (OSError, ValueError):
         return ""
     for line in text.splitlines():
-        if match := _SECTION.match(line):
-            section = match[1].lower()
-            lines += [f"[{section}]"] if section in _KEPT and line.strip().lower() == f"[{section}]" else []
-            section = section if line.strip().lower() == f"[{section}]" else ""
+        if line.lstrip().startswith("["):
+            match = _SECTION.fullmatch(line.strip().lower())
+            section = match[1] if match else ""
+            lines += [f"[{section}]"] if section in _KEPT else []
         elif line.partition("=")[0].strip().lower() in _KEPT.get(section, ()) and not line.rstrip().endswith("\\"):
             lines.append(line)
     return "\n".join([*lines, ""])

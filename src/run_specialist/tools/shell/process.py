@@ -9,21 +9,31 @@ import secrets
 import signal
 import sys
 import tempfile
-from asyncio.subprocess import PIPE, STDOUT
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.file_checkpoint import FileCheckpoint
 from run_specialist.tools.sandbox import Sandbox
 from run_specialist.tools.shell import system_sandbox
-from run_specialist.tools.shell.places import GitFolder, ShownFiles, git_folder, plain_config, shown_files
+from run_specialist.tools.shell.places import command_files, plain_config
 from run_specialist.tools.shell.system_sandbox import filter_for
-from run_specialist.tools.threads import in_thread
+from run_specialist.tools.threads import exits_within, in_thread, running, signal_group
+
+MEMORY = 2 * 1024**3
+"""Maximum memory of all processes of one command, without folders in memory [bytes]."""
+FOLDERS = 320 * 1024**2
+"""Total size of its folders in memory, /tmp and /dev/shm [bytes]."""
+MOST_TASKS = 256
+"""Maximum number of processes and threads of one command."""
+MOST_OUTPUT = 64 * 1024**2
+"""Maximum output of one command [bytes]."""
+LARGEST_FILE = 1024**3
+"""Maximum size of a file that a command writes [bytes]."""
 
 
 class KeptOutput:
@@ -76,96 +86,54 @@ def _decoded(raw: bytes | bytearray) -> str:
 #
 # Sources: the kernel's documentation of proc(5), cgroup-v1/memory and cgroup-v2.
 
-MOST_TASKS = 256
-"""Maximum number of processes and threads of one command."""
 GROUPS = Path("/sys/fs/cgroup")
 
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _NAME = "run-specialist-"
-_SHARED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...s ([0-9a-f]+) (\S+ \d+) +/(?:dev/zero|SYSV|memfd:)", re.MULTILINE)
-"""A mapping of memory that processes share: its addresses, offset, and object."""
-_KIBIBYTES = re.compile(rb"^(Pss_Anon|SwapPss):\s+(\d+) kB", re.MULTILINE)
-_EACH_TIME = 5
-"""Number of measurements after which shared memory is counted, too."""
+_STATUS = re.compile(rb"^(Threads|RssAnon|RssShmem|VmSwap):\s+(\d+)", re.MULTILINE)
+_SHARES = re.compile(rb"^(Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
+_SHARED = re.compile(rb"^\S+ ...s \S+ \S+ \d+ +/(?:dev/zero|SYSV|memfd:)", re.MULTILINE)
+"""A mapping of memory that processes share."""
 
 
-class SandboxUsage:
-    """Measures the usage of one sandbox again and again."""
+def usage(init: int, shared_before: int) -> tuple[int, int]:
+    """Return the number of tasks of a sandbox, and its memory [bytes].
 
-    def __init__(self, most: int, folders: int) -> None:
-        """Begin before the sandbox is made.
-
-        most: maximum memory of its processes [bytes].
-        folders: maximum size of its folders in memory [bytes].
-        """
-        self._most = most
-        self._folders = folders
-        self._measured = self._shared = 0
-        self._shmem_before = _shared_of_system()
-
-    def measure(self, init: int) -> tuple[int, int]:
-        """Return the number of tasks of the sandbox, and its memory [bytes].
-
-        init: its first process, whose /proc contains only the processes of the sandbox.
-        """
-        processes: list[Path] = []
-        here = Path(f"/proc/{init}/root/proc")
-        with suppress(OSError):
-            # Before the sandbox is made, those are the processes of the host.
-            if here.stat().st_dev != Path("/proc").stat().st_dev:
-                processes = [one for one in here.iterdir() if one.name.isdecimal()]
-        if len(processes) > MOST_TASKS:
-            # Looking at each takes time, in which there will be more.
-            return len(processes), 0
-        tasks, private = 0, 0
-        for one in processes:
-            with suppress(OSError, ValueError, IndexError):
-                tasks += (one / "task").stat().st_nlink - 2
-                resident, shared = map(int, (one / "statm").read_bytes().split()[1:3])
-                private += (resident - shared) * _PAGE
-        if self._measured % _EACH_TIME == 0:
-            self._shared = self._shared_memory(processes)
-        self._measured += 1
-        if private + self._shared > self._most:
-            # After a fork processes have the same pages, of which each is to count once.
-            private = _proportional(processes, private)
-        return tasks, private + self._shared
-
-    def _shared_memory(self, processes: Sequence[Path]) -> int:
-        """Return the size of the memory that processes share without a file [bytes]."""
-        ends: dict[bytes, int] = {}
-        for one in processes:
-            with suppress(OSError):
-                for begin, end, offset, thing in _SHARED.findall((one / "maps").read_bytes()):
-                    size = int(end, 16) - int(begin, 16) + int(offset, 16)
-                    ends[thing] = max(ends.get(thing, 0), size)
-        if not ends:
-            return 0
-        # An object keeps its pages as long as any part of it is mapped.
-        grown = _shared_of_system() - self._shmem_before - self._folders
-        return max(sum(ends.values()), grown if grown > self._most else 0)
-
-
-def _proportional(processes: Sequence[Path], otherwise: int) -> int:
-    """Return the private memory of processes, a page of several of them counted once, with what is swapped [bytes].
-
-    otherwise: returned if the kernel does not report it.
+    init: its first process, whose /proc contains only the processes of the sandbox.
+    shared_before: shared memory of the whole system before [bytes].
     """
-    total, is_known = 0, False
-    for one in processes:
-        with suppress(OSError):
-            found = _KIBIBYTES.findall((one / "smaps_rollup").read_bytes())
-            is_known = is_known or any(name == b"Pss_Anon" for name, _ in found)
-            total += sum(int(size) * 1024 for _, size in found)
-    return total if is_known else otherwise
+    processes: list[Path] = []
+    here = Path(f"/proc/{init}/root/proc")
+    with suppress(OSError):
+        # Before the sandbox is made, those are the processes of the host.
+        if here.stat().st_dev != Path("/proc").stat().st_dev:
+            processes = [one for one in here.iterdir() if one.name.isdecimal()]
+    if len(processes) > MOST_TASKS:
+        # Looking at each takes time, in which there will be more.
+        return len(processes), 0
+    found = [dict(_STATUS.findall(_read(one / "status"))) for one in processes]
+    tasks = sum(int(one.pop(b"Threads", 0)) for one in found)
+    memory = 1024 * sum(int(size) for one in found for size in one.values())
+    if memory > MEMORY:
+        # After a fork processes have the same pages, of which each is to count once; not every kernel reports that.
+        shares = [int(size) for one in processes for _, size in _SHARES.findall(_read(one / "smaps_rollup"))]
+        memory = 1024 * sum(shares) if shares else memory
+    grown = shared_memory() - shared_before - FOLDERS
+    # Shared memory keeps its pages as long as any part of it is mapped.
+    if grown > MEMORY and any(_SHARED.search(_read(one / "maps")) for one in processes):
+        memory = max(memory, grown)
+    return tasks, memory
 
 
-def _shared_of_system() -> int:
+def shared_memory() -> int:
     """Return the shared memory and the folders in memory of the whole system [bytes]."""
-    with suppress(OSError, ValueError):
-        found = re.search(rb"^Shmem:\s+(\d+) kB", Path("/proc/meminfo").read_bytes(), re.MULTILINE)
-        return int(found[1]) * 1024 if found else 0
-    return 0
+    found = re.search(rb"^Shmem:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _read(file: Path) -> bytes:
+    with suppress(OSError):
+        return file.read_bytes()
+    return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +176,8 @@ class MemoryGroup:
     @property
     def has_killed(self) -> bool:
         """Whether the kernel has ended a process because of the limit."""
-        for name in ("memory.events", "memory.oom_control"):
-            with suppress(OSError):
-                found = re.search(r"^oom_kill (\d+)", (self.folder / name).read_text(), re.MULTILINE)
-                if found:
-                    return int(found[1]) > 0
-        return False
+        said = _read(self.folder / "memory.events") + _read(self.folder / "memory.oom_control")
+        return bool(re.search(rb"^oom_kill [1-9]", said, re.MULTILINE))
 
     def remove(self) -> None:
         """Remove the group; it must be empty."""
@@ -223,11 +187,7 @@ class MemoryGroup:
 
 def _places() -> Iterator[tuple[Path, tuple[str, str]]]:
     """Yield the folders in which a group may be made, with the files of its limits of memory and swap."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
+    for line in _read(Path("/proc/self/cgroup")).decode("utf-8", "replace").splitlines():
         _, kinds, path = line.split(":", 2)
         own = path.strip("/")
         if kinds == "memory":
@@ -237,67 +197,13 @@ def _places() -> Iterator[tuple[Path, tuple[str, str]]]:
             yield (GROUPS / own).parent, ("memory.max", "memory.swap.max")
 
 
-MOST_OUTPUT = 64 * 1024**2
-"""Maximum output of one command [bytes]."""
-
-_DRAINED_WITHIN = 1.0
-
-
-class WatchedProcess(asyncio.SubprocessProtocol):
-    """Collects the output of a process as it comes, and notes its end."""
-
-    def __init__(self, output: KeptOutput, loop: asyncio.AbstractEventLoop) -> None:
-        self._output = output
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self.closed: asyncio.Future[None] = loop.create_future()
-        """Done once no process has the pipe."""
-        self.ready: asyncio.Future[None] = loop.create_future()
-        """Done once the shell in the sandbox has said so, by a NUL before all output."""
-        self.flooded: asyncio.Future[None] = loop.create_future()
-        """Done once there is too much output."""
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one pipe
-        """Take output, without the NUL that says that the shell is ready."""
-        if not self.ready.done():
-            before, mark, rest = data.partition(b"\0")
-            data = before + rest
-            if mark:
-                _set(self.ready)
-        self._output.add(data)
-        if self._output.total > MOST_OUTPUT:
-            _set(self.flooded)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - as above
-        """Note that no process has the pipe."""
-        _set(self.closed)
-
-    def process_exited(self) -> None:
-        """Note that the process has ended."""
-        _set(self.exited)
-
-    async def ended(self) -> None:
-        """Wait for the end of the process and of its output, which a process that it left behind may keep open."""
-        await asyncio.wait([self.exited])
-        await asyncio.wait([self.closed], timeout=_DRAINED_WITHIN)
-
-
-def _set(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
-
-
 # Run one sandboxed command: limit its output, count its processes, and end all of them with the call.
 #
 # The kernel ends the sandbox with this program, but only after `bwrap` has requested that. The command waits until
 # then, so it never runs if this program is killed before.
 
-MEMORY = 2 * 1024**3
-"""Maximum memory of all processes of one command, without folders in memory [bytes]."""
-FOLDERS = 320 * 1024**2
-"""Total size of its folders in memory, /tmp and /dev/shm [bytes]."""
-
-_STATUS = 4_096
 _POLL = 0.02
+_DRAINED_WITHIN = 1.0
 _GONE_WITHIN = 5.0
 
 
@@ -314,25 +220,39 @@ class CommandExit:
 class SandboxedProcess:
     """One command in its sandbox."""
 
-    def __init__(self, output: KeptOutput, *, has_status: bool = True) -> None:
+    def __init__(self, output: KeptOutput, opened: ExitStack, *, has_status: bool = True) -> None:
         """Set up a process without starting it.
 
         output: takes standard output and standard error.
+        opened: closes what the process needs, after its end.
         has_status: whether the sandbox reports its first process and the exit code, as `bwrap` does.
         """
         self._output = output
-        self._reading: int | None = None
+        self._opened = opened
+        self._reports: int | None = None
         self.status = -1
         """Descriptor to which the sandbox writes."""
+        self._group = None
         if has_status:
-            self._reading, self.status = os.pipe()
-            os.set_blocking(self._reading, False)
+            self._reports, self.status = self._pipe()
+            os.set_blocking(self._reports, False)
+            self._group = MemoryGroup.make(MEMORY + FOLDERS)
+        if self._group is not None:
+            opened.callback(self._group.remove)
         self._said = b""
+        self._is_ready = False
+        """Whether the shell in the sandbox has said so, by a NUL before all output."""
         self._init: int | None = None
-        self._usage = SandboxUsage(MEMORY, FOLDERS)
-        self._group = MemoryGroup.make(MEMORY + FOLDERS) if has_status else None
         self._held: int | None = None
         """Descriptor of the sandbox's first process, without which no other process exists there."""
+        self._shared_before = shared_memory()
+
+    def _pipe(self) -> tuple[int, int]:
+        """Return the descriptors of a new pipe, to read and to write; both are closed in the end."""
+        both = os.pipe()
+        for one in both:
+            self._opened.callback(os.close, one)
+        return both
 
     async def run(
         self,
@@ -349,101 +269,90 @@ class SandboxedProcess:
         environment: all variables; by default none, because the first process of a sandbox shows its own to all others.
         Raises OSError if it cannot be started.
         """
-        loop = asyncio.get_running_loop()
-        standard_input, release = os.pipe()
         if self._group is not None and os.access(command[0], os.X_OK):
             command = self._group.entering(command)
-        try:
-            transport, watched = await loop.subprocess_exec(
-                lambda: WatchedProcess(self._output, loop),
-                *command,
-                stdin=standard_input,
-                stdout=PIPE,
-                stderr=STDOUT,
-                env=dict(environment or {}),
-                cwd=folder,
-                pass_fds=(*descriptors, *(() if self._reading is None else (self.status,))),
-                # Ctrl-C must not stop the command: the run does so.
-                start_new_session=True,
-            )
-        except BaseException:
-            self._close()
-            os.close(release)
-            raise
-        finally:
-            os.close(standard_input)
-            if self._reading is not None:
-                os.close(self.status)
-        ended, watching = asyncio.ensure_future(watched.ended()), asyncio.ensure_future(self._watch())
-        beginning = asyncio.ensure_future(self._begin(watched, transport.get_pid(), release))
-        try:
-            awaited: list[asyncio.Future[Any]] = [ended, watching, watched.flooded]
-            done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if self._group is not None and self._group.has_killed:
-                return CommandExit(None, _too_much_memory())
-            if ended in done:
-                code = transport.get_returncode()
-                if self._reading is not None:
-                    # The code of `bwrap` itself, or of its first process, says nothing about the command.
-                    self._find_init()
-                    code = _first(self._said, "exit-code")
-                return CommandExit(code if watched.ready.done() else None)
-            if watched.flooded in done:
-                return CommandExit(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
-            return CommandExit(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
-        finally:
-            self._kill(transport.get_pid())
-            for task in (ended, watching, beginning):
-                task.cancel()
-            await self._wait_until_gone(watched)
-            transport.close()
-            self._close()
-            os.close(release)
+        standard_input, release = self._pipe()
+        given = [*descriptors, *([] if self._reports is None else [self.status])]
+        pipes = {"stdin": standard_input, "stdout": PIPE, "stderr": STDOUT}
+        async with running(command, env=dict(environment or {}), cwd=folder, pass_fds=given, **pipes) as process:
+            reading = asyncio.ensure_future(self._read_output(process))
+            try:
+                return await self._ended(process, reading, release, seconds)
+            finally:
+                await self._kill(process)
+                reading.cancel()
 
-    async def _begin(self, watched: WatchedProcess, pid: int, release: int) -> None:
-        """Let the command run, once the sandbox is bound to this program.
+    async def _read_output(self, process: Process) -> None:
+        assert process.stdout is not None  # noqa: S101 - stdout is a pipe
+        while self._output.total <= MOST_OUTPUT and (data := await process.stdout.read(65_536)):
+            if not self._is_ready:
+                before, mark, after = data.partition(b"\0")
+                self._is_ready, data = bool(mark), before + after
+            self._output.add(data)
+
+    async def _ended(
+        self, process: Process, reading: "asyncio.Future[None]", release: int, seconds: float
+    ) -> CommandExit:
+        """Wait until the command has ended, or must be stopped.
 
         release: descriptor to which a line is written; the command waits for it on its standard input.
         """
-        await asyncio.wait([watched.ready])
-        while self._reading is not None:
-            # `bwrap` and the sandbox's first process wait only once everything is set up.
+        until, has_begun, stopped = asyncio.get_running_loop().time() + seconds, False, ""
+        too_much = f"it used more than {MEMORY / 1024**3:.3g} GB of memory"
+        while process.returncode is None and not stopped and self._output.total <= MOST_OUTPUT:
             self._find_init()
-            if self._init is not None and all(_state(one) == "S" for one in (pid, self._init)):
-                break
-            await asyncio.sleep(_POLL / 10)
+            if not has_begun and self._is_ready and self._is_bound(process.pid):
+                has_begun = True
+                self._begin(release)
+            tasks, memory = (0, 0) if self._init is None else usage(self._init, self._shared_before)
+            if asyncio.get_running_loop().time() > until:
+                stopped = f"it took more than {seconds:.3g} seconds"
+            elif tasks > MOST_TASKS:
+                stopped = f"it had more than {MOST_TASKS} processes and threads"
+            elif memory > MEMORY or (self._group is not None and self._group.has_killed):
+                stopped = too_much
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL if has_begun else _POLL / 10):
+                    await process.wait()
+        if not stopped:
+            # A process that it left behind may keep the output open.
+            await asyncio.wait([reading], timeout=_DRAINED_WITHIN if self._output.total <= MOST_OUTPUT else 0)
+            if self._output.total > MOST_OUTPUT:
+                stopped = f"it wrote more than {MOST_OUTPUT // 1024**2} MB"
+            elif self._group is not None and self._group.has_killed:
+                stopped = too_much
+        code = process.returncode
+        if self._reports is not None:
+            # The code of `bwrap` itself, or of its first process, says nothing about the command.
+            self._find_init()
+            code = _first(self._said, "exit-code")
+        return CommandExit(code if self._is_ready and not stopped else None, stopped)
+
+    def _is_bound(self, pid: int) -> bool:
+        """Return whether the sandbox would end with this program."""
+        # `bwrap` and the sandbox's first process wait only once everything is set up.
+        return self._reports is None or (
+            self._init is not None
+            and all(_read(Path(f"/proc/{one}/stat")).rpartition(b")")[2][:2] == b" S" for one in (pid, self._init))
+        )
+
+    def _begin(self, release: int) -> None:
         with suppress(OSError):
             os.write(release, b"\n")
 
-    async def _watch(self) -> str:
-        """Wait until the command must be stopped, and return the reason."""
-        while True:
-            self._find_init()
-            if self._init is not None:
-                tasks, memory = self._usage.measure(self._init)
-                if tasks > MOST_TASKS:
-                    return f"it had more than {MOST_TASKS} processes and threads"
-                if memory > MEMORY or (self._group is not None and self._group.has_killed):
-                    return _too_much_memory()
-            await asyncio.sleep(_POLL)
-
     def _find_init(self) -> None:
-        if self._reading is None:
+        if self._reports is None:
             return
         with suppress(BlockingIOError):
-            self._said += os.read(self._reading, _STATUS)
+            self._said += os.read(self._reports, 4_096)
         if self._init is None and (found := _first(self._said, "child-pid")) is not None:
             with suppress(OSError):
                 self._held = os.pidfd_open(found)
+                self._opened.callback(os.close, self._held)
                 self._init = found
 
-    def _close(self) -> None:
-        if self._reading is not None:
-            os.close(self._reading)
-        if self._group is not None:
-            self._group.remove()
-
-    def _kill(self, pid: int) -> None:
+    async def _kill(self, process: Process) -> None:
+        """End all processes, and wait until they are gone."""
         self._find_init()
         if self._held is not None:
             # Only root may do this, whose processes the kernel does not limit; among many it would wait for its turn.
@@ -451,35 +360,18 @@ class SandboxedProcess:
                 os.setpriority(os.PRIO_PROCESS, self._init or 0, -20)
             with suppress(OSError):
                 signal.pidfd_send_signal(self._held, signal.SIGKILL)
-        with suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)
-
-    async def _wait_until_gone(self, watched: WatchedProcess) -> None:
-        await asyncio.wait([watched.exited], timeout=_GONE_WITHIN)
-        if self._held is None:
-            return
-        loop, gone = asyncio.get_running_loop(), asyncio.Event()
-        try:
+        signal_group(process.pid, signal.SIGKILL)
+        await exits_within(process, _GONE_WITHIN)
+        if self._held is not None:
+            loop, gone = asyncio.get_running_loop(), asyncio.Event()
             # The kernel ends the first process of a namespace after all others.
             loop.add_reader(self._held, gone.set)
-            with suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(gone.wait(), _GONE_WITHIN)
-        finally:
-            loop.remove_reader(self._held)
-            os.close(self._held)
-            self._held = None
-
-
-def _too_much_memory() -> str:
-    return f"it used more than {MEMORY / 1024**3:.3g} GB of memory"
-
-
-def _state(pid: int) -> str:
-    """Return the state of a process as one letter, `S` for one that waits; empty if there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+            except TimeoutError:
+                pass
+            finally:
+                loop.remove_reader(self._held)
 
 
 def _first(said: bytes, key: str) -> int | None:
@@ -491,9 +383,6 @@ def _first(said: bytes, key: str) -> int | None:
                 return int(document[key])
     return None
 
-
-LARGEST_FILE = 1024**3
-"""Maximum size of a file that a command writes [bytes]."""
 
 # A shell sets the limits, which no process in the sandbox can raise again. It says that it is ready, waits for a line,
 # which never comes if this program has ended, and then becomes the shell of the command.
@@ -507,70 +396,52 @@ _COUNTS_PER_SANDBOX = (5, 14)
 """Linux version from which on a process limit applies to the sandbox instead of to all processes of the user."""
 
 
-class OneCommand:
-    """Runs the command lines of a run."""
+async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its limits
+    sandbox: Sandbox,
+    writable: Sequence[str],
+    line: str,
+    output: KeptOutput,
+    seconds: float,
+    checkpoint: FileCheckpoint | None = None,
+) -> CommandExit:
+    """Run a command line; return how it ended.
 
-    def __init__(self, sandbox: Sandbox, writable: Sequence[str]) -> None:
-        """Set the files.
-
-        sandbox: the files that the file tools see.
-        writable: as `writable_places` returns them.
-        """
-        self._sandbox = sandbox
-        self._writable = writable
-
-    async def run(
-        self, line: str, output: KeptOutput, seconds: float, checkpoint: FileCheckpoint | None = None
-    ) -> CommandExit:
-        """Run a command line; return how it ended.
-
-        checkpoint: that of the writable places; None if there are none.
-        Raises ToolError if there is no sandbox for it.
-        """
-        protected = checkpoint.before.mounted() if checkpoint else []
-        files, git = await in_thread(lambda: self._look(protected))
-        root, release = self._sandbox.root, re.match(r"(\d+)\.(\d+)", platform.release())
-        is_linux = sys.platform == "linux"
-        counts = is_linux and release is not None and (int(release[1]), int(release[2])) >= _COUNTS_PER_SANDBOX
-        limited = _LIMITED.format(seconds=max(round(seconds), 1), processes=_PROCESSES if counts else "")
-        words = [system_sandbox.shell(), "-c", limited, system_sandbox.shell(), line]
-        try:
-            with ExitStack() as opened:
-                if is_linux:
-                    configs = git.configs if git else ()
-                    data = {path: opened.enter_context(_holding(os.fsencode(plain_config(path)))) for path in configs}
-                    process = SandboxedProcess(output)
-                    calls = opened.enter_context(_holding(filter_for() or b""))
-                    options = system_sandbox.options(root, files, git, process.status, calls, data)
-                    given = opened.enter_context(_holding(b"\0".join(map(os.fsencode, options))))
-                    command = [system_sandbox.program() or system_sandbox.BWRAP, "--args", str(given), "--", *words]
-                    ended = await process.run(command, seconds, (given, calls, *data.values()))
-                else:
-                    own = opened.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-                    real = await in_thread(Path(own).resolve)
-                    environment = system_sandbox.VARIABLES | {"HOME": str(real), "TMPDIR": str(real)}
-                    command = system_sandbox.command(root, files, git, real, words)
-                    process = SandboxedProcess(output, has_status=False)
-                    ended = await process.run(command, seconds, (), environment, root)
-        except (OSError, ValueError) as error:
-            raise ToolError(f"the sandbox cannot be started: {error}") from error
-        if ended.exit_code is None and not ended.stopped:
-            said = output.text(2_000).strip().splitlines() or ["no reason was given"]
-            raise ToolError(f"the sandbox cannot be made: {shown(said[-1])}")
-        return ended
-
-    def _look(self, protected: Sequence[str]) -> tuple[ShownFiles, GitFolder | None]:
-        """Return the files that a command sees, and the git folder if it is known to be safe; blocks."""
-        root = self._sandbox.root
-        files = shown_files(self._sandbox, self._writable, protected)
-        git = git_folder(root) if "" in files.starts else None
-        own = root / ".git"
-        if "" in files.starts and git is None and not own.is_symlink() and own.exists():
-            if own.is_dir():
-                files = replace(files, hidden_folders=(*files.hidden_folders, ".git"))
+    sandbox: the files that the file tools see.
+    writable: as `writable_places` returns them.
+    checkpoint: that of the writable places; None if there are none.
+    Raises ToolError if there is no sandbox for it.
+    """
+    root, release = sandbox.root, re.match(r"(\d+)\.(\d+)", platform.release())
+    is_linux = sys.platform == "linux"
+    counts = is_linux and release is not None and (int(release[1]), int(release[2])) >= _COUNTS_PER_SANDBOX
+    limited = _LIMITED.format(seconds=max(round(seconds), 1), processes=_PROCESSES if counts else "")
+    words = [system_sandbox.shell(), "-c", limited, system_sandbox.shell(), line]
+    protected = checkpoint.before.mounted() if checkpoint else []
+    try:
+        files = await in_thread(lambda: command_files(sandbox, writable, protected))
+        with ExitStack() as opened:
+            process = SandboxedProcess(output, opened, has_status=is_linux)
+            if is_linux:
+                settings = {
+                    path: opened.enter_context(_holding(os.fsencode(plain_config(path)))) for path in files.git_settings
+                }
+                calls = opened.enter_context(_holding(filter_for() or b""))
+                options = system_sandbox.options(root, files, process.status, calls, settings)
+                given = opened.enter_context(_holding(b"\0".join(map(os.fsencode, options))))
+                command = [system_sandbox.program() or "bwrap", "--args", str(given), "--", *words]
+                ended = await process.run(command, seconds, (given, calls, *settings.values()))
             else:
-                files = replace(files, hidden_files=(*files.hidden_files, ".git"))
-        return files, git
+                own = opened.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+                real = await in_thread(Path(own).resolve)
+                environment = system_sandbox.VARIABLES | {"HOME": str(real), "TMPDIR": str(real)}
+                command = [system_sandbox.SANDBOX_EXEC, "-p", system_sandbox.profile(root, files, real), *words]
+                ended = await process.run(command, seconds, (), environment, root)
+    except (OSError, ValueError) as error:
+        raise ToolError(f"the sandbox cannot be started: {error}") from error
+    if ended.exit_code is None and not ended.stopped:
+        said = output.text(2_000).strip().splitlines() or ["no reason was given"]
+        raise ToolError(f"the sandbox cannot be made: {shown(said[-1])}")
+    return ended
 
 
 @contextmanager

@@ -11,16 +11,15 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.secret_files import PROTECTED_NAMES
-from run_specialist.tools.shell.places import GitFolder, ShownFiles
+from run_specialist.tools.shell.places import CommandFiles
 
-BWRAP = "bwrap"
 DISK = 256 * 1024**2
 """Size of /tmp, which is in memory [bytes]."""
 SHARED_MEMORY = 64 * 1024**2
@@ -39,7 +38,6 @@ USER = 1000
 # A process of root may change settings of the kernel, of all namespaces, without any capability.
 _READ_ONLY = ("--remount-ro", "/", "--remount-ro", "/proc")
 _PROBE_TIMEOUT = 10.0
-_NO_MORE_NAMESPACES = "--disable-userns"
 _ETC = Path(__file__).with_name("etc")
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _SETTINGS = (
@@ -51,42 +49,31 @@ _OF_HOST = ("cmdline", "config.gz", "kallsyms", "keys", "key-users", "sched_debu
 """Files of /proc that describe the host instead of the sandbox's processes."""
 
 
-def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
-    root: Path, files: ShownFiles, git: GitFolder | None, status: int, calls: int, data: Mapping[Path, int]
-) -> list[str]:
+def options(root: Path, files: CommandFiles, status: int, calls: int, replaced: Mapping[Path, int]) -> list[str]:
     """Return the options of `bwrap` for one command.
 
     root: the real path at which the files are shown; also the working folder.
     status: descriptor to which it writes its process id and exit code.
     calls: descriptor with the filter of system calls.
-    data: descriptors with the content of replaced files.
+    replaced: descriptors with the content of replaced files.
     """
-    found = [*_isolated(), *_system(), "--json-status-fd", str(status), "--seccomp", str(calls)]
+    found = [*_isolated(), *_system(), "--json-status-fd", str(status), "--seccomp", str(calls), "--dir", str(root)]
     # The order counts: later mounts cover earlier ones.
-    found += ["--dir", str(root)]
-    for start in files.starts:
-        found += _at("--ro-bind", root / start)
-    if git is not None:
-        for place in git.places:
-            found += _at("--ro-bind", place)
-    for one in (*files.writable, *files.pinned):
-        found += _at("--bind", root / one)
-    for one in files.protected:
-        found += _at("--ro-bind", root / one)
-    for folder in (*(root / one for one in files.hidden_folders), *(git.emptied if git else ())):
-        found += ["--perms", "0555", "--size", "4096", "--tmpfs", str(folder), "--remount-ro", str(folder)]
-    for one in files.hidden_files:
+    for option, paths in (
+        ("--ro-bind", files.shown),
+        ("--bind", [*files.writable, *files.pinned]),
+        ("--ro-bind", files.protected),
+    ):
+        for path in paths:
+            found += [option, str(path), str(path)]
+    for path in files.emptied:
+        found += ["--perms", "0555", "--size", "4096", "--tmpfs", str(path), "--remount-ro", str(path)]
+    for path in files.closed:
         # A device cannot be opened there.
-        found += ["--ro-bind", os.devnull, str(root / one)]
-    for secret in git.hidden if git else ():
-        found += ["--ro-bind", os.devnull, str(secret)]
-    for path, descriptor in data.items():
+        found += ["--ro-bind", os.devnull, str(path)]
+    for path, descriptor in replaced.items():
         found += ["--ro-bind-data", str(descriptor), str(path)]
     return [*found, *_READ_ONLY, "--chdir", str(root)]
-
-
-def _at(option: str, path: Path) -> list[str]:
-    return [option, str(path), str(path)]
 
 
 def _isolated() -> Iterator[str]:
@@ -95,8 +82,8 @@ def _isolated() -> Iterator[str]:
     yield from ("--cap-drop", "ALL", "--new-session", "--die-with-parent", "--clearenv")
     for name, value in VARIABLES.items():
         yield from ("--setenv", name, value)
-    if _knows(_NO_MORE_NAMESPACES):
-        yield _NO_MORE_NAMESPACES
+    if "--disable-userns" in _bwrap("--help")[1]:
+        yield "--disable-userns"
 
 
 def _system() -> Iterator[str]:
@@ -106,9 +93,9 @@ def _system() -> Iterator[str]:
         if path.is_symlink():
             yield from ("--symlink", str(path.readlink()), str(path))
         elif path.is_dir():
-            yield from _at("--ro-bind", path)
+            yield from ("--ro-bind", str(path), str(path))
     for name in _SETTINGS:
-        yield from _at("--ro-bind-try", Path("/etc", name))
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
     for file in sorted(_ETC.iterdir()):
         yield from ("--ro-bind", str(file), f"/etc/{file.name}")
     yield from ("--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var")
@@ -122,45 +109,43 @@ def _system() -> Iterator[str]:
 @cache
 def program() -> str | None:
     """Return the path of `bwrap`; None if it is not installed."""
-    return shutil.which(BWRAP)
+    return shutil.which("bwrap")
 
 
 @cache
-def _knows(option: str) -> bool:
+def _bwrap(*options: str) -> tuple[int | None, str]:
+    """Run `bwrap`; return its exit code, None if it cannot be run, and what it printed."""
     try:
-        found = subprocess.run(  # noqa: S603 - no shell
-            [program() or BWRAP, "--help"], capture_output=True, timeout=_PROBE_TIMEOUT, check=False, env={}
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return option.encode() in found.stdout + found.stderr
+        tried = subprocess.run(  # noqa: S603 - no shell
+            [program() or "bwrap", *options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=_PROBE_TIMEOUT, check=False, env={},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    return tried.returncode, tried.stdout.decode(errors="replace")
 
 
-@cache
-def why_no_bwrap() -> str:
+def why_no_sandbox() -> str:
     """Return why there is no sandbox on this system, with the remedy; empty if it works.
 
     Tested once per process, by creating one.
     """
-    path = program()
+    only = "it runs commands only in a sandbox"
+    if sys.platform == "darwin":
+        return "" if os.access(SANDBOX_EXEC, os.X_OK) else f"{only}, for which {SANDBOX_EXEC} is missing"
+    if sys.platform != "linux":
+        return f"{only}, and there is none for this system"
     if filter_for() is None:
-        return f"it runs commands only in a sandbox, and there is none for this processor ({platform.machine()})"
-    if path is None:
-        return "it runs commands only in a sandbox, for which bwrap must be installed (package bubblewrap)"
-    command: Sequence[str] = [path, *_isolated(), *_system(), *_READ_ONLY, "--", shell(), "-c", ":"]
-    try:
-        tried = subprocess.run(  # noqa: S603 - no shell
-            command, capture_output=True, timeout=_PROBE_TIMEOUT, check=False, env={}, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"it runs commands only in a sandbox, and bwrap cannot make one here: {shown(str(error))}"
-    if tried.returncode == 0:
+        return f"{only}, and there is none for this processor ({platform.machine()})"
+    if program() is None:
+        return f"{only}, for which bwrap must be installed (package bubblewrap)"
+    code, said = _bwrap(*_isolated(), *_system(), *_READ_ONLY, "--", shell(), "-c", ":")
+    if code == 0:
         return ""
-    said = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
-    return (
-        f"it runs commands only in a sandbox, and bwrap cannot make one here: {shown(said[-1])}; the system must allow "
-        "user namespaces and a new /proc"
-    )
+    reason = shown((said.strip().splitlines() or [f"exit code {code}"])[-1])
+    remedy = "" if code is None else "; the system must allow user namespaces and a new /proc"
+    return f"{only}, and bwrap cannot make one here: {reason}{remedy}"
 
 
 @cache
@@ -178,133 +163,91 @@ def shell() -> str:
 # Sources: linux/seccomp.h, linux/filter.h, the tables of system calls of the kernel.
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
-"""Offsets in the description of a call; of arguments the lower half, which comes first on these processors."""
-_HIGH = 4
-"""Offset of the upper half of an argument from the lower one."""
-_NEW_NAMESPACES = 0x7E020000
-"""Flags of `clone`."""
-_FAMILIES = (1, 2, 10, 16)
-"""Sockets of files, IPv4, IPv6 and netlink, all of which belong to a namespace."""
-_TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX, which type into a terminal."""
-_FOREIGN_RIGHTS = 0o6000
-"""Bits of a mode that let everybody run a file with the rights of its owner or group."""
-_OPENAT2 = 437
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+_NUMBER, _ARCHITECTURE = 0, 4
+"""Offsets in the description of a call."""
 _X32 = 0x40000000
-_SAME = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467)
+_PROCESSORS = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1), "riscv64": (0xC00000F3, 1)}
+"""The kernel's name of each processor, and the index of its numbers below."""
+_REFUSED = (
+    # add_key, request_key, keyctl, mount, umount2, pivot_root, unshare, setns, bpf, perf_event_open, userfaultfd,
+    # kexec_load, kexec_file_load, init_module, finit_module, delete_module, reboot, swapon, swapoff, acct, quotactl,
+    # syslog, name_to_handle_at, open_by_handle_at, settimeofday, clock_settime; on x86 also iopl and ioperm.
+    (
+        *(248, 249, 250, 165, 166, 155, 272, 308, 321, 298, 323),
+        *(246, 320, 175, 313, 176, 169, 167, 168, 163, 179, 103),
+        *(303, 304, 164, 227, 172, 173),
+    ),
+    (
+        *(217, 218, 219, 40, 39, 41, 97, 268, 280, 241, 282),
+        *(104, 294, 105, 273, 106, 142, 224, 225, 89, 60, 116),
+        *(264, 265, 170, 112),
+    ),
+)
+_REFUSED_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467)
 """io_uring_setup, io_uring_enter, io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick,
 mount_setattr, open_tree_attr: new calls have the same number on all processors.
 """
-_CLONE3 = 435
-_MEMFD_SECRET = 447
-_MOST_SHARED = 65_536
-"""Maximum size of a segment of shared memory, as PostgreSQL needs a small one; a sandbox has up to 4,096 [bytes]."""
-_MOST_SEMAPHORES = 32
-"""Maximum number of semaphores in a set."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Processor:
-    architecture: int
-    clone: int
-    socket: int
-    ioctl: int
-    memfd_create: int
-    sizes: tuple[tuple[int, int], ...]
-    """Calls that make memory of the kernel, each with the largest allowed second argument."""
-    modes: tuple[tuple[int, int], ...]
-    """Calls that set a file's mode, each with the index of the mode argument."""
-    refused: tuple[int, ...]
-
-
-# add_key, request_key, keyctl, mount, umount2, pivot_root, unshare, setns, bpf, perf_event_open, userfaultfd,
-# kexec_load, kexec_file_load, init_module, finit_module, delete_module, reboot, swapon, swapoff, acct, quotactl,
-# syslog, name_to_handle_at, open_by_handle_at, settimeofday, clock_settime; on x86 also iopl and ioperm.
-_X86_64 = (
-    *(248, 249, 250, 165, 166, 155, 272, 308, 321, 298, 323),
-    *(246, 320, 175, 313, 176, 169, 167, 168, 163, 179, 103),
-    *(303, 304, 164, 227, 172, 173),
+_MISSING = ((435, 437, 447, 319), (435, 437, 447, 279))
+"""clone3, openat2, memfd_secret, memfd_create. The flags of two are in memory, which a filter cannot read; programs
+then use `clone`, `openat` and /dev/shm."""
+_FAMILIES = (1, 2, 10, 16)
+"""Sockets of files, IPv4, IPv6 and netlink, all of which belong to a namespace."""
+_CONDITIONS = (
+    # The bits of a mode that let everybody run a file with the rights of its owner or group: chmod, fchmod, fchmodat,
+    # fchmodat2, open, creat, openat, mknod, mknodat.
+    *(
+        (numbers, argument, _ANY_BIT, 0o6000, errno.EPERM)
+        for numbers, argument in (
+            *(((90, None), 1), ((91, 52), 1), ((268, 53), 2), ((452, 452), 2), ((2, None), 2)),
+            *(((85, None), 1), ((257, 56), 3), ((133, None), 1), ((259, 33), 2)),
+        )
+    ),
+    # clone with new namespaces
+    ((56, 220), 0, _ANY_BIT, 0x7E020000, errno.EPERM),
+    # ioctl with TIOCSTI and TIOCLINUX, which type into a terminal
+    *(((16, 29), 1, _EQUAL, request, errno.EPERM) for request in (0x5412, 0x541C)),
+    # socket
+    ((41, 198), 0, _AT_LEAST, max(_FAMILIES) + 1, errno.EAFNOSUPPORT),
+    *(
+        ((41, 198), 0, _EQUAL, family, errno.EAFNOSUPPORT)
+        for family in range(max(_FAMILIES))
+        if family not in _FAMILIES
+    ),
+    # shmget: PostgreSQL needs a small segment, and a sandbox has up to 4,096; semget: semaphores in a set. The upper
+    # half of the size comes first.
+    *(((29, 194), argument, _AT_LEAST, least, errno.EINVAL) for argument, least in ((1.5, 1), (1, 65_537))),
+    *(((64, 190), argument, _AT_LEAST, least, errno.EINVAL) for argument, least in ((1.5, 1), (1, 33))),
 )
-_GENERIC = (
-    *(217, 218, 219, 40, 39, 41, 97, 268, 280, 241, 282),
-    *(104, 294, 105, 273, 106, 142, 224, 225, 89, 60, 116),
-    *(264, 265, 170, 112),
-)
-# chmod, fchmod, fchmodat, fchmodat2, open, creat, openat, mknod, mknodat
-_MODES_X86_64 = ((90, 1), (91, 1), (268, 2), (452, 2), (2, 2), (85, 1), (257, 3), (133, 1), (259, 2))
-_MODES_GENERIC = ((52, 1), (53, 2), (452, 2), (56, 3), (33, 2))
-# shmget, semget
-_SIZES_X86_64 = ((29, _MOST_SHARED), (64, _MOST_SEMAPHORES))
-_SIZES_GENERIC = ((194, _MOST_SHARED), (190, _MOST_SEMAPHORES))
-_PROCESSORS: Mapping[str, _Processor] = {
-    "x86_64": _Processor(0xC000003E, 56, 41, 16, 319, _SIZES_X86_64, _MODES_X86_64, _X86_64),
-    "aarch64": _Processor(0xC00000B7, 220, 198, 29, 279, _SIZES_GENERIC, _MODES_GENERIC, _GENERIC),
-    "riscv64": _Processor(0xC00000F3, 220, 198, 29, 279, _SIZES_GENERIC, _MODES_GENERIC, _GENERIC),
-}
+"""When other calls are refused: the numbers of a call, the index of an argument (half an index more for its upper
+half), a test of it, and the error."""
 
 
 def filter_for(machine: str | None = None) -> bytes | None:
     """Return the filter for a processor, by default this machine's; None if it is not supported."""
-    processor = _PROCESSORS.get(machine or platform.machine())
-    return None if processor is None else b"".join(_program(processor))
-
-
-def _program(processor: _Processor) -> Iterator[bytes]:
-    # Programs for another processor, such as a 32-bit one, have other numbers.
-    yield _step(_LOAD, _ARCHITECTURE)
-    yield _step(_EQUAL, processor.architecture, 1, 0)
-    yield _refuse(errno.EPERM)
-    yield _step(_LOAD, _NUMBER)
-    yield _step(_AT_LEAST, _X32, 0, 1)
-    yield _refuse(errno.EPERM)
-    for number in (*processor.refused, *_SAME):
-        yield _step(_EQUAL, number, 0, 1)
-        yield _refuse(errno.EPERM)
-    # The flags of two are in memory, which a filter cannot read; programs then use `clone`, `openat` and /dev/shm.
-    for number in (_CLONE3, _OPENAT2, _MEMFD_SECRET, processor.memfd_create):
-        yield _step(_EQUAL, number, 0, 1)
-        yield _refuse(errno.ENOSYS)
-    for number, most in processor.sizes:
-        yield _step(_EQUAL, number, 0, 6)
-        yield _step(_LOAD, _SECOND + _HIGH)
-        yield _step(_EQUAL, 0, 0, 2)
-        yield _step(_LOAD, _SECOND)
-        yield _step(_AT_LEAST, most + 1, 0, 1)
-        yield _refuse(errno.EINVAL)
-        yield _step(_RETURN, _ALLOW)
-    for number, place in processor.modes:
-        yield _step(_EQUAL, number, 0, 4)
-        yield _step(_LOAD, _FIRST + 8 * place)
-        yield _step(_ANY_BIT, _FOREIGN_RIGHTS, 0, 1)
-        yield _refuse(errno.EPERM)
-        yield _step(_RETURN, _ALLOW)
-    yield _step(_EQUAL, processor.clone, 0, 4)
-    yield _step(_LOAD, _FIRST)
-    yield _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
-    yield _refuse(errno.EPERM)
-    yield _step(_RETURN, _ALLOW)
-    yield _step(_EQUAL, processor.socket, 0, len(_FAMILIES) + 3)
-    yield _step(_LOAD, _FIRST)
-    for index, family in enumerate(_FAMILIES):
-        yield _step(_EQUAL, family, len(_FAMILIES) - index, 0)
-    yield _refuse(errno.EAFNOSUPPORT)
-    yield _step(_RETURN, _ALLOW)
-    yield _step(_EQUAL, processor.ioctl, 0, 4)
-    yield _step(_LOAD, _SECOND)
-    yield _step(_EQUAL, _TERMINAL_INPUT[0], 1, 0)
-    yield _step(_EQUAL, _TERMINAL_INPUT[1], 0, 1)
-    yield _refuse(errno.EPERM)
-    yield _step(_RETURN, _ALLOW)
-
-
-def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    return struct.pack("=HBBI", code, if_true, if_false, value)
-
-
-def _refuse(number: int) -> bytes:
-    return _step(_RETURN, _ERROR | number)
+    machine = machine or platform.machine()
+    if machine not in _PROCESSORS:
+        return None
+    architecture, column = _PROCESSORS[machine]
+    # Programs for another processor, such as a 32-bit one, have other numbers. A step has a code, the number of steps
+    # to skip if its test holds, and if not, and a value.
+    steps = [
+        (_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+        (_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+    ]  # fmt: skip
+    for error, numbers in (
+        (errno.EPERM, (*_REFUSED[column], *_REFUSED_EVERYWHERE)),
+        (errno.ENOSYS, _MISSING[column]),
+    ):
+        for number in numbers:
+            steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE | error)]
+    for both, argument, test, value, error in _CONDITIONS:
+        if (known := both[column]) is not None:
+            steps += [
+                (_LOAD, 0, 0, _NUMBER), (_EQUAL, 0, 3, known), (_LOAD, 0, 0, int(16 + 8 * argument)),
+                (test, 0, 1, value), (_RETURN, 0, 0, _REFUSE | error),
+            ]  # fmt: skip
+    return b"".join(struct.pack("=HBBI", *step) for step in (*steps, (_RETURN, 0, 0, _ALLOW)))
 
 
 # The sandbox on macOS: the profile of `sandbox-exec`, and whether it is available.
@@ -323,53 +266,36 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/fd")
 _SERVICES = ("com.apple.system.opendirectoryd.libinfo", "com.apple.system.notification_center")
 
 
-def why_no_sandbox_exec() -> str:
-    """Return why there is no sandbox on this system; empty if there is one."""
-    if os.access(SANDBOX_EXEC, os.X_OK):
-        return ""
-    return f"it runs commands only in a sandbox, for which {SANDBOX_EXEC} is missing"
-
-
-def command(root: Path, files: ShownFiles, git: GitFolder | None, own: Path, words: Sequence[str]) -> list[str]:
-    """Return the command that runs another one in the sandbox.
+def profile(root: Path, files: CommandFiles, own: Path) -> str:
+    """Return the profile of `sandbox-exec` for one command; paths are real paths.
 
     own: folder of the command itself, used as its home and its folder of temporary files.
     """
-    return [SANDBOX_EXEC, "-p", profile(root, files, git, own), *words]
-
-
-def profile(root: Path, files: ShownFiles, git: GitFolder | None, own: Path) -> str:
-    """Return the profile for one command; paths are real paths."""
-    return "\n".join(_rules(root, files, git, own))
-
-
-def _rules(root: Path, files: ShownFiles, git: GitFolder | None, own: Path) -> Iterator[str]:
-    yield "(version 1)"
-    yield "(deny default)"
-    yield "(allow process-fork)"
-    yield "(allow process-exec)"
-    yield "(allow signal (target same-sandbox))"
-    yield "(allow process-info* (target same-sandbox))"
-    yield "(allow sysctl-read)"
-    # The names of all folders above a file are needed to open it.
-    yield '(allow file-read-metadata (literal "/") (subpath "/private") (subpath "/Users") (subpath "/Volumes"))'
-    yield from (f"(allow mach-lookup (global-name {_quoted(name)}))" for name in _SERVICES)
-    yield from (f"(allow file-read* (subpath {_quoted(path)}))" for path in _READABLE)
-    yield from (f"(allow file-read* file-write-data (subpath {_quoted(path)}))" for path in _DEVICES)
-    yield from (f"(allow file-read* (subpath {_quoted(root / start)}))" for start in files.starts)
-    if git:
-        yield from (f"(allow file-read* (subpath {_quoted(path)}))" for path in git.places)
-    yield f"(allow file-read* file-write* (subpath {_quoted(own)}))"
-    yield from (f"(allow file-read* file-write* (subpath {_quoted(root / one)}))" for one in files.writable)
-    yield from (f"(deny file-write* (subpath {_quoted(root / one)}))" for one in files.protected)
-    # Renaming a folder unlinks it.
-    yield from (f"(deny file-write-unlink (literal {_quoted(root / one)}))" for one in files.pinned)
-    yield f'(deny file-write* (require-all (subpath {_quoted(root)}) (regex #"/{PROTECTED_NAMES}(/|$)")))'
-    for one in (*files.hidden_folders, *files.hidden_files):
-        yield f"(deny file-read-data file-write* (subpath {_quoted(root / one)}))"
-    for path in (*git.configs, *git.hidden, *git.emptied) if git else ():
-        yield f"(deny file-read-data file-write* (subpath {_quoted(path)}))"
-    yield "(deny network*)"
+    rules = [
+        "(version 1)",
+        "(deny default)",
+        "(allow process-fork)",
+        "(allow process-exec)",
+        "(allow signal (target same-sandbox))",
+        "(allow process-info* (target same-sandbox))",
+        "(allow sysctl-read)",
+        # The names of all folders above a file are needed to open it.
+        '(allow file-read-metadata (literal "/") (subpath "/private") (subpath "/Users") (subpath "/Volumes"))',
+        *(f"(allow mach-lookup (global-name {_quoted(name)}))" for name in _SERVICES),
+    ]
+    filled: Sequence[tuple[str, Sequence[str | Path]]] = (
+        ("(allow file-read* (subpath {}))", (*_READABLE, *files.shown)),
+        ("(allow file-read* file-write-data (subpath {}))", _DEVICES),
+        ("(allow file-read* file-write* (subpath {}))", (own, *files.writable)),
+        ("(deny file-write* (subpath {}))", files.protected),
+        # Renaming a folder unlinks it.
+        ("(deny file-write-unlink (literal {}))", files.pinned),
+        (f'(deny file-write* (require-all (subpath {{}}) (regex #"/{PROTECTED_NAMES}(/|$)")))', (root,)),
+        ("(deny file-read-data file-write* (subpath {}))", (*files.emptied, *files.closed, *files.git_settings)),
+    )
+    for rule, places in filled:
+        rules += [rule.replace("{}", _quoted(place)) for place in places]
+    return "\n".join([*rules, "(deny network*)"])
 
 
 def _quoted(text: str | Path) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +19,10 @@ from run_specialist.specialist.tool_names import names_tool, shell_rules
 from run_specialist.tools.base import Context, Output, Tool, few
 from run_specialist.tools.edit import WorkingCopy, report_changes, to_the_end
 from run_specialist.tools.file_checkpoint import FileCheckpoint, held, recovered
+from run_specialist.tools.ignore import join_by_stars
 from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.shell.places import writable_places
-from run_specialist.tools.shell.process import CommandExit, KeptOutput, OneCommand
+from run_specialist.tools.shell.process import CommandExit, KeptOutput, run_command
 from run_specialist.tools.threads import in_thread
 
 LONGEST = 100_000
@@ -71,8 +72,7 @@ class _Shell:
         others = _OTHERS if any(names_tool(settings.tools, name) for name in ("search", "grep", "read")) else ""
         parts = (_DESCRIPTION.format(root=root, changes=changes), others, str(self._rules))
         self.description = " ".join(part for part in parts if part)
-        sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
-        self._runner = OneCommand(sandbox, self.writable)
+        self._sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
 
     async def bash(
         self,
@@ -89,7 +89,7 @@ class _Shell:
         output = KeptOutput(4 * self._limit)
         seconds = context.seconds * (1 - _MARGIN)
         if not self.writable:
-            ended = await self._runner.run(command, output, seconds)
+            ended = await run_command(self._sandbox, (), command, output, seconds)
             return Output(output.text(self._limit), _note(ended), is_error=bool(ended.stopped))
         # A file moved by one command could be hidden from the checks of another, or taken for a change of it.
         async with self._one_at_a_time, self._alone(seconds) as seconds:
@@ -104,7 +104,7 @@ class _Shell:
                 lambda: FileCheckpoint.take(self._root, self.writable, closed, context.run_id, context.call_id)
             )
             try:
-                ended = await self._runner.run(command, output, seconds, checkpoint)
+                ended = await run_command(self._sandbox, self.writable, command, output, seconds, checkpoint)
             finally:
                 undone = await self._record_uncancelled(checkpoint, context)
         note = _note(ended)
@@ -200,23 +200,18 @@ class CommandRules:
     def _allows(self, command: str) -> bool:
         if self.allowed is not None and not any(_matches(pattern, command) for pattern in self.allowed):
             return False
-        if not self.denied:
-            return True
         program = command.partition(" ")[0].rpartition("/")[2]
         plain = " ".join([program, *command.split(" ")[1:]])
         # Such a program could run any command.
-        return program not in _RUN_OTHERS and not any(_may_match(pattern, plain) for pattern in self.denied)
+        return not self.denied or (
+            program not in _RUN_OTHERS and not any(_matches(pattern, plain, maybe=True) for pattern in self.denied)
+        )
 
     def __str__(self) -> str:
         """Return the allowed commands, as sentences for a model; empty if all are allowed."""
-        sentences = []
-        if self.allowed is not None:
-            named = ", ".join(f"`{pattern}`" for pattern in self.allowed) or "none"
-            sentences.append(f"Only these commands may be run: {_cut(named)}.")
-        if self.denied:
-            named = ", ".join(f"`{pattern}`" for pattern in self.denied)
-            sentences.append(f"These must not be run: {_cut(named)}.")
-        return " ".join(sentences)
+        allowed, denied = (", ".join(f"`{pattern}`" for pattern in some or ()) for some in (self.allowed, self.denied))
+        only = "" if self.allowed is None else f"Only these commands may be run: {_cut(allowed or 'none')}."
+        return " ".join(filter(None, [only, f"These must not be run: {_cut(denied)}." if denied else ""]))
 
 
 def _patterns(rule: str, *, is_prefix: bool) -> Iterable[str]:
@@ -231,38 +226,25 @@ def _patterns(rule: str, *, is_prefix: bool) -> Iterable[str]:
         yield f"{part}:*" if is_prefix and "*" not in part else part
 
 
-def _matches(pattern: str, command: str) -> bool:
-    """Return whether a command matches a pattern: `git log:*` and `git log *` need a word that ends after `log`."""
-    prefix = next((pattern.removesuffix(end) for end in (":*", " *") if pattern.endswith(end)), None)
-    if prefix is None:
-        # Unknown text could be the end of one command and the beginning of a dangerous part.
-        return UNKNOWN not in command and _is_like(pattern, command)
-    known = command.partition(UNKNOWN)[0]
-    return not prefix or _is_like(prefix, command) or (_is_like(f"{prefix} *", known) if known else False)
+def _matches(pattern: str, command: str, *, maybe: bool = False) -> bool:
+    """Return whether a command matches a pattern: `git log:*` and `git log *` need a word that ends after `log`.
 
-
-def _may_match(pattern: str, command: str) -> bool:
-    """Return whether a command matches a pattern, or could match it once its unknown text is known."""
+    maybe: also if it could match once its unknown text is known.
+    """
     known, unknown, _ = command.partition(UNKNOWN)
+    prefix = re.sub(r"[: ]\*\Z", "", pattern)
+    if prefix != pattern:
+        found = not prefix or _is_like(prefix, command) or bool(known and _is_like(f"{prefix} *", known))
+    else:
+        # Unknown text could be the end of one command and the beginning of a dangerous part.
+        found = not unknown and _is_like(pattern, command)
     literal = pattern.partition("*")[0].removesuffix(":").rstrip()
-    return _matches(pattern, command) or bool(unknown and (known.startswith(literal) or literal.startswith(known)))
+    return found or bool(maybe and unknown and (known.startswith(literal) or literal.startswith(known)))
 
 
 def _is_like(pattern: str, text: str) -> bool:
-    """Return whether a text matches a pattern in which a star matches any text; takes linear time."""
-    first, *middle = pattern.split("*")
-    if not middle:
-        return text == first
-    *middle, last = middle
-    if not text.startswith(first) or not text[len(first) :].endswith(last):
-        return False
-    place, end = len(first), len(text) - len(last)
-    for part in middle:
-        found = text.find(part, place, end)
-        if found < 0:
-            return False
-        place = found + len(part)
-    return True
+    """Return whether a text matches a pattern in which a star matches any text."""
+    return bool(re.fullmatch(join_by_stars([re.escape(part) for part in pattern.split("*")], "."), text, re.DOTALL))
 
 
 def _cut(text: str) -> str:
@@ -279,15 +261,31 @@ UNKNOWN = "\0"
 INNER_BLANK = "\1"
 """Placeholder for a blank inside a word."""
 
-_SEPARATORS = re.compile(r"\n|;(?!;)|&&|\|\||\|&|\||&(?!>)")
-_REDIRECTION = re.compile(r"[0-9]*>&[0-9](?![^\s;&|)])|(?:[0-9]*>>?|&>>?)[ \t]*/dev/null(?![^\s;&|)])")
-_VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?#])")
+_EXPANSIONS = r"(?P<unknown>\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?#]))|(?P<inner>\$\((?!\())|(?P<expansion>[$`].?)"
+_TOKEN = re.compile(
+    rf"""(?P<continued>\\\n)|(?P<escaped>\\.?)|'(?P<single>[^']*)'|(?P<string>")|(?P<unclosed>')|{_EXPANSIONS}"""
+    r"|(?P<redirection>(?:[0-9]*>&[0-9]|(?:[0-9]*>>?|&>>?)[ \t]*/dev/null)(?![^\s;&|)]))|(?P<close>\))|(?P<group>[<>(])"
+    r"|(?P<blank>[ \t]+)|(?P<separator>\n|;(?!;)|&&|\|\||\|&|\||&(?!>))|(?P<strange>[;&].?)|(?P<comment>#)"
+    r"|(?P<glob>[*?\[{~])|(?P<plain>.)",
+    re.DOTALL,
+)
+_IN_STRING = re.compile(
+    rf"""(?P<continued>\\\n)|(?P<escaped>\\[$`"\\])|(?P<string>")|{_EXPANSIONS}|(?P<plain>.)""", re.DOTALL
+)
+_UNDECIDED = {
+    "unclosed": "a quote is not closed",
+    "expansion": "`{}` is an expansion that is not understood",
+    "redirection": "`>` is a redirection, a group or a function",
+    "close": "`)` is a redirection, a group or a function",
+    "group": "`{}` is a redirection, a group or a function",
+    "strange": "`{}` is not understood",
+    "comment": "it has a comment",
+}
+"""Why a line is undecided, by kind of token."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _RESERVED = frozenset(
     "! [[ ]] case coproc do done elif else esac fi for function if in select then time until while { }".split()  # noqa: SIM905
 )
-_CONTINUED = "\\\n"
-"""Line continuation, which a shell removes before it splits words."""
 _MOST_NESTED = 20
 
 
@@ -296,133 +294,72 @@ class UndecidedError(Exception):
 
 
 @dataclass(slots=True)
-class _CommandParser:
-    source: str
-    place: int = 0
-    found: list[str] = field(default_factory=list)
+class _Command:
+    """A simple command that is being read."""
 
-    def commands(self, depth: int, *, is_inner: bool) -> None:
-        """Read commands up to the end, or up to the parenthesis that closes a substitution."""
-        if depth > _MOST_NESTED:
-            raise UndecidedError("it is nested too deep")
-        words: list[tuple[str, bool]] = []
-        while self.place < len(self.source):
-            if match := _REDIRECTION.match(self.source, self.place):
-                self.place = match.end()
-            elif match := _SEPARATORS.match(self.source, self.place):
-                self.place = match.end()
-                self._end(words)
-            elif self.source[self.place] in " \t":
-                self.place += 1
-            elif self.source.startswith(_CONTINUED, self.place):
-                self.place += len(_CONTINUED)
-            elif is_inner and self.source[self.place] == ")":
-                self.place += 1
-                self._end(words)
-                return
-            else:
-                words.append(self._word(depth))
-        if is_inner:
-            raise UndecidedError("a parenthesis is not closed")
-        self._end(words)
+    words: list[str] = field(default_factory=list)
+    word: str | None = None
+    """The word that has begun, without its quotes."""
+    is_quoted: bool = False
+    """Whether any of the word is quoted."""
+    is_string: bool = False
+    """Whether a double quote is open."""
 
-    def _end(self, words: list[tuple[str, bool]]) -> None:
-        """Record the simple command of some words, and begin the next one."""
-        if not words:
+    def end_word(self) -> None:
+        if self.word is None:
             return
-        first, is_quoted = words[0]
-        if not is_quoted and first in _RESERVED:
-            raise UndecidedError(f"`{first}` is more than a simple command")
-        if UNKNOWN in first:
-            raise UndecidedError("the name of a command is known only when it runs")
-        if re.match(r"[A-Za-z_]\w*\+?=", first):
-            raise UndecidedError("it sets a variable")
-        self.found.append(" ".join(word for word, _ in words))
-        words.clear()
-
-    def _word(self, depth: int) -> tuple[str, bool]:
-        """Return the next word without quotes, with `UNKNOWN` and `INNER_BLANK`, and whether any of it is quoted."""
-        text, is_quoted, start = "", False, self.place
-        while self.place < len(self.source):
-            character = self.source[self.place]
-            if self.source.startswith(_CONTINUED, self.place):
-                self.place += len(_CONTINUED)
-                continue
-            if character in " \t\n;&|" or (character == ")" and depth):
-                break
-            if character in "<>()":
-                raise UndecidedError(f"`{character}` is a redirection, a group or a function")
-            if character == "#" and self.place == start:
-                raise UndecidedError("it has a comment")
-            if character in "'\"\\":
-                is_quoted = True
-                text += self._quoted(depth)
-            elif character in "$`":
-                text += self._expansion(depth)
-            else:
-                text += UNKNOWN if character in "*?[{~" else character
-                self.place += 1
-        if self.place == start:
-            raise UndecidedError(f"`{self.source[start : start + 2]}` is not understood")
-        return text, is_quoted
-
-    def _quoted(self, depth: int) -> str:
-        """Return the text between the quotes that begin here, or the character after a backslash."""
-        quote = self.source[self.place]
-        if quote == "\\":
-            return self._escaped()
-        if quote == "'":
-            end = self.source.find(quote, self.place + 1)
-            if end < 0:
-                raise UndecidedError("a quote is not closed")
-            inner, self.place = self.source[self.place + 1 : end], end + 1
-            return _inner(inner)
-        text = ""
-        self.place += 1
-        while self.place < len(self.source):
-            character = self.source[self.place]
-            if character == quote:
-                self.place += 1
-                return text
-            if self.source.startswith(_CONTINUED, self.place):
-                self.place += len(_CONTINUED)
-            elif character == "\\" and self.source[self.place + 1 : self.place + 2] in {"$", "`", '"', "\\"}:
-                text += self._escaped()
-            elif character in "$`":
-                text += self._expansion(depth)
-            else:
-                text += _inner(character)
-                self.place += 1
-        raise UndecidedError("a quote is not closed")
-
-    def _escaped(self) -> str:
-        """Return the character after a backslash."""
-        self.place += 2
-        return _inner(self.source[self.place - 1 : self.place])
-
-    def _expansion(self, depth: int) -> str:
-        if match := _VARIABLE.match(self.source, self.place):
-            self.place = match.end()
-            return UNKNOWN
-        if self.source.startswith("$(", self.place) and not self.source.startswith("$((", self.place):
-            self.place += 2
-            self.commands(depth + 1, is_inner=True)
-            return UNKNOWN
-        raise UndecidedError(f"`{self.source[self.place : self.place + 2]}` is an expansion that is not understood")
+        if not self.words:
+            if not self.is_quoted and self.word in _RESERVED:
+                raise UndecidedError(f"`{self.word}` is more than a simple command")
+            if UNKNOWN in self.word:
+                raise UndecidedError("the name of a command is known only when it runs")
+            if re.match(r"[A-Za-z_]\w*\+?=", self.word):
+                raise UndecidedError("it sets a variable")
+        self.words.append(self.word)
+        self.word, self.is_quoted = None, False
 
 
-def _inner(text: str) -> str:
-    return re.sub(r"\s", INNER_BLANK, text)
-
-
-def simple_commands(line: str) -> Iterator[str]:
-    """Yield each simple command of a command line, without quotes, including those in substitutions.
+def simple_commands(line: str) -> Sequence[str]:
+    """Return the simple commands of a command line, without quotes, including those in substitutions.
 
     Words are separated by one blank; see `UNKNOWN` and `INNER_BLANK`.
     Raises UndecidedError.
     """
     if _CONTROL.search(line):
         raise UndecidedError("it has control characters")
-    reader = _CommandParser(line)
-    reader.commands(0, is_inner=False)
-    yield from reader.found
+    found: list[str] = []
+    # A command, and those in the substitutions that are open in it.
+    commands = [_Command()]
+    place = 0
+    while token := (_IN_STRING if commands[-1].is_string else _TOKEN).match(line, place):
+        place, kind, command = token.end(), token.lastgroup or "", commands[-1]
+        is_outside = command.word is None
+        if kind in {"blank", "separator"} or (kind == "close" and len(commands) > 1):
+            command.end_word()
+            if kind != "blank" and command.words:
+                found.append(" ".join(command.words))
+                command.words = []
+            if kind == "close":
+                commands.pop()
+                commands[-1].word = f"{commands[-1].word}{UNKNOWN}"
+        elif kind == "continued" or (kind == "redirection" and is_outside):
+            continue
+        elif kind in _UNDECIDED and (kind != "comment" or is_outside):
+            raise UndecidedError(_UNDECIDED[kind].format(token[0]))
+        else:
+            command.is_quoted |= kind in {"single", "escaped", "string"}
+            text = UNKNOWN if kind in {"unknown", "glob"} else "" if kind in {"inner", "string"} else token[kind]
+            text = text.removeprefix("\\") if kind == "escaped" else text
+            inner = re.sub(r"\s", INNER_BLANK, text)
+            command.word = f"{command.word or ''}{inner}"
+            command.is_string ^= kind == "string"
+            if kind == "inner":
+                commands.append(_Command())
+                if len(commands) > _MOST_NESTED + 1:
+                    raise UndecidedError("it is nested too deep")
+    if any(command.is_string for command in commands):
+        raise UndecidedError("a quote is not closed")
+    if len(commands) > 1:
+        raise UndecidedError("a parenthesis is not closed")
+    commands[0].end_word()
+    return [*found, *([" ".join(commands[0].words)] if commands[0].words else [])]

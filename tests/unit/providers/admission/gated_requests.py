@@ -3,9 +3,9 @@
 import asyncio
 from types import SimpleNamespace
 
-from run_specialist.providers.admission import Gate, GatedRequest, RateLimitRefusal
+from run_specialist.providers.admission import Gate, GatedRequest
 from run_specialist.providers.base import Choice, Request
-from run_specialist.providers.errors import MESSAGES
+from run_specialist.providers.errors import MESSAGES, Fault
 
 
 class Refused(Exception):
@@ -13,7 +13,7 @@ class Refused(Exception):
 
     def __init__(self, status=429, wait=None):
         super().__init__(status)
-        self.refusal = RateLimitRefusal(status, wait, f"the API answered {status}")
+        self.refusal = Fault(f"the API answered {status}", status=status, wait=wait)
 
 
 class Turn(GatedRequest):

@@ -50,9 +50,7 @@ def test_r1_gates_that_are_not_in_use_are_forgotten(client, monkeypatch):
     monkeypatch.setattr(gate_module, "MOST_GATES", 3)
     gates = Gates()
     busy = gates.of(client(key="busy"))
-    busy.state, _ = busy.state.begin(0.0, "m")
-    busy.is_busy = True
-    monkeypatch.setattr(Gate, "is_idle", property(lambda gate: not hasattr(gate, "is_busy")))
+    busy.under_way.add(object())
     for number in range(10):
         gates.of(client(key=f"key {number}"))
     assert len(gates._gates) <= 3

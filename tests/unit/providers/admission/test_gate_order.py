@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from run_specialist.providers.admission import Gate
-from run_specialist.providers.base import Queueing
 from tests.unit.providers.admission.gated_requests import hold, refuse, settle, turn
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +17,7 @@ async def test_r2_requests_that_need_not_wait_do_not():
     for _ in range(100):
         with pytest.raises(StopIteration):
             turn(gate).__aenter__().send(None)
-    assert gate.state.under_way == 100
+    assert len(gate.under_way) == 100
 
 
 async def test_r3_waiting_requests_begin_in_order():
@@ -28,15 +27,15 @@ async def test_r3_waiting_requests_begin_in_order():
     async def ask(name):
         async with turn(gate, 1):
             begun.append(name)
-            assert gate.state.under_way == 1
+            assert len(gate.under_way) == 1
             await asyncio.sleep(0)
 
     await asyncio.gather(*map(ask, range(50)))
     assert begun == [*range(50)]
-    assert (gate.state.under_way, gate.waiting) == (0, 0)
+    assert (len(gate.under_way), gate.waiting) == (0, 0)
 
 
-async def test_r3_the_smallest_ceiling_holds_while_its_request_waits_or_is_under_way(time):
+async def test_r3_a_request_with_a_ceiling_gets_its_turn_among_others(time):
     """A request with a ceiling of 2 gets its turn among many without one, and after it the others are free again."""
     gate, begun, release = Gate(), [], asyncio.Event()
     free = [asyncio.create_task(hold(gate, begun, f"free {n}", release)) for n in range(3)]
@@ -63,7 +62,7 @@ def test_r1_two_event_loops_share_a_gate():
 
     async def ask(thread):
         async with turn(gate, 1):
-            most[0] = max(most[0], gate.state.under_way)
+            most[0] = max(most[0], len(gate.under_way))
             await asyncio.sleep(0)
             counts[thread] += 1
 
@@ -75,20 +74,18 @@ def test_r1_two_event_loops_share_a_gate():
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert (most, counts, gate.state.under_way, gate.waiting) == ([1], [100, 100], 0, 0)
+    assert (most, counts, len(gate.under_way), gate.waiting) == ([1], [100, 100], 0, 0)
 
 
 async def test_m_8_a_request_of_another_model_passes_those_that_wait_for_the_first_one(time):
-    """A run that has changed its model does not queue behind the requests of the model that was refused."""
+    """A request does not queue behind those of another model that was refused."""
     gate, release, begun = Gate(), asyncio.Event(), []
     await refuse(gate, wait=900)
     waiting = asyncio.ensure_future(hold(gate, begun, "m", release))
     await settle(gate, 1)
-    async with asyncio.timeout(5), turn(gate, queueing=Queueing(has_changed_model=True), model="n"):
+    async with asyncio.timeout(5), turn(gate, model="n"):
         assert (begun, gate.waiting) == ([], 1)
-    held = asyncio.ensure_future(hold(gate, begun, "n", release, model="n"))
-    await settle(gate, 2)
     release.set()
     await time.advance(1_000)
-    await asyncio.gather(waiting, held)
-    assert begun == ["m", "n"]
+    await waiting
+    assert begun == ["m"]

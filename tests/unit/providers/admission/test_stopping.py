@@ -35,4 +35,4 @@ async def test_the_wait_ends_and_the_next_request_begins(now):
     assert not under_way.done()
     first.set()
     await asyncio.gather(under_way, behind)
-    assert (gate.state.under_way, gate.waiting) == (0, 0)
+    assert (len(gate.under_way), gate.waiting) == (0, 0)

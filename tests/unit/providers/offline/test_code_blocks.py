@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.offline_units import code_blocks, defined, is_code, pattern, shape
+from run_specialist.providers.offline_text import code_units, defined, definitions, is_code, statements
 from tests.unit.providers.offline.code_project import CART, GATEWAY, LOOP
 
 PIECES = [
@@ -29,7 +29,7 @@ PIECES = [
 
 def blocks_of(path, text):
     """Return the blocks of a file that was seen as a whole."""
-    return list(code_blocks(path, [(number, line, 1) for number, line in enumerate(text.split("\n"), 1)]))
+    return list(code_units(path, [(number, line, 1) for number, line in enumerate(text.split("\n"), 1)]))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_other_lines_define_nothing(line, suffix):
 )
 def test_the_pattern_finds_definitions_by_a_part_of_the_name(line):
     """A pattern for words finds the definitions that have one in their name, and no call."""
-    assert re.search(pattern(["retr"]), line, re.IGNORECASE)
-    assert not re.search(pattern(["retr"]), "    reply = self.retry(payment)", re.IGNORECASE)
+    assert re.search(definitions(["retry"]), line, re.IGNORECASE)
+    assert not re.search(definitions(["retry"]), "    reply = self.retry(payment)", re.IGNORECASE)
 
 
 @pytest.mark.parametrize(("path", "expected"), [("a/b.py", True), ("B.TSX", True), ("README.md", False), ("x", False)])
@@ -94,28 +94,32 @@ def test_code_is_known_by_its_suffix(path, expected):
 def test_a_body_is_apart_from_its_docstring():
     """The statements of a method are one block, with the names around them and the docstring beside them."""
     block = next(block for block in blocks_of("gateway.py", GATEWAY) if block.text == LOOP)
-    assert (block.name, block.outer, block.is_comment) == ("charge_with_retries", ("Gateway",), False)
+    assert (block.headings, block.is_comment) == (("Gateway", "charge_with_retries"), False)
     assert block.start == 26
-    assert "with the same key" in block.doc
+    assert "with the same key" in block.around
 
 
 def test_a_comment_above_a_function_belongs_to_it():
     """A comment above a function is found with the function."""
-    block = next(block for block in blocks_of("cart.js", CART) if block.name == "expireItems" and not block.is_comment)
-    assert "nobody bought" in block.doc
-    assert "visitor" not in block.doc
+    block = next(
+        block
+        for block in blocks_of("cart.js", CART)
+        if block.headings[-1:] == ("expireItems",) and not block.is_comment
+    )
+    assert "nobody bought" in block.around
+    assert "visitor" not in block.around
 
 
 def test_a_method_is_not_assumed_to_go_on_for_ever():
     """A line far below a method belongs to the class at most, since the lines between them are unknown."""
     lines = [(1, "class A:", 1), (2, "    def near(self):", 1), (200, "        far()", 2)]
-    assert [block.name for block in code_blocks("a.py", lines)] == ["A", "near", "A"]
+    assert [block.headings[-1] for block in code_units("a.py", lines)] == ["A", "near", "A"]
 
 
 def test_only_a_definition_that_was_not_read_is_unread():
     """A definition of which only the first line was seen is unread; one with its body is not."""
-    unread, *_ = code_blocks("a.py", [(7, "def f():", 1)])
-    read, *_ = code_blocks("a.py", [(7, "def f():", 1), (8, "    return 1", 1)])
+    unread, *_ = code_units("a.py", [(7, "def f():", 1)])
+    read, *_ = code_units("a.py", [(7, "def f():", 1), (8, "    return 1", 1)])
     assert (unread.is_unread, read.is_unread) == (True, False)
 
 
@@ -130,7 +134,7 @@ def test_statements_of_the_program_rank_above_comments_and_tests():
 
 def test_a_piece_that_begins_inside_a_statement_is_rated_lower():
     """A quote should not begin in the middle of a list of arguments."""
-    assert shape("limit=3,\n    pause=1,\n)\nreturn run()") < shape("pause = 1\nreturn run()")
+    assert statements("limit=3,\n    pause=1,\n)\nreturn run()") < statements("pause = 1\nreturn run()")
 
 
 @given(
@@ -145,6 +149,6 @@ def test_blocks_are_verbatim_lines_of_one_result(pieces):
         number += step
         lines.append((number, indent + text, origin))
     known = {line: (text, origin) for line, text, origin in lines}
-    for block in code_blocks("a.ts", lines):
+    for block in code_units("a.ts", lines):
         for at, text in enumerate(block.text.split("\n"), block.line):
             assert known[at] == (text, known[block.line][1])

@@ -1,0 +1,754 @@
+"""The texts of an offline run: the terms of its question, the lines that its calls showed, and units to quote."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from run_specialist.prompts import ASKS
+from run_specialist.record.messages import Block, CompletedCall, Message, ToolCall, text_of
+from run_specialist.tools.search import content_terms, parts, spellings, stem
+
+_ASKING = frozenset(
+    """
+    actually although anyway bad best chose choose chosen compare compared conclude concluded decide decided decision
+    describe different explain fast good happen happened happens hardly hold holds instead kind kinds large list main
+    meant moment overview point people reason reasons really right settle settled show slow sort sorts stand stands
+    stood summarise summarize summary think told whole
+    """.split()  # noqa: SIM905 - as in STOP_WORDS
+)
+"""Words that describe the desired answer, not its subject."""
+_CALENDAR = re.compile(
+    r"(?i)(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april|may|june|july|august|september"
+    r"|october|november|december"
+)
+_NAME_SHAPE = re.compile(r"[A-Z].*[A-Z]|\d|[_/#@+]|[a-z][A-Z]|\w\.\w|::")
+_BEHAVIOUR = re.compile(r"(?i)\b(?:how|where|when|what happens|what does|which|does|do|is|are|can)\b")
+_NOT_BEHAVIOUR = re.compile(
+    r"(?i)\b(?:why|who|whom|whose|decisions?|rationale|reasons?|agreed|policy)\b|\b(?:did|do|have|had|are|were) we\b"
+    r"|\bwe (?:use|chose|decided?|settled?|picked)\b"
+)
+_SUFFIXES = (
+    *("ization", "isation", "ication", "ability", "ation", "ition", "ement", "ments", "ment", "ness", "able", "ible"),
+    *("tion", "sion", "ence", "ance", "ious", "ive", "ity", "ion", "ize", "ise", "ier", "est", "ors", "ers", "or"),
+    *("er", "al", "ic", "ed", "ly", "at", "if"),
+)
+_SHORTEST = 4
+_MOST_TERMS = 24
+_LONGEST = 4000
+"""Maximum length of a stored line, and of the part of a question that is analyzed [characters]."""
+_SYNONYMS = """
+argument parameter param option
+asynchronous async coroutine await
+authenticate authentication authorize authorization auth login permission
+begin start first initial original
+bug defect error issue problem failure fault broken crash wrong mistake exception exc err fail
+cancel abort stop halt terminate kill end
+cause reason why because due root
+change modify alter edit adapt adjust update
+check verify validate ensure assert is test
+clean cleanup clear purge
+close shutdown dispose destroy teardown
+combine join merge
+command cmd
+compare difference differ versus equal eq diff
+compute calculate calc
+configuration config conf setting option
+connect connection conn
+convert transform cast coerce
+create make build write generate produce new gen
+decode parse deserialize unmarshal load read
+delay wait sleep pause postpone defer
+directory dir folder
+encode serialize marshal dump render
+event emit listener handler callback hook
+exceed longer above over beyond
+execute run exec invoke call perform
+fetch get retrieve
+find lookup search match
+fix repair resolve correct patch solve
+function func fn callable
+handle handler process dispatch
+ignore skip exclude omit
+initialize init setup start
+iterate iterator iter next
+length len size
+limit maximum max cap threshold bound ceiling
+log logger logging
+message msg
+missing absent lack
+name call refer alias term title
+number num count
+person people user owner author team
+position pos index offset
+print write output
+raise increase bump grow
+remove delete undo rollback revert drop discard eliminate del
+replace swap substitute supersede
+reply response resp res
+request req
+retry repeat attempt
+save store persist
+send write emit
+speed performance slow slower latency throughput fast faster quick
+string str text
+successful success succeed ok
+temporary temp tmp
+upgrade update bump refresh set
+value val
+version ver
+"""
+"""Words for the same thing in prose and in code, a group per line."""
+
+
+@lru_cache(maxsize=65_536)
+def root(word: str) -> str:
+    """Return the root of a word, shared by its inflections and derivations such as `predicting` and `prediction`."""
+    reduced = stem(word)
+    for suffix in _SUFFIXES:
+        if reduced.endswith(suffix) and len(reduced) - len(suffix) >= _SHORTEST:
+            return reduced.removesuffix(suffix)
+    return reduced
+
+
+@lru_cache(maxsize=8192)
+def roots(text: str) -> frozenset[str]:
+    """Return the roots of all words in a text, with all spellings of identifiers."""
+    found: set[str] = set()
+    for token in re.findall(r"[^\s()\[\]{}\"`,;/]+", text):
+        pieces = parts(token)
+        found.update(map(root, pieces))
+        if len(pieces) > 1 or not token.islower():
+            found.update(root(part) for spelling in spellings(token) for part in parts(spelling))
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def synonyms(word: str) -> tuple[str, ...]:
+    """Return words that prose or code may use instead of a word."""
+    own = root(word)
+    groups = (line.split() for line in _SYNONYMS.split("\n"))
+    found = [other for group in groups if own in map(root, group) for other in group]
+    return tuple(other for other in dict.fromkeys(found) if root(other) != own)
+
+
+def literal(text: str) -> str:
+    """Return a regular expression that matches a text literally."""
+    return re.escape(text[:80]).replace(r"\ ", " ")
+
+
+@dataclass(frozen=True)
+class Term:
+    """One word or identifier of a question."""
+
+    text: str
+    """The term as spelled in the question."""
+    forms: tuple[frozenset[str], ...]
+    """Word roots of each spelling; a text contains the term if it contains all roots of one spelling."""
+    kin: frozenset[str]
+    """Roots of its synonyms."""
+    is_name: bool
+    """True if the term looks like a name or an identifier."""
+
+    @cached_property
+    def beginning(self) -> str | None:
+        """Prefix of longer words that contain the term; None for short or compound terms."""
+        (first, *more), *_ = map(sorted, self.forms)
+        return first if not more and len(first) >= _SHORTEST else None
+
+    def is_in(self, found: frozenset[str]) -> bool:
+        """Return whether a set of word roots contains one of the term's spellings."""
+        for form in self.forms:  # noqa: SIM110 - the innermost loop of a run; any() takes twice as long
+            if form <= found:
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and its analysis."""
+
+    text: str
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """Terms for the subject of the question, in order."""
+        words = content_terms(self.text[:_LONGEST])
+        subject = [word for word in words if word.casefold() not in _ASKING]
+        distinct: dict[frozenset[str], Term] = {}
+        for term in map(self._term, subject or words):
+            distinct.setdefault(term.forms[0], term)
+        return tuple(distinct.values())[:_MOST_TERMS]
+
+    def _term(self, word: str) -> Term:
+        pieces = [piece for piece in parts(word) if len(piece) > 1] or parts(word)
+        # The first word of a sentence is always capitalized.
+        inside = rf"(?<![.?!:]\s)(?<!^)(?<!\n)\b{re.escape(word)}"
+        is_name = word[:1].isupper() and not _CALENDAR.fullmatch(word) and re.search(inside, self.text) is not None
+        return Term(
+            word,
+            tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word)))),
+            frozenset(map(root, synonyms(pieces[0]))) if len(pieces) == 1 else frozenset(),
+            is_name or bool(_NAME_SHAPE.search(word)),
+        )
+
+    @cached_property
+    def roots(self) -> frozenset[str]:
+        """Roots of all words."""
+        return roots(self.text)
+
+    @cached_property
+    def is_about_behaviour(self) -> bool:
+        """Whether code, if there is any, answers the question best: how something is done, or where."""
+        return bool(_BEHAVIOUR.search(self.text)) and not _NOT_BEHAVIOUR.search(self.text)
+
+
+_FOUND = re.compile(r"(.+?):(\d+): (.*)")
+_READ = re.compile(r" *(\d+)\t(.*)")
+_CLIPPED = re.compile(r"^… | …(?: \[clipped: .*\])?$")
+_COUNTS = re.compile(r"\[(?:passages|files) per word: (.*)\]")
+_ABSENT = re.compile(r"\[in no file: (.*)\]")
+
+
+@dataclass(slots=True)
+class SeenLine:
+    """A line of a file, as far as it was shown."""
+
+    pieces: list[str]
+    """The line, or the parts seen of a long one; verbatim."""
+    origin: int
+    """A number shared by the lines that one result showed in a row: a quote must not combine lines of two."""
+
+    @property
+    def text(self) -> str:
+        """The line, or its first part."""
+        return self.pieces[0]
+
+
+@dataclass
+class Findings:
+    """Everything that a transcript shows."""
+
+    question: str
+    calls: Sequence[CompletedCall]
+    must_answer: bool
+    """True if the newest message ends with the order to answer: further calls would not be executed."""
+    recent: int
+    """Number of calls since the last user message, so that a resumed run starts at 0."""
+    lines: dict[str, dict[int, SeenLine]] = field(default_factory=dict)
+    """By path and line number."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
+    fruitless: set[str] = field(default_factory=set)
+    """Patterns of `grep` calls without a match."""
+    files: list[str] = field(default_factory=list)
+    """Paths from the results of `glob` and `ls`."""
+    _rows: int = 0
+    _last: tuple[str, int] = ("", 0)
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> "Findings":
+        """Parse a transcript with any content; never raises."""
+        texts = [text_of(message.blocks) if message.role == "user" else "" for message in messages]
+        from_user = [at for at, text in enumerate(texts) if text] or [0]
+        # The newest question is the one added on resume, otherwise the first.
+        added = [text.partition(ASKS)[2] for text in texts if ASKS in text]
+        question = [*[text for text in texts if text][:1], *added] or [""]
+        calls = tuple(_calls(messages))
+        recent = len(tuple(_calls(messages[from_user[-1] :])))
+        gathered = cls(question[-1], calls, bool(messages and messages[-1].landing_instruction), recent)
+        for completed in calls:
+            if not completed.is_error:
+                gathered._learn(completed)
+        return gathered
+
+    def absent(self, term: Term) -> bool:
+        """Return whether a search has shown that a term occurs in no file."""
+        if self.counts.get(term.text.casefold()) != 0 and literal(term.text) not in self.fruitless:
+            return False
+        seen = (piece for lines in self.lines.values() for line in lines.values() for piece in line.pieces)
+        return not any(term.is_in(roots(piece)) for piece in seen)
+
+    def _learn(self, completed: CompletedCall) -> None:
+        self._last = "", 0
+        name, arguments = completed.call.name, completed.call.arguments or {}
+        path, found_any = str(arguments.get("path", "")), False
+        for line in completed.result.split("\n"):
+            if name in ("search", "grep"):
+                if found := _FOUND.fullmatch(line):
+                    found_any = True
+                    self._keep(found[1], int(found[2]), found[3], is_read=False)
+                elif counted := _COUNTS.fullmatch(line):
+                    words = (item.rpartition(" ") for item in counted[1].split(", "))
+                    self.counts.update((word.casefold(), int(count)) for word, _, count in words if count.isdigit())
+                elif absent := _ABSENT.fullmatch(line):
+                    self.counts.update((word.casefold(), 0) for word in absent[1].split(", ") if word != "…")
+            elif name == "read" and (found := _READ.fullmatch(line)):
+                self._keep(path, int(found[1]), found[2], is_read=True)
+            elif name in ("glob", "ls") and line and not line.startswith("["):
+                entry = line.split("  ")[0]
+                self.files.append(entry if name == "glob" or path in ("", ".") else f"{path.rstrip('/')}/{entry}")
+        if name == "grep" and not found_any:
+            self.fruitless.add(str(arguments.get("pattern", "")))
+
+    def _keep(self, path: str, number: int, text: str, *, is_read: bool) -> None:
+        if self._last != (path, number - 1):
+            self._rows += 1
+        self._last = path, number
+        text = _CLIPPED.sub("", text)[:_LONGEST]
+        known = self.lines.setdefault(path, {}).setdefault(number, SeenLine([], self._rows))
+        # What was read is longer than what a search shows.
+        known.origin = self._rows if is_read else known.origin
+        if not any(text in piece for piece in known.pieces):
+            known.pieces = [*(piece for piece in known.pieces if piece not in text), text]
+
+
+def _calls(messages: Sequence[Message]) -> Iterator[CompletedCall]:
+    calls: dict[str, ToolCall] = {}
+    for message in messages:
+        for block in message.blocks:
+            if block.get("type") == "tool_use":
+                arguments = block.get("input")
+                name, id_ = str(block.get("name", "")), str(block.get("id", ""))
+                calls[id_] = ToolCall(id_, name, arguments if isinstance(arguments, Mapping) else None)
+            elif block.get("type") == "tool_result":
+                call = calls.get(str(block.get("tool_use_id", "")))
+                if call is not None:
+                    yield CompletedCall(call, _result_text(block), bool(block.get("is_error")))
+
+
+def _result_text(block: Block) -> str:
+    text = text_of(block.get("content"))
+    # A result that also reports the limits is a JSON object with the output in one field.
+    if text.startswith("{"):
+        try:
+            fields = json.loads(text)
+        except ValueError:
+            return text
+        if isinstance(fields, dict) and isinstance(fields.get("output"), str):
+            return str(fields["output"])
+    return text
+
+
+class Place(NamedTuple):
+    """Where words can support a unit, such as its own text or the headings above it."""
+
+    weight: float
+    """Confidence that a unit is about a word found here, from 0 to 1."""
+    roots: frozenset[str]
+
+
+_BEGINS, _KIN, _TWICE = 0.65, 0.5, 0.1
+"""Factor on the weight of a place if only the beginning of a word is there, or a synonym; bonus for code that has the
+word both in its name and in its text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Consecutive lines of a file that belong together: a list item, a paragraph, statements of a definition."""
+
+    path: str
+    line: int
+    """Number of the first line."""
+    text: str
+    """Verbatim lines, joined by newlines."""
+    headings: tuple[str, ...]
+    """Headings above the unit, or the names of the definitions around it, as far as they were seen."""
+    around: str = ""
+    """Lines just before and after the unit; for code, comments and docstring of its definition."""
+    form: float = 1.0
+    """Factor for how likely a unit of this form answers: highest for prose, and for statements in a function."""
+    is_heading: bool = False
+    is_label: bool = False
+    """True if the unit introduces what follows: the line before a list, a table header."""
+    is_code: bool = False
+    """True for the lines of a source file."""
+    is_comment: bool = False
+    """True for comments of a source file."""
+    start: int = 0
+    """Line where the innermost definition around code begins; 0 outside of any."""
+    is_unread: bool = False
+    """True for a definition of which only the first line is known."""
+
+    @property
+    def end(self) -> int:
+        """Number of the last line."""
+        return self.line + self.text.count("\n")
+
+    @cached_property
+    def roots(self) -> frozenset[str]:
+        """Roots of the unit's words."""
+        return roots(self.text)
+
+    @cached_property
+    def above(self) -> frozenset[str]:
+        """Roots of the words in the unit's headings and its path."""
+        path = PurePosixPath(self.path)
+        return roots(" ".join([*self.headings, path.with_suffix("").as_posix() if self.is_code else self.path]))
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """The places of the unit, the most telling one first."""
+        label = roots(self.headings[-1]) if self.headings else frozenset[str]()
+        if self.is_code:
+            named = label if self.start else frozenset[str]()
+            return Place(0.9, named), Place(0.85, self.roots), Place(0.7, self.above), Place(0.6, roots(self.around))
+        return (
+            Place(1.0, self.roots),
+            Place(0.7, label),
+            Place(0.5, self.above),
+            Place(0.4, self.roots | roots(self.around) | self.above),
+        )
+
+    @cached_property
+    def _known(self) -> dict[str, float]:
+        return {}
+
+    def confidence(self, term: Term) -> float:
+        """Return the confidence that the unit is about a term, from 0 to 1."""
+        known = self._known.get(term.text)
+        if known is None:
+            known = 0.0
+            for weight, found in self.places:
+                if weight <= known:
+                    break
+                if term.is_in(found):
+                    known = weight
+                elif (
+                    weight * _BEGINS > known
+                    and (start := term.beginning)
+                    and any(one.startswith(start) for one in found)
+                ):
+                    known = weight * _BEGINS
+                elif weight * _KIN > known and not term.kin.isdisjoint(found):
+                    known = weight * _KIN
+            if self.is_code and known == self.places[0].weight and term.is_in(self.roots):
+                known += _TWICE
+            self._known[term.text] = known
+        return known
+
+
+def all_units(gathered: Findings) -> list[Unit]:
+    """Group the known lines of all files into units."""
+    found: list[Unit] = []
+    for path, lines in gathered.lines.items():
+        if is_code(path):
+            found += _blocks(path, tuple((number, line.text, line.origin) for number, line in sorted(lines.items())))
+        else:
+            found += prose_units(path, lines)
+    return found
+
+
+_HEADING = re.compile(r"#{1,6}\s+\S")
+_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|[^\w\s!-~]{1,2})\s+")
+_ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_RULE = re.compile(r"\s*\|[\s:|-]*-[\s:|-]*")
+_EMPTY = re.compile(r"[\W_]*")
+_KEY = re.compile(r"\w+:( |$)")
+_POINTER = re.compile(r"[\w./-]+\.md\b|^\s*(?:[-*]|\d+\.)\s+(?:\*\*File\*\*: )?`[\w./-]+\.\w{1,5}`")
+_CODE_LINE = re.compile(
+    r"^\s*(?:```|~~~|<!--|//|#\[|@|assert |\w+(?:\.\w+)* = )"
+    r"|^\s*(?:import|use|from|let|fn|def|return|pub|class|async|const|var) "
+    r"|[;{]$|^\s{6,}\S"
+)
+_MOST_LINES, _LABEL, _GAP, _NEAR, _FRONT, _SHORT = 8, 7, 3, 3, 3, 30
+"""Lines of a unit; level of a label, below that of all headings; missing lines after which a fence counts no more
+(search results omit blank ones); lines that count as near; lines of front matter; length of a scrap [characters]."""
+
+
+def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
+    """Group the known lines of a file of prose."""
+    headings: dict[int, str] = {}
+    fenced = _fenced(lines)
+    led = False
+    for numbers in _paragraphs(lines):
+        first, last = numbers[0], numbers[-1]
+        text = "\n".join(lines[number].text for number in numbers)
+        if led and not (_ITEM.match(text) or _ALONE.match(text)):
+            headings.pop(_LABEL, None)
+        level = 0
+        if _HEADING.match(text) and first not in fenced:
+            level = text.index(" ")
+        elif first == last and first not in fenced:
+            below = lines[last + 1].text if last + 1 in lines else ""
+            leads = text.rstrip().rstrip("*_").endswith((":", "?")) or _RULE.fullmatch(below)
+            level = _LABEL if leads else 0
+        if level:
+            headings = {depth: heading for depth, heading in headings.items() if depth < level}
+        near = (*range(first - _NEAR, first), *range(last + 1, last + 1 + _NEAR))
+        around = "\n".join(piece for number in near if number in lines for piece in lines[number].pieces)
+        # If only parts of a line are known, each part is a unit.
+        for piece in lines[first].pieces if first == last else [text]:
+            yield Unit(
+                path,
+                first,
+                piece,
+                tuple(headings.values()),
+                around,
+                form=_form(piece, first, level, is_code=first in fenced),
+                is_heading=0 < level < _LABEL,
+                is_label=level == _LABEL,
+            )
+        if level:
+            headings[level] = text
+        # A label introduces one paragraph, or the list or table below it.
+        led = level != _LABEL
+
+
+def _form(text: str, line: int, level: int, *, is_code: bool) -> float:
+    text = text.rstrip()
+    if level == _LABEL or text.endswith(":"):
+        return 0.5
+    if level or is_code or (line <= _FRONT and _KEY.match(text)) or _CODE_LINE.search(text) or _POINTER.search(text):
+        return 0.6
+    return 0.8 if len(text.strip()) < _SHORT or text.endswith("?") or text.lstrip().startswith("- [ ]") else 1.0
+
+
+def _fenced(lines: Mapping[int, SeenLine]) -> set[int]:
+    """Return the numbers of the lines in fenced code blocks, as far as the fences were seen."""
+    code: set[int] = set()
+    is_open, before = False, 0
+    for number in sorted(lines):
+        is_fence = bool(_FENCE.match(lines[number].text))
+        is_open = is_open and number - before <= _GAP
+        if is_fence or is_open:
+            code.add(number)
+        is_open, before = is_open != is_fence, number
+    return code
+
+
+def _paragraphs(lines: Mapping[int, SeenLine]) -> Iterator[list[int]]:
+    """Yield the numbers of lines that belong together, without lines that contain no words."""
+    group: list[int] = []
+    for number in sorted(lines):
+        line, is_empty = lines[number], bool(_EMPTY.fullmatch(lines[number].text))
+        before = lines[group[-1]] if group else line
+        joins = (
+            group
+            and number == group[-1] + 1
+            and len(group) < _MOST_LINES
+            and len(line.pieces) == 1 == len(before.pieces)
+            and line.origin == before.origin
+            and not (is_empty or _HEADING.match(line.text) or _ITEM.match(line.text) or _ALONE.match(line.text))
+            and not (_HEADING.match(before.text) or _ALONE.match(before.text))
+        )
+        if group and not joins:
+            yield group
+            group = []
+        if not is_empty:
+            group.append(number)
+    if group:
+        yield group
+
+
+_ACTION = re.compile(
+    r"\b(?:for|while|loop|if|elif|else|switch|case|match|try|except|catch|raise|throw|return|yield|await|with|until)\b"
+    r"|[\w\])]\("
+)
+_STUB = re.compile(r"\s*(?:pass|\.\.\.|raise NotImplementedError.*|return;?)\s*(?:#.*)?$")
+_TEST = re.compile(
+    r"(?i)(?:^|/)(?:tests?|__tests__|spec|specs|testing|fixtures?|examples?|samples?|bench\w*|docs?|docs_src|scripts?|"
+    r"vendor\w*|third_party|node_modules|migrations)/|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*[._-](?:test|spec)s?\.\w+)$"
+)
+_CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__eq__", "toString"})
+_ACTIONS = (0.5, 0.8, 1.0)
+"""Factor on the score of code, by its number of lines that do something."""
+_COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.4
+"""Factors for comments, for what every object does, for files beside the program itself."""
+_DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
+"""Rating of a line that does something, maximum number of such lines, deduction for starting inside a statement."""
+_MIDDLE = (")", "]", "}", "else", "except")
+_COMMENT = re.compile(r"\s*(?:#(?:[\s#!:]|$)|//|/\*|\*(?:\s|/|$)|--\s|;;)")
+_DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
+_TRIPLE = re.compile(r"\"\"\"|'''")
+_CLOSING = re.compile(r"\s*(?:[)\]}]|end\b)")
+_LONGEST_BLOCK, _ENOUGH = 700, 240
+"""Length at which a block always ends, and at which it ends at the next blank line [characters]."""
+_FAR = 80
+"""Number of unknown lines after which a method is no longer assumed to continue."""
+
+
+@dataclass
+class _Scope:
+    """A definition while its lines are collected."""
+
+    indent: int
+    line: int
+    names: tuple[str, ...]
+    doc: list[str] = field(default_factory=list)
+
+
+@lru_cache(maxsize=128)
+def _blocks(path: str, lines: tuple[tuple[int, str, int], ...]) -> tuple[Unit, ...]:
+    """Return the units of a source file; cached, so that each file is analyzed once."""
+    return tuple(code_units(path, lines))
+
+
+def code_units(path: str, lines: Sequence[tuple[int, str, int]]) -> Iterator[Unit]:
+    """Group the known lines of a source file into statements, comments and first lines of one definition each.
+
+    lines: number, text and origin; the definition around a line follows from the indentation of those before it.
+    """
+    suffix, known = PurePosixPath(path).suffix.casefold(), {number for number, _, _ in lines}
+    scopes, comments, quoted, before = [_Scope(-1, 0, ())], list[str](), "", 0
+    group: list[tuple[int, str]] = []
+    shared: tuple[_Scope, bool, int] | None = None
+    for number, text, origin in lines:
+        if number > before + 1:
+            quoted, comments = "", []
+        if number > before + _FAR:
+            del scopes[2:]
+        was_quoted, quoted = bool(quoted), _quoted(quoted, text)
+        is_docstring = not was_quoted and bool(_DOCSTRING.match(text))
+        is_comment = was_quoted or is_docstring or bool(_COMMENT.match(text))
+        expanded = text.expandtabs(4)
+        indent = len(expanded) - len(expanded.lstrip())
+        if text.strip() and (is_docstring or not is_comment):
+            # It ends the definitions above that are indented as much or more.
+            while scopes[-1].indent >= indent + bool(_CLOSING.match(text)):
+                scopes.pop()
+        if is_docstring or (was_quoted and not comments):
+            scopes[-1].doc.append(text)
+        elif is_comment:
+            comments.append(text)
+        elif text.strip():
+            # The comments above belong to the definition that the line begins, if any.
+            if name := defined(text, suffix):
+                scopes.append(_Scope(indent, number, (*scopes[-1].names, name), comments))
+            else:
+                scopes[-1].doc += comments
+            comments = []
+        size = sum(len(line) + 1 for _, line in group)
+        joins = number == before + 1 and shared == (scopes[-1], is_comment, origin)
+        if group and not (joins and size < (_LONGEST_BLOCK if group[-1][1].strip() else _ENOUGH)):
+            yield from _code_unit(path, group, known, shared)
+            group = []
+        group.append((number, text))
+        shared, before = (scopes[-1], is_comment, origin), number
+    yield from _code_unit(path, group, known, shared)
+
+
+def _code_unit(
+    path: str, group: Sequence[tuple[int, str]], known: set[int], shared: tuple[_Scope, bool, int] | None
+) -> Iterator[Unit]:
+    filled = [at for at, (_, text) in enumerate(group) if text.strip()]
+    kept = group[filled[0] : filled[-1] + 1] if filled else ()
+    if shared is None or not any(re.search(r"\w", text) for _, text in kept):
+        return
+    (scope, is_comment, _), line = shared, kept[0][0]
+    suffix, form = PurePosixPath(path).suffix.casefold(), _COMMENTS
+    if not is_comment:
+        body = [text for _, text in kept if scope.line and not (_STUB.match(text) or defined(text, suffix))]
+        form = _ACTIONS[min(sum(map(bool, map(_ACTION.search, body))), len(_ACTIONS) - 1)]
+        form *= _CONSTRUCTOR if scope.names and scope.names[-1] in _CONSTRUCTORS else 1.0
+    yield Unit(
+        path,
+        line,
+        "\n".join(text for _, text in kept),
+        scope.names,
+        "\n".join(scope.doc),
+        form=form * (_IN_TESTS if _TEST.search(path) else 1.0),
+        is_code=True,
+        is_comment=is_comment,
+        start=scope.line,
+        is_unread=len(group) == 1 and line == scope.line and line + 1 not in known,
+    )
+
+
+def statements(text: str) -> float:
+    """Rate a piece of code by the number of lines that do something, and by whether it starts inside a statement."""
+    lines = text.strip().split("\n")
+    inside = (len(lines) > 1 and lines[0].rstrip().endswith(",")) or lines[0].startswith(_MIDDLE)
+    return _DOES * min(sum(map(bool, map(_ACTION.search, lines))), _MOST_DOES) - (_INSIDE if inside else 0.0)
+
+
+def _quoted(opened: str, text: str) -> str:
+    """Return the end of the multi-line text or comment that is open after this line; empty if none is."""
+    if opened == "*/" or (not opened and text.lstrip().startswith("/*")):
+        return "" if "*/" in text else "*/"
+    for mark in _TRIPLE.findall(text):
+        opened = mark if not opened else "" if mark == opened else opened
+    return opened
+
+
+_KEYWORD_ONLY = frozenset({".py", ".pyi", ".rb", ".ex", ".exs", ".lua", ".jl", ".sh", ".bash", ".zsh"})
+"""Suffixes of languages in which a keyword begins each definition."""
+_BRACES = frozenset(
+    """
+    .js .jsx .mjs .cjs .ts .tsx .mts .cts .vue .svelte .java .kt .kts .scala .go .rs .c .h .cc .hh .cpp .hpp .cxx .cs
+    .php .swift .m .mm .dart .groovy .zig .pl .pm .r .nim
+    """.split()  # noqa: SIM905 - shorter than 35 quoted suffixes
+)
+"""Suffixes of languages in which only a brace may mark a definition."""
+_MODIFIERS = (
+    r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|override|open|sealed|virtual"
+    r"|readonly|declare|inline|pub(?:\(\w+\))?|unsafe|extern|const|suspend|data|local)\s+)*"
+)
+_WORDS = r"def|defp|defmodule|class|interface|struct|trait|enum|impl|object|protocol|module|function\*?|fn|func|fun|sub"
+_BY_KEYWORD = re.compile(rf"\s*{_MODIFIERS}(?:{_WORDS})\s+(?:<[^>]*>\s*|\([^)]*\)\s*)?(?:self\.)?([\w$]+)")
+_BOUND = re.compile(
+    r"\s*(?:(?:export\s+)?(?:default\s+)?(?:const|let|var|val)\s+|[\w$]+\.(?:[\w$]+\.)*)([\w$]+)\b[^;]*?="
+    r"\s*\(?(?:async\s*)?"
+    r"(?:function\b|(?:<[^>]*>\s*)?\((?:[^)]*$|.*=>)|[\w$]+\s*=>)"
+)
+_METHOD = re.compile(
+    rf"\s*{_MODIFIERS}(?:get\s+|set\s+)?[#*]?"
+    r"(?:[\w:<>,\[\]*&?.@]+\s+[*&]*){0,4}([\w$~]+)\s*(?:<[^<>]*>)?\([^;]*\{\s*$"
+)
+_NAMED_ARGUMENT = re.compile(r".*[(,]\s*(?:async\s+)?function\*?\s+([\w$]+)\s*\([^()]*\)\s*\{\s*$")
+"""A named function passed to another function."""
+_CONTROL = frozenset(
+    """
+    if for while switch catch return function with do else elif match when using lock synchronized foreach unless until
+    new throw await yield case try finally typeof super
+    """.split()  # noqa: SIM905 - as above
+)
+_LONGEST_LINE, _SHORTEST_STEM = 300, 3
+
+
+@lru_cache(maxsize=4096)
+def is_code(path: str) -> bool:
+    """Return whether a path is that of a source file, by its suffix."""
+    return PurePosixPath(path).suffix.casefold() in _KEYWORD_ONLY | _BRACES
+
+
+@lru_cache(maxsize=16_384)
+def defined(line: str, suffix: str) -> str | None:
+    """Return the name that a line defines; None if it defines none."""
+    if len(line) > _LONGEST_LINE:
+        return None
+    if found := _BY_KEYWORD.match(line):
+        return found[1]
+    if suffix not in _BRACES:
+        return None
+    if found := _BOUND.match(line) or _NAMED_ARGUMENT.match(line):
+        return found[1]
+    words = line.split(maxsplit=1)
+    if not words or not line.rstrip().endswith("{") or "=>" in line or re.match(r"\W*(\w+)", line) is None:
+        return None
+    found = _METHOD.match(line)
+    first = re.split(r"\W", words[0].lstrip("}"))[0]
+    return found[1] if found and first not in _CONTROL and found[1] not in _CONTROL else None
+
+
+def definitions(words: Sequence[str]) -> str | None:
+    """Return a regular expression for lines that define a name in which one of these words begins; None without words.
+
+    Use it without regard to case.
+    """
+    stems = set()
+    for word in words:
+        endings = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "s", "y", "e")
+        ending = next((one for one in endings if word.endswith(one) and len(word) - len(one) >= _SHORTEST_STEM), "")
+        stems.add(word.casefold().removesuffix(ending))
+    either = "|".join(sorted(one for one in stems if one.isalnum() and len(one) >= _SHORTEST_STEM))
+    return either and (
+        rf"^\s*(?:[a-z]+ ){{0,3}}[a-z0-9_#$]*(?:{either})[a-z0-9_$]*\(.*\{{$"
+        rf"|\.[a-z0-9_$]*(?:{either})[a-z0-9_$]*\s*=\s*(?:async )?(?:function\b|\(.*=>)"
+        rf"|\b(?:const|let|var|val)\s+[a-z0-9_$]*(?:{either}).{{0,200}}=.{{0,200}}(?:=>|\bfunction\b|\($|\{{$)"
+        rf"|\b(?:{_WORDS})\s+(?:\([^)]{{0,80}}\)\s*)?[a-z0-9_$.]*(?:{either})"
+    )
