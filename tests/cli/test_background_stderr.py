@@ -37,15 +37,6 @@ def written(reading, writing) -> list[str]:
     return reading.read().decode().splitlines()
 
 
-def test_lines_are_written_in_their_order(pipe, monkeypatch):
-    """Lines start with the command name, keep their order, and are all written before the writer closes."""
-    monkeypatch.setattr("sys.argv", ["/usr/bin/specialists"])
-    with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
-        for number in range(100):
-            stderr.say(f"line {number}\x1b[2J")
-    assert written(*pipe) == [f"specialists: line {number}\ufffd[2J" for number in range(100)]
-
-
 def test_logs_and_warnings_go_to_the_writer(pipe):
     """Unhandled log records and warnings go to the writer; afterwards `logging.lastResort` is restored."""
     before = logging.lastResort
@@ -80,11 +71,3 @@ def test_an_unread_pipe_never_blocks(pipe):
     lines = written(*pipe)
     assert not stderr._thread.is_alive()
     assert lines == []
-
-
-def test_a_closed_read_end_causes_no_error(pipe):
-    """Lines are dropped without an error when the read end of the pipe is closed."""
-    pipe[0].close()
-    with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
-        stderr.say("nobody hears this")
-    assert not stderr._thread.is_alive()

@@ -2,7 +2,6 @@
 
 import json
 import stat
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -39,14 +38,6 @@ def test_the_file_gets_the_outcome_with_json(put, notes):
     text = (notes / "answer.json").read_text(encoding="utf-8")
     assert json.loads(text)["status"] == "answered"
     assert "Škofja" in text
-
-
-def test_events_are_printed_and_the_file_gets_the_answer(put, notes):
-    """With --events standard output has the events, the file the answer."""
-    code, out, _ = put("answer.md", "--events")
-    events = [json.loads(line)["event"] for line in out.splitlines()]
-    assert (code, events[0], events[-1]) == (0, "started", "finished")
-    assert "mice" in (notes / "answer.md").read_text()
 
 
 def test_an_existing_file_keeps_its_permissions_and_its_link(put, notes):
@@ -108,12 +99,6 @@ def test_an_answer_that_cannot_be_written_is_printed(put, notes, monkeypatch):
     code, out, error = put("answer.md")
     assert (code, "mice" in out, (notes / "answer.md").read_text()) == (2, True, "old")
     assert "No space left on device; the answer was printed instead" in error
-
-
-def test_a_device_is_written_to_and_not_replaced(put):
-    """A special file gets the answer and stays what it is."""
-    assert put("/dev/null")[:2] == (0, "")
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
 def test_a_run_without_an_answer_leaves_the_file_unchanged(write, call, api, notes):

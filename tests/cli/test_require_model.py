@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from run_specialist.store.reader import Store
 from tests.cli import specialists_command
-from tests.wire.simulator.replies import answers
 
 HOW = "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model, e.g. sonnet, openai:ID or ollama:NAME"
 NEEDED = f"a model is required, but no model is configured; {HOW}"
@@ -78,19 +76,6 @@ def test_resume_refuses_too(write, call, store):
     assert "a model is required, but the run is offline; name a model to resume it" in result.stderr
     assert store.read_bytes() == before
     assert specialists_command.call("resume", "last", "--tool-calls-limit", "9").exit_code == 0
-
-
-def test_a_judgement_cannot_be_resumed_offline(write, call, api, store, monkeypatch):
-    """A run with a model cannot be resumed offline if its file refuses that; `--force` does not change it."""
-    write("finder", "offline: refuse")
-    api([answers("mice")])
-    assert call("finder", QUESTION).exit_code == 0
-    monkeypatch.delenv("ANTHROPIC_BASE_URL")
-    result = specialists_command.call("resume", "last", "And at noon?", "--model", "offline", "--force")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert JUDGES in result.stderr
-    with Store(f"sqlite:///{store}") as opened:
-        assert opened.load("last").status == "answered"
 
 
 def test_every_offline_outcome_says_that_no_model_judged(write, call, store):

@@ -11,7 +11,6 @@ import pytest
 
 from tests.cli.conftest import MAIN
 from tests.cli.stderr_terminal import PATIENCE, Screen
-from tests.stderr_lines import lines_before_summary
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
@@ -152,15 +151,6 @@ def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):
     assert "limit of tool calls reached: it must call respond now" in lines
     assert re.search(r"landed · 3 of 3 tool calls · 1 failed · 1 skipped · [\d,]+ tokens", shown, re.MULTILINE)
     assert "\x1b[" in screen.raw
-
-
-def test_without_a_terminal_on_stderr_there_is_no_live_view(api, write, call):
-    """If stderr is not a terminal, there is no live view and replies are not streamed."""
-    write("finder")
-    simulator = api([LOOK, answers("yes")])
-    result = call("finder", "What do owls eat?", env={"TERM": "xterm-256color"})
-    assert (result.stdout, lines_before_summary(result.stderr)) == ("yes\n", [])
-    assert [request.stream for request in simulator.requests] == [False, False]
 
 
 def test_help_loads_nothing_heavy(program):

@@ -1,7 +1,6 @@
 """`specialists schema --install`: the schema in a project, and the settings of VS Code to paste."""
 
 import json
-import stat
 from pathlib import Path
 
 import jsonschema
@@ -23,16 +22,6 @@ def test_the_schema_is_written_and_the_settings_are_printed(project: Path) -> No
     assert json.loads(f"{{{lines}}}") == {"yaml.schemas": ENTRY}
     assert SETTINGS.read_text() == '{ // mine\n  "a": 1,\n}\n'
     assert sorted(path.name for path in SCHEMA.parent.iterdir()) == ["settings.json", "specialist.schema.json"]
-
-
-def test_an_older_schema_is_replaced_with_its_permissions(project: Path) -> None:
-    """A second time the schema is replaced; its permissions stay."""
-    call("schema", "--install")
-    new = SCHEMA.read_bytes()
-    SCHEMA.write_text("old")
-    SCHEMA.chmod(0o640)
-    assert call("schema", "--install").exit_code == 0
-    assert (SCHEMA.read_bytes(), stat.S_IMODE(SCHEMA.stat().st_mode)) == (new, 0o640)
 
 
 def test_the_installed_schema_suggests_names_and_allows_others(project: Path) -> None:

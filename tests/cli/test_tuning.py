@@ -127,15 +127,6 @@ def test_json_is_one_object(store, write):
     assert (told["suggestion"]["verdict"], told["suggestion"]["tool_calls_limit"]) == ("set", 10)
 
 
-def test_last_excludes_older_runs(store, write):
-    """`--last` excludes older runs."""
-    write("finder")
-    store("finder", *[cut()] * 9, *[outcome(3, 6)] * 5)
-    told = json.loads(call("finder", "--last", "5", "--json").stdout)
-    assert (told["runs"], told["statuses"], told["enough"]) == (5, {"answered": 5}, 3)
-    assert call("finder", "--last", "0").exit_code == 2
-
-
 def test_runs_are_reported_without_a_valid_file(store, write):
     """Without a valid file the limit is that of the newest run. A path is accepted in place of the name."""
     path = write("broken", "tool_calls_limit: twelve")
@@ -181,19 +172,6 @@ def test_bars_fit_the_width(store, write):
         assert longest >= (columns - 45) // 2
         assert half == longest // 2
         assert ["9", "1"] in [line.split()[:2] for line in lines]
-
-
-def test_an_unknown_or_zero_cost_has_no_table(store, write):
-    """Offline runs use no tokens, so they have no cost table; an unknown price is reported as such."""
-    write("finder")
-    free = outcome(cost=None)
-    free["usage"] = dict.fromkeys(free["usage"], 0)
-    store("finder", free)
-    assert "MEDIAN RUN" not in call("finder").stdout
-    store("reader", outcome(cost=None), outcome(cost=None))
-    told = call("reader").stdout
-    assert "The cost of 2 runs is unknown." in told
-    assert "cost  " not in told
 
 
 def _piece(descriptor: int) -> bytes:

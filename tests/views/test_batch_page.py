@@ -3,11 +3,8 @@
 import re
 from dataclasses import replace
 
-import pytest
-
-from run_specialist.views import batch_page
 from run_specialist.views.batch_page import EXAMPLES, LONGEST, failures
-from tests.views.batch_items import BATCH, STATUSES, cells, data_of, item, page_of
+from tests.views.batch_items import BATCH, STATUSES, cells, item, page_of
 
 
 def test_each_item_is_a_row():
@@ -99,21 +96,3 @@ def test_an_offline_answer_says_so():
     assert page.count('<p class="unjudged">') == 2
     assert "No model judged 1 item: it ran offline" in page
     assert "unjudged" not in page_of(item(2)).partition("<body")[2]
-
-
-@pytest.mark.parametrize("outcome", [{}, {"answer": None, "evidence": ["odd", {}], "gaps": None, "warnings": None}])
-def test_odd_outcomes_do_not_break_the_page(outcome):
-    """An outcome of another version, with missing or other values, gives a row from what there is."""
-    assert cells(page_of(item(outcome=outcome)))[0][3] == "(no answer)"
-    assert cells(page_of(item(1, "failed", outcome=outcome)))[0][3] == "failed"
-
-
-def test_more_items_than_fit_are_counted(monkeypatch):
-    """Only the first items have rows and are read; the others are counted, and not linked."""
-    monkeypatch.setattr(batch_page, "MOST_ITEMS", 2)
-    items = [item(number, "failed") for number in range(1, 6)]
-    data = data_of(*items)
-    assert (len(data["items"]), data["omitted"], data["total"]) == (2, 3, 5)
-    page = batch_page.batch_page(data)
-    assert "The last 3 items are not listed." in page
-    assert '<a href="#answer-2">#2</a> #3' in page

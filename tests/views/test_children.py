@@ -98,17 +98,6 @@ def test_x_11_spending_of_children_is_counted_once(shown):
     assert tokens[-1][1] == pytest.approx((own + 1_050) / 100_000, abs=1e-4)
 
 
-def test_separate_budgets_do_not_change_the_chart_of_the_run():
-    """With separate budgets, calls and chart show the run's own use; tokens and cost include the children."""
-    shown = data(parent(OWLS, shared=False), RUNS)
-    assert shown["facts"]["calls"] == 2
-    (line,) = next(kind["lines"] for kind in shown["budget"]["kinds"] if kind["kind"] == "tool_calls")
-    assert line[-1][1] == 2 / 16
-    assert shown["facts"]["tokens"] == shown["requests"]["total"]["total"] + 1_000
-    page = report(parent(OWLS, shared=False), RUNS)
-    assert "The figures above include tokens and cost; tool calls had separate budgets." in page
-
-
 def test_a_deleted_child_keeps_its_figures():
     """A deleted child still has its figures and its own children, taken from the parent's outcome."""
     run = replace(parent(OWLS), children=())

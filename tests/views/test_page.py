@@ -110,17 +110,6 @@ def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(tab, full, scrip
 
 
 @pytest.mark.exhaustive
-def test_one_button_opens_and_closes_all_calls(tab, full):
-    """One button opens or closes all calls, and its label says which it will do."""
-    tab.open(full)
-    tab.run("document.querySelector('#calls button').click()")
-    assert tab.run("[...document.querySelectorAll('.call')].every((one) => one.open)")
-    assert tab.run("document.querySelector('#calls button').textContent") == "Close all"
-    tab.run("document.querySelector('#calls button').click()")
-    assert tab.run("document.querySelectorAll('.call[open]').length") == 0
-
-
-@pytest.mark.exhaustive
 def test_every_link_has_a_target_and_every_id_is_unique(tab, full):
     """Every link has a target in the page, and every id is unique."""
     tab.open(full)

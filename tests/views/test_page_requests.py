@@ -24,15 +24,6 @@ def test_cache_misses_are_listed_with_their_reason(full):
     ]
 
 
-def test_a_summary_without_a_later_request_is_in_the_table():
-    """A summary that no request followed is in the table, because it was paid for."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "x"))
-    tape.turn("", odd.grep("y", "y"))
-    tape.summarize("- notes")
-    assert [row["name"] for row in data(tape.stored("running"))["requests"]["rows"]] == ["turn 1", "turn 2", "summary"]
-
-
 def test_the_table_includes_summary_requests_and_its_total(full):
     """The table includes requests for summaries, and its total equals the outcome's usage."""
     run = full_run()

@@ -133,29 +133,6 @@ def test_identical_turns_and_calls_keep_their_own_results():
     assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_rejected_answer_is_distinguished_from_an_accepted_one():
-    """A rejected answer is distinguished from an accepted one by the result of `respond`."""
-    tape = odd.Tape({})
-    for why in (prompts.does_not_fit("it is no list").to_call, ""):
-        tape.ask("", [odd.Did("respond", {"answer": "So."}, "")])
-        call = tape.turns[-1].reply.calls[0]
-        tape.say(odd.Message.results([odd.ToolResult(call.id, why or prompts.DELIVERED, is_error=bool(why))]))
-    calls = calls_of(data(tape.stored("running")))
-    assert [call["state"] for call in calls] == ["not taken", "answer"]
-
-
-def test_interrupted_calls_are_distinguished_from_skipped_ones():
-    """Interrupted calls are distinguished from skipped ones and have no figures; calls that returned show a result."""
-    shown = data(odd.interrupted_run())
-    assert [(call["number"], call["state"]) for call in shown["turns"][1]["calls"]] == [
-        (None, "unfinished"),
-        (3, "finished"),
-        (None, "unfinished"),
-    ]
-    assert text_of(shown["turns"][1]["calls"][1]) == "     1\tb"
-    assert data(odd.pending_run())["turns"][1]["calls"][0]["state"] == "unfinished"
-
-
 def test_marks_precede_the_turn_that_follows(full):
     """Marks precede the turn that follows: a summary with its text, a resume with its note, a landing with its rung."""
     marks = {turn["number"]: [(mark["kind"], mark["text"]) for mark in turn["before"]] for turn in full["turns"]}

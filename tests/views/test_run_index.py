@@ -77,16 +77,6 @@ def test_odd_outcomes_do_not_break_the_index():
     assert "(no question)" in page_of(*runs)
 
 
-def test_older_runs_beyond_the_maximum_are_counted(monkeypatch):
-    """Only the newest runs have rows; the others are counted, in a sentence of the page too."""
-    monkeypatch.setattr(run_index, "MOST_RUNS", 3)
-    data = index_data([listed(number) for number in range(5)], {}, {}, "here")
-    assert (len(data["runs"]), data["omitted"]) == (3, 2)
-    text = run_index.run_index(data)
-    assert "5 runs of 2 specialists" in text
-    assert "The 2 oldest runs are not listed." in text
-
-
 def test_a_link_leads_only_to_a_file_in_the_same_folder():
     """The name of a report is encoded, so that no name is a path or an address of its own."""
     text = page_of(listed(1), reports={listed(1).run_id: 'report-"/../javascript:x.html'})

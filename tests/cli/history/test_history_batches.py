@@ -206,26 +206,3 @@ def test_the_reports_of_the_runs_are_written_on_request(batch, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert text.count('href="report-b1f00d/report-b1f00d-') == 7
     assert 'href="report-b1f00d/report-b1f00d-a.html"' in text
-
-
-def test_reports_need_an_index_or_a_batch(batch):
-    """`--with-reports` is refused for a run; a run of a batch has its ordinary report."""
-    refused = call("report", "alone", "--with-reports")
-    assert (refused.exit_code, "--with-reports needs --index or a batch" in refused.stderr) == (2, True)
-    assert "<title>looker: What does a.md" in call("report", "b1f00d-a", "--out", "-").stdout
-    assert "the run id is empty" in call("report", "").stderr
-
-
-def test_a_run_with_the_id_of_the_prefix_is_meant(batch):
-    """An id that is exactly that of a run means the run, even if a batch begins with it."""
-    keep(b1=run_of("b1", NOON, question="Is it me?"))
-    assert "Is it me?" in call("report", "b1", "--out", "-").stdout
-
-
-@pytest.mark.parametrize("name", ["../escaped", "a b"])
-def test_an_id_that_is_no_file_name_needs_a_file(store, name, tmp_path):
-    """A batch whose id cannot be part of a file name is written only to a file that is named."""
-    batch_here({"a": "not run"}, name)
-    refused = call("report", name)
-    assert (refused.exit_code, "name the file with --out" in refused.stderr) == (2, True)
-    assert call("report", name, "--out", str(tmp_path / "page.html")).exit_code == 0
