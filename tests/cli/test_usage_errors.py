@@ -14,7 +14,7 @@ from tests.cli import conftest, specialists_command
 from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import answers, refuses
 
-LONG = "'done' is not a status; expected one of running, interrupted, answered, landed, partial, failed, aborted"
+LONG = "'done' is not one of running, interrupted, answered, landed, partial, failed, aborted"
 PROGRAMS = {"run-specialist": conftest.MAIN, "specialists": specialists_command.MAIN}
 _USAGE_ERROR = typer.BadParameter.__mro__[1]  # of click, or of the copy of click in typer
 

@@ -64,19 +64,6 @@ def test_a_fork_names_the_run_that_it_begins_with():
     assert page.count("fork of") == 1
 
 
-def test_odd_outcomes_do_not_break_the_index():
-    """An outcome without evidence, with other types, or without a duration gives a row from what is stored."""
-    runs = [listed(0), listed(1), listed(2, ended_at=None, question="")]
-    odd = {"evidence": ["no object", {"verified": "yes"}, {"verified": True}], "duration_s": "long"}
-    rows = index_data(runs, {runs[0].run_id: odd, runs[1].run_id: {}}, {}, "here")["runs"]
-    assert [(row["verified"], row["quotes"], row["seconds"]) for row in rows] == [
-        (1, 2, 30.0),
-        (0, 0, 30.0),
-        (0, 0, None),
-    ]
-    assert "(no question)" in page_of(*runs)
-
-
 def test_a_link_leads_only_to_a_file_in_the_same_folder():
     """The name of a report is encoded, so that no name is a path or an address of its own."""
     text = page_of(listed(1), reports={listed(1).run_id: 'report-"/../javascript:x.html'})

@@ -86,7 +86,10 @@ def report(
             elif batch := batches.meant(run):
                 page = _batch(batches, batch)
             else:
-                page = _run(opened, find_run(opened, run, project))
+                from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
+
+                related = with_related(opened, find_run(opened, run, project))
+                page = _Page(related[0].run_id, lambda _: view.data(*related), view.render)
             if json_:
                 print_json(page.data(None))
                 return
@@ -127,12 +130,6 @@ def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool
             raise
         fail(f"{path} cannot be written: {error.strerror}; name another file with --out")
     return path
-
-
-def _run(opened: "Store", run_id: str) -> _Page:
-    from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
-
-    return _Page(run_id, lambda _: view.data(*with_related(opened, run_id)), view.render)
 
 
 def _batch(batches: "StoredBatches", batch: "StoredBatch") -> _Page:
