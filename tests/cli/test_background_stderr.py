@@ -38,15 +38,15 @@ def written(reading, writing) -> list[str]:
 
 
 def test_logs_and_warnings_go_to_the_writer(pipe):
-    """Unhandled log records and warnings go to the writer; afterwards `logging.lastResort` is restored."""
-    before = logging.lastResort
-    log = logging.Logger("of-a-test")  # noqa: LOG001 - one without the handlers of the test runner
+    """Log records and warnings go to the writer; afterwards the handlers are as before."""
+    before = [*logging.getLogger().handlers]
+    log = logging.getLogger("of-a-test")
     with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS), warnings.catch_warnings():
         warnings.simplefilter("always")
         log.warning("a %s", "record")
         log.info("too small")
         warnings.showwarning("be warned", UserWarning, "file.py", 7)
-    assert logging.lastResort is before
+    assert logging.getLogger().handlers == before
     lines = written(*pipe)
     assert lines[0] == "a record"
     assert "file.py:7: UserWarning: be warned" in lines[1]

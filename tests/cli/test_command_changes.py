@@ -139,24 +139,6 @@ def test_p_5_edits_and_commands_are_one_list(store, api, call, shop):
     assert not (shop / "new.md").exists()
 
 
-def test_p_5_what_is_too_large_is_named(ask, shop):
-    """A file whose content was not kept is listed as one that cannot be undone, and undo leaves it alone."""
-    with (shop / "large").open("wb") as file:
-        file.truncate(1_000_000_000)
-    result = ask("rm out/large out/shop/a.py; truncate -s 1G out/sparse", flags=("--json",))
-    kept = {one["path"]: (one["change"], one["undoable"]) for one in json.loads(result.stdout)["changes"]}
-    assert kept == {
-        "out/large": ("removed", False),
-        "out/shop/a.py": ("removed", True),
-        "out/sparse": ("created", True),
-    }
-    undone = manage("undo", "last")
-    assert undone.exit_code == 4
-    assert "left alone  out/large: its content before was not kept: it is too large" in undone.stdout
-    assert (shop / "shop/a.py").exists()
-    assert not (shop / "sparse").exists()
-
-
 def test_p_5_what_others_changed_since_is_left_alone(ask, shop):
     """A file that the user has changed or created after the command keeps that content."""
     ask("rm out/shop/a.py; echo 2 > out/shop/b.py; echo > out/new.md")
@@ -190,16 +172,6 @@ def test_p_5_a_resumed_run_knows_what_its_killed_command_did(shop, store, api, p
     (shop / "shop/e.py").write_text("mine\n")
     assert manage("undo", "last").exit_code == 0
     assert [(shop / f"shop/{name}.py").read_text() for name in "abe"] == ["a.py\n", "b.py\n", "mine\n"]
-
-
-def test_p_5_changes_before_an_interruption_are_in_the_outcome_of_the_resumed_run(shop, store, api, program, call):
-    """Each file once, also those that were changed before the run was resumed."""
-    api([bash("rm out/shop/a.py"), bash("echo begun > out/log; sleep 300"), bash("rm out/log"), answers("done")])
-    process = program("cleaner", "Clean up.", "--trust")
-    _wait_for(process, shop / "log")
-    process.send_signal(signal.SIGINT)
-    process.communicate()
-    assert changes_of(manage("resume", "last", "--json")) == {"out/shop/a.py": "removed"}
 
 
 def test_p_5_changes_of_a_child_run_are_those_of_its_parent(store, api, call, shop, write):

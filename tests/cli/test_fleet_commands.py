@@ -210,21 +210,6 @@ def test_the_model_is_fixed_when_the_batch_is_queued(server, model, write, monke
 
 
 @pytest.mark.exhaustive
-def test_a_required_model_holds_in_the_queue(server, write, monkeypatch):
-    """An offline batch is refused before it is queued, and the workers know what was required."""
-    path = write("finder", "tools: [grep]").parent.parent / "items.txt"
-    path.write_text("owls\n")
-    specialists("fleet", "setup")
-    put = ("map", "finder", "items.txt", "--queue", "--json", "--require-model")
-    refused = specialists(*put, "--model", "offline")
-    assert (refused.exit_code, "a model is required, but " in refused.stderr) == (2, True)
-    assert specialists("fleet", "status").stderr.endswith("no batch is in the queue\n")
-    batch = json.loads(specialists(*put, "--model", "claude-haiku-4-5").stdout)["batch"]
-    with StoredBatches(server.url) as stored:
-        assert stored.find(batch).frozen["require_model"] is True
-
-
-@pytest.mark.exhaustive
 def test_waiting_sends_nothing_and_needs_no_credentials(server, model, write, monkeypatch):
     """An item that the fleet has left without a run, or whose run has failed at its endpoint, is not run here."""
     path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from run_specialist.cli import manage
 from run_specialist.installation import adding
 from tests.wire.chat.replies import answers, calls
-from tests.wire.local_api import MODELS, VARIABLES, listed, llamacpp
+from tests.wire.local_api import MODELS, VARIABLES, listed
 
 KINDS = pytest.mark.parametrize("kind", MODELS)
 
@@ -36,16 +36,6 @@ def test_the_model_may_be_in_the_file_or_the_environment(local, write, call, mon
     monkeypatch.setenv("SPECIALIST_MODEL", MODELS[kind] if place == "environment" else "sonnet")
     local(kind, [answers("yes")])
     assert call("finder", "What?").stdout == "yes\n"
-
-
-@pytest.mark.parametrize("place", ["flag", "file"])
-def test_llamacpp_needs_no_name(local, write, call, place):
-    """The single loaded model is used, and the outcome names it as the server does."""
-    write("finder", *(['model: "llamacpp:"'] if place == "file" else []))
-    server = local("llamacpp", [answers("yes")], llamacpp(8192, "/models/qwen.gguf"))
-    result = call("finder", "What?", "--json", *(["--model", "llamacpp:"] if place == "flag" else []))
-    assert json.loads(result.stdout)["model"] == "llamacpp:/models/qwen.gguf"
-    assert server.requests[0].body["model"] == "/models/qwen.gguf"
 
 
 def usage_error(result) -> str:
@@ -133,17 +123,6 @@ def test_a_redirect_does_not_lead_away_from_this_machine(local, write, call):
     result = call("finder", "What?", "--model", MODELS["ollama"])
     assert (result.exit_code, other.requests) == (3, [])
     assert f"redirects to {other.base_url.removesuffix('/v1')} (HTTP 307)" in result.stderr
-
-
-@pytest.mark.parametrize(("status", "advice"), [(401, "check VLLM_API_KEY"), (404, "check --model and VLLM_BASE_URL")])
-def test_errors_of_a_run_name_the_variables_of_its_server(local, write, call, status, advice):
-    """A refusal during the run advises on the variables of this server, not on those of another API."""
-    write("finder")
-    server = local("vllm")
-    server.routes["POST /v1/chat/completions"] = lambda wire: wire.send(status, b'{"error": "no"}')
-    result = call("finder", "What?", "--model", MODELS["vllm"])
-    assert result.exit_code == 3
-    assert advice in result.stderr
 
 
 def test_without_the_extra_the_line_says_how_to_install_it(write, call, monkeypatch):
