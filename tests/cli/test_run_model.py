@@ -82,6 +82,27 @@ def test_a_model_without_credentials_names_three_remedies(write, call, monkeypat
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("environment", "key"),
+    [
+        ({}, "none-needed"),
+        ({"ANTHROPIC_API_KEY": "my-own"}, "my-own"),
+        ({"ANTHROPIC_AUTH_TOKEN": "my-token"}, "my-token"),
+    ],
+    ids=["no key", "key", "token"],
+)
+def test_a_placeholder_key_is_sent_if_none_is_set(api, write, call, monkeypatch, environment, key):
+    """A placeholder is sent to a server with a custom base URL if no key is set; a key or token is sent unchanged."""
+    write("finder")
+    simulator = api([answers("yes")])
+    for name, content in environment.items():
+        monkeypatch.setenv(name, content)
+    assert call("finder", "What?").stdout == "yes\n"
+    headers = simulator.requests[0].headers
+    sent = {headers.get("x-api-key"), headers.get("authorization", "").removeprefix("Bearer ")}
+    assert sent - {None, ""} == {key}
+
+
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url"], ids=["closed", "no URL"])
 def test_x_12_an_unreachable_endpoint_is_one_line(write, call, monkeypatch, url):
@@ -94,3 +115,16 @@ def test_x_12_an_unreachable_endpoint_is_one_line(write, call, monkeypatch, url)
     assert "cannot reach" in line
     assert url in line
     assert "ANTHROPIC_BASE_URL" in line
+
+
+@pytest.mark.exhaustive
+def test_an_invalid_key_is_one_line_without_the_key(api, write, call, monkeypatch):
+    """A newline in a key is reported on one line that does not contain the key."""
+    write("finder")
+    api([])
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "my-own\nkey")
+    result = call("finder", "What?")
+    assert result.exit_code in (2, 3)
+    (line,) = result.stderr.splitlines()
+    assert "ANTHROPIC_API_KEY" in line
+    assert "my-own" not in line
