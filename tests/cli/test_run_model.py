@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.stderr_lines import lines_before_summary
+from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers
 
 OPUS, SONNET, HAIKU, FABLE = "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2"
@@ -101,6 +102,37 @@ def test_a_placeholder_key_is_sent_if_none_is_set(api, write, call, monkeypatch,
     headers = simulator.requests[0].headers
     sent = {headers.get("x-api-key"), headers.get("authorization", "").removeprefix("Bearer ")}
     assert sent - {None, ""} == {key}
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
+        (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
+        (
+            faults.html(),
+            "answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to a Messages-compatible server?",
+        ),
+        (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
+    ],
+    ids=["401", "404", "html", "400"],
+)
+@pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
+def test_x_12_a_refusal_by_the_endpoint_is_one_line_with_exit_code_3(api, write, call, fault, said, flags):
+    """The line has the cause and a remedy, without a traceback, for every kind of output."""
+    write("finder")
+    api([fault])
+    result = call("finder", "What?", *flags)
+    assert result.exit_code == 3
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert "Traceback" not in result.stderr
+    if flags == ["--json"]:
+        outcome = json.loads(result.stdout)
+        assert (outcome["status"], outcome["answer"]) == ("failed", "")
+    else:
+        assert result.stdout == ""
 
 
 @pytest.mark.exhaustive(one_in=2)
