@@ -1,7 +1,5 @@
 """The option --version of both commands."""
 
-import subprocess
-import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError
 
@@ -11,7 +9,6 @@ from typer.testing import CliRunner
 from run_specialist import version
 from run_specialist.cli import ask, manage
 from tests.docs.markdown import ROOT
-from tests.test_architecture import HEAVY
 
 HERE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
@@ -37,14 +34,3 @@ def test_a_checkout_that_is_not_installed_has_its_version(monkeypatch, tmp_path)
     for text in ('[project]\nname = "other"\nversion = "9"\n', '[project]\nname = "run-specialist"\n', "[", ""):
         other.write_text(text)
         assert version.release() == "0"
-
-
-def test_the_version_imports_no_heavy_libraries():
-    """`--version` is as fast as `--help`."""
-    code = (
-        "import sys; sys.argv = ['run-specialist', '--version']\nfrom run_specialist.cli import ask\n"
-        "try:\n    ask.main()\nexcept SystemExit:\n    print(*{name.split('.')[0] for name in sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"run-specialist {HERE}\n")
-    assert not set(done.stdout.split()) & set(HEAVY)
