@@ -17,29 +17,17 @@ pytestmark = pytest.mark.anyio
 CONTEXT = Context("run-1", "call-1", Budget.of({Kind.TOOL_CALLS: 4}), 60)
 
 
-def typed(word: str, context: Context) -> str:
-    """Look."""
-    return context.call_id
+def by_type(annotation):
+    """Return a function whose second parameter has this annotation, in a module that need not know `Context`."""
 
+    def look(word, context):
+        """Look."""
+        return context.call_id
 
-def optional(word: str, context: Context | None = None) -> str:
-    """Look."""
-    return context.call_id
-
-
-def older(word: str, context: Optional[Context] = None) -> str:  # noqa: UP045 - the older spelling is supported too
-    """Look."""
-    return context.call_id
-
-
-def annotated(word: str, context: Annotated[Context, "a note"]) -> str:
-    """Look."""
-    return context.call_id
-
-
-def text(word: str, context: "Context") -> str:
-    """Look."""
-    return context.call_id
+    globals_ = {"__builtins__": __builtins__} if str(annotation).startswith("run_") else globals()
+    made = type(look)(look.__code__, globals_, "look")
+    made.__annotations__ = {"word": "str", "context": annotation}
+    return made
 
 
 def named(word: str, ctx) -> str:
@@ -52,17 +40,12 @@ async def late(word: str, context: Context) -> str:
     return context.call_id
 
 
-def elsewhere(word, context) -> str:
-    """Look."""
-    return context.call_id
+TYPES = [Context, Context | None, Optional[Context], Annotated[Context, "a note"], "Context"]  # noqa: UP045 - older
+# The last one as in a module that imports `Context` only for type checkers.
+TYPES.append("run_specialist.Context | None")
 
 
-# Simulate a function whose module imports `Context` only for type checkers.
-elsewhere = type(elsewhere)(elsewhere.__code__, {"__builtins__": __builtins__}, "elsewhere")
-elsewhere.__annotations__ = {"word": "str", "context": "run_specialist.Context | None"}
-
-
-@pytest.mark.parametrize("function", [typed, optional, older, annotated, text, named, late, elsewhere])
+@pytest.mark.parametrize("function", [*map(by_type, TYPES), named, late])
 async def test_the_context_is_passed_and_hidden_from_the_model(function):
     """The context is passed by its type, in any spelling, or by the name `ctx`; a model can neither see nor set it."""
     made = tool(function)
