@@ -64,8 +64,7 @@ def test_a_whole_file_keeps_its_mark_and_line_ends():
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [("a\0b", "NUL"), ("a\ud800b", "surrogate"), ("ä" * (MOST // 2 + 1), "at most 2,000,000")],
+    ("text", "reason"), [("a\0b", "NUL"), ("a\ud800b", "surrogate"), ("ä" * (MOST // 2 + 1), "at most 2,000,000")]
 )
 def test_texts_that_no_file_should_have_are_refused(text, reason):
     """NUL, half of a character, and more than a file may have."""
