@@ -9,25 +9,12 @@ from run_specialist.budget import Budget, Kind
 from run_specialist.errors import ToolError
 from run_specialist.tools.base import Context
 from run_specialist.tools.python_tools import tool
-from tests.unit.tools.decorated_functions import properties
+from tests.unit.tools.decorated_functions import annotated, properties
 
 pytestmark = pytest.mark.anyio
 
 
 CONTEXT = Context("run-1", "call-1", Budget.of({Kind.TOOL_CALLS: 4}), 60)
-
-
-def by_type(annotation):
-    """Return a function whose second parameter has this annotation, in a module that need not know `Context`."""
-
-    def look(word, context):
-        """Look."""
-        return context.call_id
-
-    globals_ = {"__builtins__": __builtins__} if str(annotation).startswith("run_") else globals()
-    made = type(look)(look.__code__, globals_, "look")
-    made.__annotations__ = {"word": "str", "context": annotation}
-    return made
 
 
 def named(word: str, ctx) -> str:
@@ -40,12 +27,12 @@ async def late(word: str, context: Context) -> str:
     return context.call_id
 
 
-TYPES = [Context, Context | None, Optional[Context], Annotated[Context, "a note"], "Context"]  # noqa: UP045 - older
-# The last one as in a module that imports `Context` only for type checkers.
-TYPES.append("run_specialist.Context | None")
+TYPES = [Context, Context | None, Optional[Context], Annotated[Context, "a note"]]  # noqa: UP045 - supported too
+# As in a module that imports `Context`, and in one that imports it only for type checkers.
+TEXTS = [annotated("Context", {"Context": Context}), annotated("run_specialist.Context | None")]
 
 
-@pytest.mark.parametrize("function", [*map(by_type, TYPES), named, late])
+@pytest.mark.parametrize("function", [*map(annotated, TYPES), *TEXTS, named, late])
 async def test_the_context_is_passed_and_hidden_from_the_model(function):
     """The context is passed by its type, in any spelling, or by the name `ctx`; a model can neither see nor set it."""
     made = tool(function)
