@@ -54,10 +54,9 @@ def traced() -> Iterator[None]:
 @contextmanager
 def stubbed() -> Iterator[None]:
     """Replace the telemetry code, including the check for a tracer provider."""
-    silent = observing.AgentSpan(None, "", {})
-    nothing = observing.NoSpan()
+    nothing = observing.NO_SPAN
     with (
-        patch.object(observing, "invoke_agent", lambda *_, **__: silent),
+        patch.object(observing, "invoke_agent", lambda *_, **__: nothing),
         patch.object(observing, "chat", lambda *_: nothing),
         patch.object(observing, "execute_tool", lambda *_: nothing),
     ):

@@ -7,7 +7,7 @@ from typing import Any
 from run_specialist.record.journal import Ended, Opened, Record
 from run_specialist.store.location import Location
 from run_specialist.store.reader import Store
-from run_specialist.store.rows import Row, rows_of, stored_run
+from run_specialist.store.rows import Row, rows_of, stored_run, unpack
 from run_specialist.store.selection import INTERRUPTED, LISTED
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
@@ -53,21 +53,26 @@ def stored(records: Sequence[Record]) -> StoredRun:
     run |= rows.snapshot or {}
     ends = [isinstance(record, Ended) for record in records if isinstance(record, Ended | Opened)]
     run |= (ends[-1] and rows.ending) or {"status": INTERRUPTED}
-    bodies = {row["number"]: row for row in _of(rows.added, "outputs")}
     tables = {
         "turns": _of(rows.added, "turns"),
-        "calls": [{**bodies[row["number"]], **row} for row in _of(rows.added, "calls")],
-        "messages": [row for part in sorted(rows.tails) for row in rows.tails[part][1]],
+        "calls": _of(rows.added, "calls"),
+        "messages": [_plain(row) for part in sorted(rows.tails) for row in rows.tails[part][1]],
         "events": _of(rows.added, "events"),
     }
+    run = _plain(run)
     return stored_run({column.name: run[column.name] for column in LISTED}, run, tables, ())
 
 
-def _of(added: dict[str, list[Row]], table: str) -> list[Row]:
+def _plain(row: Row) -> dict[str, Any]:
+    """Return a row with its texts unpacked."""
+    return {name: unpack(value) if isinstance(value, bytes) else value for name, value in row.items()}
+
+
+def _of(added: dict[str, list[Row]], table: str) -> list[dict[str, Any]]:
     """Return the rows of a table by number; of rows with the same number only the first."""
-    first: dict[int, Row] = {}
+    first: dict[int, dict[str, Any]] = {}
     for row in added.get(table, ()):
-        first.setdefault(row["number"], row)
+        first.setdefault(row["number"], _plain(row))
     return [first[number] for number in sorted(first)]
 
 

@@ -1,13 +1,10 @@
 """Problems of specialist files, and failed checks of evals, as a terminal shows them."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from run_specialist.cli import console
-from run_specialist.cli.eval_work import failures
-from run_specialist.evals.plan import Check
 from run_specialist.specialist.problems import Problem
 
 
@@ -18,19 +15,3 @@ def test_the_color_of_a_problem_shows_its_level(level, start, monkeypatch, capsy
         monkeypatch.setattr(console, name, lambda *_: True)
     console.print_problems([Problem(Path("/a.md"), 1, 1, "tools", "is wrong", level)])
     assert capsys.readouterr().out.startswith(start)
-
-
-@pytest.mark.parametrize(
-    ("name", "reason", "shown"),
-    [
-        ("Regex: by a tenth", "'by a tenth' matches nowhere", "Regex: 'by a tenth' matches nowhere"),
-        ("Regex: by a tenth", "", "Regex: by a tenth: failed"),
-        ("Gap", "something was found", "Gap: something was found"),
-    ],
-)
-def test_a_failed_check_is_shown_without_repeating_its_argument(name, reason, shown):
-    """An argument that tells equal evaluators apart is left out if the reason contains it."""
-    run = SimpleNamespace(
-        case="a", variant="b", checks=[Check(name, value=False, reason=reason)], error=None, run_id=None
-    )
-    assert list(failures(SimpleNamespace(variants=[], runs=[run]))) == [f"a · b: {shown}"]

@@ -62,7 +62,7 @@ def test_c2_a_changed_description_of_a_tool_is_found(recorded, monkeypatch):
     monkeypatch.setattr("run_specialist.spawning.spawner.file_tools", changed)
     done = call("replay", "last")
     assert done.stdout.splitlines()[0].endswith(" differs at request 1 of 3: definition of the tool grep")
-    assert "+Other." in done.stdout
+    assert '+  "description": "Other.",' in done.stdout
     assert "finder.md is unchanged, so a tool, a config file or this program differs." in done.stdout
 
 

@@ -162,18 +162,23 @@ def die() -> None:
 def _wrap(at: str, number: int) -> None:
     """Make all journals of this process kill it; `half` kills it within the n-th transaction."""
     if at == "half":
-        from run_specialist.store.ledger import Ledger
+        from run_specialist.store.postgresql import ServerSession
+        from run_specialist.store.sqlite import FileSession
 
-        execute, left = Ledger._execute, [number]
+        left = [number]
 
-        def executed(self: Ledger, statement: str, rows: Any) -> None:
-            if statement == self._sql.delete_messages:
-                left[0] -= 1
-                if left[0] == 0:
-                    die()
-            execute(self, statement, rows)
+        def dying(write: Callable[..., int]) -> Callable[..., int]:
+            def written(self: FileSession | ServerSession, statement: str, rows: Any) -> int:
+                if statement == self.statements.delete_messages:
+                    left[0] -= 1
+                    if left[0] == 0:
+                        die()
+                return write(self, statement, rows)
 
-        Ledger._execute = executed  # type: ignore[method-assign] # replaced on purpose
+            return written
+
+        for session in (FileSession, ServerSession):
+            session.write = dying(session.write)  # type: ignore[method-assign] # replaced on purpose
         return
 
     def killing(make: Callable[..., Journal]) -> Callable[..., Journal]:

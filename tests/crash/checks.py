@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist.prompts import NOT_BEGUN, PROCESS_ENDED, STOPPED
+from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Usage
-from run_specialist.store.stored import StoredCall, StoredRun
+from run_specialist.store.stored import StoredRun
 from run_specialist.tools.respond import NAME as RESPOND
 
 Wire = dict[str, Any]
@@ -65,7 +66,7 @@ def said(run: StoredRun) -> list[list[Wire]]:
             messages[-1] = messages[-1].with_instruction(run.pending.landing_instruction)
         wire: list[Wire] = [{"role": each.role, "content": [*each.content]} for each in messages]
         if newest and run.pending:
-            wire.append({"role": "assistant", "content": [*run.pending.blocks]})
+            wire.append({"role": "assistant", "content": [*run.pending.reply.content]})
         parts.append(wire)
     return parts
 
@@ -94,8 +95,8 @@ def _check_replies(run: StoredRun, asked: Sequence[ReceivedRequest]) -> int:
     """Check that the stored replies were sent in this order with this usage; return how many replies are not stored."""
     turns, lost = list(run.turns), 0
     for one in asked:
-        if turns and list(turns[0].blocks) == list(one.content):
-            assert turns.pop(0).usage == one.usage, "a stored turn has another usage than was billed"
+        if turns and list(turns[0].reply.content) == list(one.content):
+            assert turns.pop(0).reply.usage == one.usage, "a stored turn has another usage than was billed"
         elif one.content:
             lost += 1
     assert not turns, f"stored turns {[turn.number for turn in turns]} were never sent, or in another order"
@@ -106,7 +107,7 @@ def _check_requests(run: StoredRun, asked: Sequence[ReceivedRequest]) -> None:
     """Check that each accepted request is the beginning of a stored part, and that none follows an answer."""
     parts = said(run)
     answers = [one.content for one in asked if one.content and _is_answer(one.content)]
-    replies = [list(turn.blocks) for turn in run.turns]
+    replies = [list(turn.reply.content) for turn in run.turns]
     for number, one in enumerate(asked, 1):
         answered = list(one.content) in replies
         assert any(_begins(part, one.messages, answered=answered) for part in parts), (
@@ -163,9 +164,9 @@ def _check_calls(run: StoredRun, limit: int | None) -> int:
     used = missing = 0
     for turn in run.turns:
         rows = [row for row in run.calls if row.turn == turn.number]
-        names = [call.name for call in turn.calls]
+        names = [call.name for call in turn.reply.calls]
         room = 0 if turn.landing or RESPOND in names else len(names) if limit is None else max(limit - used, 0)
-        wanted = [call.id for call in turn.calls[:room]]
+        wanted = [call.id for call in turn.reply.calls[:room]]
         found = [row.call.id for row in rows]
         assert found == [one for one in wanted if one in found], f"turn {turn.number}: {found} of {wanted}"
         if run.pending is None or turn.number < run.pending.number:
@@ -202,7 +203,7 @@ def _check_counters(run: StoredRun, for_notes: Usage) -> None:
     if snapshot is None:
         assert len(run.turns) <= 1, "more than one turn, and nothing tells where the run stands"
         return
-    total = sum((turn.usage for turn in run.turns[: snapshot.turns]), for_notes)
+    total = sum((turn.reply.usage for turn in run.turns[: snapshot.turns]), for_notes)
     calls = sum(row.turn <= snapshot.turns for row in run.calls)
     assert snapshot.total.usage == total, f"{snapshot.total.usage} are said to be used, billed were {total}"
     assert snapshot.used["tool_calls"] == calls == snapshot.calls == run.tool_calls
@@ -217,7 +218,7 @@ def check_ended(
     assert run.status in {"answered", "landed"}, run.status
     assert run.outcome is not None
     assert run.pending is None
-    total = sum((turn.usage for turn in run.turns), for_notes or Usage())
+    total = sum((turn.reply.usage for turn in run.turns), for_notes or Usage())
     assert Usage(**run.outcome["usage"]) == total, f"the outcome tells {run.outcome['usage']}, billed were {total}"
     assert run.outcome["tool_calls"]["used"] == len(run.calls)
     assert kept.open == 0
@@ -234,6 +235,6 @@ def finished(run: StoredRun) -> Counter[str]:
     return Counter(row.call.key for row in run.calls if not (row.repeated or broken_off(row)))
 
 
-def broken_off(row: StoredCall) -> bool:
+def broken_off(row: Returned) -> bool:
     """Return whether a call was running when its run was stopped or its process was killed."""
     return row.is_error and row.whole.startswith(BROKEN_OFF)

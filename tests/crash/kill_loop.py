@@ -218,7 +218,7 @@ class KillLoop:
         if before is None or not accepted or not now:
             return
         last, first = accepted[-1], now[0]
-        answered = any(list(turn.blocks) == last.content for turn in before.turns)
+        answered = any(list(turn.reply.content) == last.content for turn in before.turns)
         assert _front(last) == _front(first)
         beginning = _message_bytes(last)
         whole = _message_bytes(first)

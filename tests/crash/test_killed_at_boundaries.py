@@ -80,7 +80,9 @@ class Case:
     def _for_notes(self, run: StoredRun) -> Usage:
         """Return the usage booked for summaries: a whole number of requests, at least one per stored summary."""
         booked, turns = (run.snapshot.total.usage, run.snapshot.turns) if run.snapshot else (Usage(), 0)
-        count = (booked.input_tokens - sum(turn.usage.input_tokens for turn in run.turns[:turns])) // NOTES.input_tokens
+        count = (
+            booked.input_tokens - sum(turn.reply.usage.input_tokens for turn in run.turns[:turns])
+        ) // NOTES.input_tokens
         parts = max((one.part for one in run.messages), default=0)
         assert parts <= count <= sum("notes" in line for line in self.lines("asked"))
         return sum([NOTES] * count, Usage())
@@ -94,7 +96,7 @@ def check_resumed(before: StoredRun, lines_before: int, case: Case) -> None:
     if not earlier or not later or any("notes" in line for line in lines[earlier[-1] : later[0]]):
         return
     last, first = lines[earlier[-1]], lines[later[0]]
-    is_stored = any(list(turn.blocks) == last["content"] for turn in before.turns)
+    is_stored = any(list(turn.reply.content) == last["content"] for turn in before.turns)
     assert first["messages"][: len(last["messages"])] == last["messages"]
     assert is_stored is (len(first["messages"]) > len(last["messages"]))
 

@@ -10,7 +10,6 @@ import pytest
 
 from run_specialist.api import config_files
 from run_specialist.api.config_files import KEYS, TABLE
-from run_specialist.cli import manage
 from run_specialist.loop.observing import CONTENT, PROVIDER_VARIABLE
 from run_specialist.providers import admission
 from run_specialist.providers.choose import CREDENTIALS
@@ -34,7 +33,7 @@ MEANINGS = {
     "config_files.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
     "availability.py: VARIABLE": [availability.VARIABLE],
     "admission.py: VARIABLE": [admission.VARIABLE],
-    "manage.py: name": list(manage.VARIABLES),
+    "manage.py: name": ["VISUAL", "EDITOR"],
     # Git gets these unchanged; they are no settings.
     "git.py: name": [],
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],

@@ -79,9 +79,9 @@ def test_the_share_of_quotes_is_a_score_and_a_verdict(form, evidence, share, exp
         ({"CallsUnder": True}, "input should be a valid integer, got True"),
         ({"CostUnder": float("nan")}, "got nan"),
         ({"CitesPath": []}, "expected a text, or a list of them, got []"),
-        ("CallsUnder", "calls is missing"),
+        ("CallsUnder", "calls: field required"),
         ("OutputMatches", "expected fields and their values, got nothing"),
-        ({"Judge": {"specialist": "answer-judge"}}, "rubric is missing"),
+        ({"Judge": {"specialist": "answer-judge"}}, "rubric: field required"),
         ({"Judge": {"rubric": " "}}, "expected a text, or a list of them, got ' '"),
     ],
 )

@@ -31,7 +31,7 @@ async def test_records_follow_the_order_of_the_run():
     assert order(notebook) == [Opened, *turn, Returned, Returned, *turn, Returned, *turn, Ended]
     assert isinstance(notebook.records[1], EventLogged)
     assert notebook.records[-1].event.outcome is outcome
-    assert [one.turn for one in notebook.of(Received)] == [1, 2, 3]
+    assert [one.number for one in notebook.of(Received)] == [1, 2, 3]
     assert [(one.number, one.turn) for one in notebook.of(Returned)] == [(1, 1), (2, 1), (3, 2)]
     times = [record.at for record in notebook.records]
     assert times == sorted(times)

@@ -216,7 +216,7 @@ def full_run() -> StoredRun:
         "gaps": list(gaps),
     }
     tape.ask("", [Did("respond", answer, "")], choice="respond", seconds=11.8, lost=5_200)
-    tape.say(Message.results([ToolResult(tape.turns[-1].calls[0].id, prompts.DELIVERED)]))
+    tape.say(Message.results([ToolResult(tape.turns[-1].reply.calls[0].id, prompts.DELIVERED)]))
     tape.warnings.append(
         "quote not found in the tool results: docs/limits.md:9: 'A refused last request is retried three times.'"
     )

@@ -55,11 +55,11 @@ def interrupted_run() -> StoredRun:
     three = [read("a.py", "     1\ta"), read("b.py", "     1\tb"), read("c.py", "     1\tc", 0.3)]
     turn = tape.ask("I read three files at once.", three)
     tape.run(three)
-    kept = [call for call in tape.calls if call.call.id not in {turn.calls[0].id, turn.calls[2].id}]
+    kept = [call for call in tape.calls if call.call.id not in {turn.reply.calls[0].id, turn.reply.calls[2].id}]
     tape.calls[:] = kept
     texts = [prompts.PROCESS_ENDED.format(tool="read"), "     1\tb", prompts.PROCESS_ENDED.format(tool="read")]
     results = [
-        ToolResult(call.id, text, is_error=text != texts[1]) for call, text in zip(turn.calls, texts, strict=True)
+        ToolResult(call.id, text, is_error=text != texts[1]) for call, text in zip(turn.reply.calls, texts, strict=True)
     ]
     tape.messages[-1] = replace(tape.messages[-1], message=Message.results(results))
     return tape.stored("interrupted")
@@ -91,7 +91,7 @@ def structured_run() -> StoredRun:
     tape = Tape({Kind.COST: 1.0})
     output = {"files": ["a.py", "b.py"], "sure": True, "note": "</pre>"}
     tape.ask("", [Did("respond", {"answer": output}, "")])
-    tape.say(Message.results([ToolResult(tape.turns[0].calls[0].id, prompts.DELIVERED)]))
+    tape.say(Message.results([ToolResult(tape.turns[0].reply.calls[0].id, prompts.DELIVERED)]))
     return tape.end(tape.outcome("answered", '{"files": []}', output=output))
 
 

@@ -16,8 +16,9 @@ from run_specialist.record.events import (
     Started,
     Warned,
 )
-from run_specialist.record.messages import Block, Message, ToolResult, Usage
-from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredTurn
+from run_specialist.record.journal import Received, Returned
+from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage
+from run_specialist.store.stored import StoredEvent, StoredMessage
 
 BEGIN = 1_795_320_000.0
 """Start of the runs: 2026-11-22 04:00:00 UTC [seconds since 1970]."""
@@ -50,8 +51,8 @@ class Recording:
     question: str = QUESTION
     model: str = MODEL
     now: float = BEGIN
-    turns: list[StoredTurn] = field(default_factory=list)
-    calls: list[StoredCall] = field(default_factory=list)
+    turns: list[Received] = field(default_factory=list)
+    calls: list[Returned] = field(default_factory=list)
     messages: list[StoredMessage] = field(default_factory=list)
     events: list[StoredEvent] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -94,7 +95,7 @@ class Recording:
         lost: int | None = None,
         blocks: Sequence[Block] = (),
         entered: bool = True,
-    ) -> StoredTurn:
+    ) -> Received:
         """Record a request and its reply.
 
         grown: Tokens that are new in this request.
@@ -130,18 +131,14 @@ class Recording:
         self.spend(usage, cost)
         reason = {"wants_tools": "tool_use", "answered": "end_turn", "truncated": "max_tokens"}.get(stop, stop)
         self.turns.append(
-            StoredTurn(
+            Received(
                 number=number,
-                at=self.now,
-                seconds=seconds,
                 choice=choice,
-                landing_instruction=None,
                 landing=self.landing is not None,
-                stop=stop,
-                reason=reason,
-                blocks=tuple(said),
-                usage=usage,
+                reply=Reply(Stop(stop), tuple(said), usage, reason),
                 cost_usd=cost,
+                seconds=seconds,
+                at=self.now,
             )
         )
         self.tell(Replied(number, stop, reason, text, usage, cost))
@@ -161,22 +158,22 @@ class Recording:
         turn = self.turns[-1]
         begin, results = self.now, []
         first = len(self.calls) + 1
-        for number, (one, call) in enumerate(zip(done, turn.calls, strict=False), first):
+        for number, (one, call) in enumerate(zip(done, turn.reply.calls, strict=False), first):
             self.now = begin + one.seconds
             note = prompts.read_on(call.id, len(one.result), len(one.whole)) if one.whole else ""
             whole = one.whole or one.result
             self.calls.append(
-                StoredCall(
+                Returned(
                     number,
                     turn.number,
-                    self.now,
-                    one.seconds,
                     call,
                     whole,
                     len(one.result),
                     one.is_error,
                     note,
                     one.repeated,
+                    one.seconds,
+                    at=self.now,
                 )
             )
             self.tell(
@@ -197,7 +194,7 @@ class Recording:
             lines += filter(None, [prompts.countdown(self.budget.tightest, "remaining")])
             results.append(ToolResult(call.id, "\n".join(lines), one.is_error))
         self.now = begin + max((one.seconds for one in done), default=0)
-        for one, call in zip(skipped, turn.calls[len(done) :], strict=True):
+        for one, call in zip(skipped, turn.reply.calls[len(done) :], strict=True):
             why = prompts.skipped(one.name)
             self.skipped += 1
             self.tell(Called("skipped", call.id, call.name, call.arguments, text=why))

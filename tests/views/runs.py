@@ -47,7 +47,7 @@ class Tape(Recording):
         keep: Number of newest messages to keep.
         """
         old = [one.message for one in self.messages if one.part == self.part]
-        ids = {call.id for turn in self.turns for call in turn.calls}
+        ids = {call.id for turn in self.turns for call in turn.reply.calls}
         self.now += 6.5
         self.part += 1
         cost = round(usage.input_tokens * 3e-6 + usage.output_tokens * 15e-6, 8)
@@ -102,7 +102,7 @@ class Tape(Recording):
                 self.landing.reason.value,
                 self.landing.how.value,
                 len(billed),
-                sum((turn.usage for turn in billed), Usage()),
+                sum((turn.reply.usage for turn in billed), Usage()),
                 sum(turn.cost_usd or 0 for turn in billed),
             )
         limit = self.budget[Kind.TOOL_CALLS].limit

@@ -31,7 +31,7 @@ def parent(*children, shared=True):
     tape = Tape({Kind.TOOL_CALLS: 16, Kind.TOKENS: 100_000})
     tape.turn("I ask.", ask("owls", "When?", 1.0, is_error=True), ask("owls", "Why?", 3.0))
     tape.ask("", [Did("respond", {"answer": "So."}, "")], stop="answered")
-    own = sum((turn.usage for turn in tape.turns), Usage())
+    own = sum((turn.reply.usage for turn in tape.turns), Usage())
     if shared:
         for one in children:
             tape.budget = tape.budget.spend(one.tool_calls).spend(one.usage.total_tokens, Kind.TOKENS)

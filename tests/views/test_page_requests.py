@@ -32,7 +32,10 @@ def test_without_reported_cache_writes_all_input_counts_as_cached():
     for _ in range(4):
         tape.ask("Hm.", stop="paused")
     usages = [Usage(900, 0, 0, 9), Usage(5_000, 0, 0, 9), Usage(5_200, 0, 0, 9), Usage(200, 5_100, 0, 9)]
-    tape.turns[:] = [odd.replace(turn, usage=usage) for turn, usage in zip(tape.turns, usages, strict=True)]
+    tape.turns[:] = [
+        odd.replace(turn, reply=odd.replace(turn.reply, usage=usage))
+        for turn, usage in zip(tape.turns, usages, strict=True)
+    ]
     losses = data(tape.stored("running"))["requests"]["losses"]
     assert [loss["turn"] for loss in losses] == [3]
     assert losses[0]["words"].startswith("read 0 of 5,000 cached tokens")

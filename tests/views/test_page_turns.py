@@ -167,7 +167,7 @@ def test_a_rejected_answer_is_distinguished_from_an_accepted_one():
     tape = odd.Tape({})
     for why in (prompts.does_not_fit("it is no list").to_call, ""):
         tape.ask("", [odd.Did("respond", {"answer": "So."}, "")])
-        call = tape.turns[-1].calls[0]
+        call = tape.turns[-1].reply.calls[0]
         tape.say(odd.Message.results([odd.ToolResult(call.id, why or prompts.DELIVERED, is_error=bool(why))]))
     calls = calls_of(data(tape.stored("running")))
     assert [call["state"] for call in calls] == ["not taken", "answer"]

@@ -134,7 +134,7 @@ async def test_c1_tools_of_a_program_replay_the_same(messages_runs):
     one = messages_runs
     run = await one.record(look(one.say, "a"), look(one.say, "a"), one.say.answers("A."), tools=[LOOK])
     replayed = await one.replay(run)
-    assert (replayed.difference, replayed.not_compared) == (None, ("look",))
+    assert (replayed.difference, replayed.not_compared) == (None, ["look"])
 
 
 async def test_c1_secrets_and_prices_of_today_change_nothing(messages_runs, monkeypatch):
@@ -168,7 +168,7 @@ async def test_c1_functions_of_a_project_are_not_imported(messages_runs):
     run = await one.record(*script, trust=True)
     module.write_text("raise ValueError\n")
     replayed = await one.replay(run)
-    assert (replayed.difference, replayed.not_compared) == (None, ("count",))
+    assert (replayed.difference, replayed.not_compared) == (None, ["count"])
     one.write("python_tools: []")
     assert (await differs(one, run))[:2] == (1, "definition of the tool count")
     one.write("python_tools: [replayed_counting:count, replayed_counting:other]")

@@ -59,7 +59,7 @@ async def test_a_resumed_run_sends_them_back_unchanged(endpoint, model):
         (2, "look", 1),
         (3, "web_fetch", 2),
     ]
-    assert outcome.usage.web_search_requests == sum(turn.usage.web_search_requests for turn in run.turns) == 1
+    assert outcome.usage.web_search_requests == sum(turn.reply.usage.web_search_requests for turn in run.turns) == 1
 
 
 @pytest.mark.parametrize("returned", [1, 2])

@@ -87,7 +87,7 @@ class BatchMaker:
         """
         from run_specialist.batch import questions  # noqa: PLC0415 - only batches need it
         from run_specialist.batch.batch import Batch, Bounds  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.record import StoredRecord, batch_id, checked_id  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.record import BatchRecord, batch_id, checked_id  # noqa: PLC0415 - only batches need it
 
         given = dict(options)
         bounds = Bounds(**{name: given.pop(name) for name in Bounds.__dataclass_fields__ if name in given})
@@ -119,7 +119,7 @@ class BatchMaker:
             runs,
             bounds,
             total=_total(items),
-            record=StoredRecord(row, lambda item: f"{name}-{item.key}", maker.store.opened_url),
+            record=BatchRecord(row, maker.store.opened_url),
         )
         return self._tracked(batch)
 
@@ -165,12 +165,9 @@ class BatchMaker:
         retry: statuses of earlier outcomes that are resumed.
         """
         from run_specialist.batch.batch import Batch  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.record import StoredRecord  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.record import BatchRecord  # noqa: PLC0415 - only batches need it
 
         kinds = {(one.file.path, one.file.digest, one.model, one.settings.model): one for one in asked}
-
-        def run_id(item: "Item") -> str:
-            return run_ids[item.number - 1]
 
         has_limit = bounds.cost_limit is not None
         statuses = checked_statuses(retry)
@@ -181,8 +178,8 @@ class BatchMaker:
             runs,
             bounds,
             total=len(items),
-            record=StoredRecord(lambda: row, run_id, self._maker.store.opened_url),
-            run_id=run_id,
+            record=BatchRecord(lambda: row, self._maker.store.opened_url),
+            run_id=lambda item: run_ids[item.number - 1],
         )
         return self._tracked(batch)
 

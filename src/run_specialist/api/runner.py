@@ -381,7 +381,7 @@ class Runner:
         model: an alias, a full id or `offline`; None for the model of the `Runner`.
         force: resume even if the specialist's file or the settings have changed since the run began.
         retry: statuses of ended runs to resume: any of `failed`, `aborted`, `partial`.
-        lend: returns the share of a common limit that the run may spend, see `batch.item_run.Lend`.
+        lend: returns the share of a common limit that the run may spend, see `batch.item.Lend`.
         listener, watch: called with the events of the run, and with the pieces of its replies while they stream.
         options: keys of the file to override, the same in each call.
         Raises AtWork if another process works on the run, UsageError with each difference from the stored run,

@@ -27,18 +27,20 @@ class Landing:
         self.position: LadderPosition | None = None
         """Position on the ladder; None until the landing begins."""
 
-    def begin(self, reason: Kind, resumed: Rung | None = None) -> None:
+    def begin(self, reason: Kind, answered: str | None = None) -> None:
         """Start the landing, unless it has begun.
 
-        resumed: the rung to start on, because a stored reply answers it; None = the top.
+        answered: the tool choice of a request from before an interruption, on whose rung to start; None = the top.
         """
         if self.position is None:
-            position = LadderPosition(reason, self._rungs())
-            self._move_to(position if resumed is None else position.resumed(resumed))
+            position, rung = LadderPosition(reason, self._rungs()), RUNGS.get(answered or "")
+            self._move_to(position.resumed(rung) if rung else position)
 
     def _rungs(self) -> tuple[Rung, ...]:
         """Return the whole ladder, given the current knowledge of the endpoint."""
         known = self._run.job.provider.capabilities
+        if known.rungs is not None:
+            return tuple(rung for rung in known.rungs if rung not in self._refused)
         refused = self._refused if known.none_choice else self._refused | {Rung.NONE}
         if self._run.job.runs_on_server:
             refused = refused | WITH_TOOLS
@@ -50,18 +52,10 @@ class Landing:
             refused=refused,
         )
 
-    def begin_if_spent(self, budget: Budget) -> None:
-        """Start the landing if only its reserve remains of the budget."""
+    def begin_if_spent(self, budget: Budget, answered: str | None = None) -> None:
+        """Start the landing, as `begin` does, if only its reserve remains of the budget."""
         if budget.phase is Phase.SPENT:
-            self.begin(budget.tightest.kind)
-
-    def resume_if_spent(self, budget: Budget, choice: str) -> None:
-        """Start the landing if the budget is spent, on the rung of a reply from before the interruption.
-
-        choice: the tool choice of the request that the reply answers.
-        """
-        if budget.phase is Phase.SPENT:
-            self.begin(budget.tightest.kind, RUNGS.get(choice))
+            self.begin(budget.tightest.kind, answered)
 
     @property
     def is_active(self) -> bool:

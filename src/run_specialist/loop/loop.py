@@ -3,12 +3,12 @@
 `Loop.run` repeats turns until one of them ends the run; `Replies.take` acts on each kind of reply.
 """
 
-from run_specialist import prompts
+from run_specialist import budget, prompts
 from run_specialist.budget import Kind
 from run_specialist.errors import ChoiceRefused, ContextExceeded, ProviderError
 from run_specialist.loop.account import rounded
 from run_specialist.loop.checkpoint import Checkpoint
-from run_specialist.loop.ending import Ending
+from run_specialist.loop.ending import ABORTED, Ending
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import ContextWindow, Landing
@@ -40,10 +40,13 @@ class Loop:
         ending = await self._resume()
         while ending is None:
             if self._run.stop.is_requested:
-                return Ending.aborted()
+                return ABORTED
             self.landing.begin_if_spent(self._run.account.budget)
             if self.landing.is_over:
-                return Ending.spent(self._run.account.limit(self.landing.reason))
+                limit = self._run.account.limit(self.landing.reason)
+                amount = limit.kind.label if limit.limit is None else budget.amount(limit.kind, limit.limit)
+                error = f"no answer at the limit of {amount}; raise {limit.kind.key} to continue"
+                return Ending("partial", error=error)
             await self._checkpoint.record_and_wait()
             if not await self._window.make_room():
                 # That began the landing, or the run is to stop: the next turn acts on it.
@@ -80,13 +83,13 @@ class Loop:
         """Act on a reply that arrived before the run was interrupted, and inform the model of changes."""
         state, note = self._run.job.resume_state, self._run.job.resume_note
         ending = None
-        if state.pending is not None and not self._run.stop.is_requested:
-            self._run.account.spend(state.pending_seconds, Kind.TIME)
-            choice, in_landing = state.pending_choice, state.pending_in_landing
-            self._exchange.receive(state.pending, choice, state.pending_instruction, in_landing=in_landing)
+        if (received := state.pending) is not None and not self._run.stop.is_requested:
+            self._run.account.spend(received.seconds, Kind.TIME)
+            reply, choice, in_landing = received.reply, received.choice, received.landing
+            self._exchange.receive(reply, choice, received.landing_instruction, in_landing=in_landing)
             if in_landing:
-                self.landing.resume_if_spent(self._run.account.budget, choice)
-            ending = await self.replies.take(state.pending)
+                self.landing.begin_if_spent(self._run.account.budget, choice)
+            ending = await self.replies.take(reply)
         if note is None or (ending and note.question is None):
             return ending
         if ending:

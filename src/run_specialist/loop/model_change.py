@@ -10,13 +10,11 @@ from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, UsageError
 from run_specialist.loop.account import rounded
 from run_specialist.loop.checkpoint import Checkpoint
-from run_specialist.loop.compaction import tokens
-from run_specialist.loop.exchange import Exchange
+from run_specialist.loop.exchange import Exchange, opening_tokens
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
 from run_specialist.providers.choose import ModelChain
 from run_specialist.record.events import ModelChanged, Warned
-from run_specialist.record.messages import encode
 
 CHANGED = "the run continues with {}{}, because {} cannot answer ({})"
 COLD = ", which reads about {} without a cache, price {}"
@@ -75,9 +73,7 @@ class ModelChange:
         cold = None
         if turn > 1:
             # The estimated input of the next request, which the new model has not cached.
-            opening = self._run.job.opening
-            front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
-            cold = transcript.tokens + (0 if transcript.history_tokens else tokens(front))
+            cold = transcript.tokens + (0 if transcript.history_tokens else opening_tokens(self._run.job.opening))
         price = rounded(self._run.account.change_model(reason, cold))
         self._landing.change_model()
         # In this order: after a crash between the two, the model before can read the new transcript, too.

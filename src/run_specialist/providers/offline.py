@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from math import log
 from pathlib import PurePosixPath
@@ -389,7 +390,7 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
             block.append(after)
         taken.update(block)
         merged = replace(block[0], text="\n".join(one.text for one in block))
-        quote = cut(merged, longest, lambda text, unit=unit: ranking.rate(text, code=unit.is_code))
+        quote = cut(merged, longest, partial(ranking.rate, code=unit.is_code))
         per_file[unit.path] += 1
         quoted.append(roots(quote.text) - of_question)
         yield quote

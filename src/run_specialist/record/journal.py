@@ -49,7 +49,7 @@ class EventLogged(Record):
 class Received(Record):
     """A reply arrived and was charged; later records show how the run acted on it."""
 
-    turn: int
+    number: int
     """Number of the request, from 1."""
     choice: str
     """The tool choice of the request."""
@@ -81,6 +81,16 @@ class Returned(Record):
     repeated: bool
     """True if the result is that of an earlier identical call."""
     seconds: float
+
+    @property
+    def text(self) -> str:
+        """The part of the output that the tool result may contain."""
+        return self.whole[: self.characters]
+
+    @property
+    def truncated(self) -> bool:
+        """True if `text` is not the complete output."""
+        return self.characters < len(self.whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from run_specialist.spawning.resuming import (
 from run_specialist.spawning.spawner import LIMITS, RunEnvironment, new_run_id
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.settings import overridden
-from run_specialist.store.stored import MARK, StoredCall, StoredMessage, StoredRun, StoredTurn
+from run_specialist.store.stored import MARK, StoredMessage, StoredRun
 from run_specialist.tools.respond import NAME as RESPOND
 
 # Extract the first turns of a stored run, as it was before its next request. Pure.
@@ -53,7 +53,7 @@ class FirstTurns:
 
     run: StoredRun
     """The run with only its first turns: no outcome, no events, and a snapshot without tokens, cost and time."""
-    last: StoredTurn | None
+    last: Received | None
     """The newest turn in its transcript; None if that is only the question."""
     notes: tuple[Note, ...]
     """The notes in the transcript, in order."""
@@ -63,7 +63,7 @@ class FirstTurns:
     @property
     def is_paused(self) -> bool:
         """Whether the API paused the last turn, so that it must be sent back unchanged."""
-        return self.last is not None and self.last.stop == Stop.PAUSED
+        return self.last is not None and self.last.reply.stop == Stop.PAUSED
 
     @property
     def is_answered(self) -> bool:
@@ -72,7 +72,7 @@ class FirstTurns:
             return False
         newest = self.run.messages[-1].message
         if newest.role == "assistant":
-            return self.last.stop not in {Stop.PAUSED, Stop.TRUNCATED}
+            return self.last.reply.stop not in {Stop.PAUSED, Stop.TRUNCATED}
         # A text after the results is a further question, whose reply was cut.
         are_results = all(block["type"] == "tool_result" for block in newest.blocks)
         return are_results and any(text_of(block["content"]) == prompts.DELIVERED for block in newest.blocks)
@@ -104,7 +104,7 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         late = {note.text for note in left_out}
         blocks = tuple(one for one in tail.message.blocks if one["type"] != "text" or one["text"] not in late)
         tail = replace(tail, message=replace(tail.message, blocks=blocks, landing_instruction=None))
-    if last is not None and last.calls and tail is None:
+    if last is not None and last.reply.calls and tail is None:
         raise NotResumable(f"{run.run_id}: the results of turn {last.number} are not stored; use `at={at - 1}`")
     kept = [one for one in run.messages if (one.part, one.place) <= (begin.part, begin.place)]
     if last is None:
@@ -127,7 +127,7 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
 
 
 def _snapshot(
-    at: int, turns: Sequence[StoredTurn], calls: Sequence[StoredCall], entered: Sequence[StoredTurn]
+    at: int, turns: Sequence[Received], calls: Sequence[Returned], entered: Sequence[Received]
 ) -> RunSnapshot:
     """Return the state of a run after its first turns, without tokens, cost and time.
 
@@ -136,20 +136,22 @@ def _snapshot(
     last_call = max((call.number for call in calls), default=0)
     # Calls that the API still has to run count against the limit, but have no number.
     answered = {call.call.id for call in calls}
-    made = (use for turn in turns for use in server_calls(turn.blocks))
+    made = (use for turn in turns for use in server_calls(turn.reply.content))
     executed = {(call.turn, call.call.id) for call in calls}
-    asked = ((turn, call) for turn in entered for call in turn.calls)
+    asked = ((turn, call) for turn in entered for call in turn.reply.calls)
     return RunSnapshot(
         used={
             Kind.TOOL_CALLS.value: last_call + sum(use.result is None and use.call.id not in answered for use in made),
             Kind.TURNS.value: at,
             Kind.CHARACTERS.value: sum(len(call.text) for call in calls),
         },
-        largest_input=max((turn.usage.total_tokens - turn.usage.output_tokens for turn in turns), default=0),
-        largest_request=max((turn.usage.total_tokens for turn in turns), default=0),
+        largest_input=max(
+            (turn.reply.usage.total_tokens - turn.reply.usage.output_tokens for turn in turns), default=0
+        ),
+        largest_request=max((turn.reply.usage.total_tokens for turn in turns), default=0),
         calls=last_call,
         skipped=sum(call.name != RESPOND and (turn.number, call.id) not in executed for turn, call in asked),
-        history_tokens=entered[-1].usage.total_tokens if entered else 0,
+        history_tokens=entered[-1].reply.usage.total_tokens if entered else 0,
         last_text=next((turn.reply.text for turn in reversed(turns) if turn.reply.text), ""),
     )
 
@@ -180,15 +182,17 @@ def _notes(run: StoredRun) -> list[Note]:
     return [note for note in found if note.text]
 
 
-def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> list[tuple[StoredTurn, StoredMessage]]:
+def _entered(messages: Sequence[StoredMessage], turns: Sequence[Received]) -> list[tuple[Received, StoredMessage]]:
     """Return the turns in the history, each with its message; a reply that was cut may be missing there."""
-    found: list[tuple[StoredTurn, StoredMessage]] = []
+    found: list[tuple[Received, StoredMessage]] = []
     following = 0
     for one in messages:
         if one.copied or one.message.role != "assistant":
             continue
         blocks = list(map(dict, one.message.blocks))
-        same = (at for at in range(following, len(turns)) if list(map(dict, sendable(turns[at].blocks))) == blocks)
+        same = (
+            at for at in range(following, len(turns)) if list(map(dict, sendable(turns[at].reply.content))) == blocks
+        )
         if (at := next(same, None)) is not None:
             found.append((turns[at], one))
             following = at + 1
@@ -356,30 +360,8 @@ def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -
 
 def copied_records(begin: StoredRun) -> Iterator[Record]:
     """Yield the records of the copied turns, with the times and prices of the run that made them."""
-    for turn in begin.turns:
-        yield Received(
-            turn.number,
-            turn.choice,
-            turn.landing,
-            turn.reply,
-            turn.cost_usd,
-            turn.seconds,
-            turn.landing_instruction,
-            at=turn.at,
-        )
-    for call in begin.calls:
-        yield Returned(
-            call.number,
-            call.turn,
-            call.call,
-            call.whole,
-            call.characters,
-            call.is_error,
-            call.note,
-            call.repeated,
-            call.seconds,
-            at=call.at,
-        )
+    yield from begin.turns
+    yield from begin.calls
     assert begin.snapshot is not None  # noqa: S101 - `first_turns` makes one
     for part, group in groupby(begin.messages, key=lambda one: one.part):
         stored = [*group]

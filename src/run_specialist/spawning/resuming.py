@@ -21,7 +21,7 @@ from run_specialist.loop.transcript import (
     portable_id,
     portable_messages,
 )
-from run_specialist.record.journal import RunSnapshot
+from run_specialist.record.journal import Received, RunSnapshot
 from run_specialist.record.messages import Stop, counted, text_of
 from run_specialist.spawning.server_tools import reserved
 from run_specialist.spawning.spawner import (
@@ -42,7 +42,7 @@ from run_specialist.specialist.project import project_of
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import checked
 from run_specialist.store.rows import KnownRun, file_change
-from run_specialist.store.stored import StoredRun, StoredTurn
+from run_specialist.store.stored import StoredRun
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.planning import TODO, TodoList
@@ -91,7 +91,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         remarks.append(prompts.other_model(run.model))
     # If the transcript ends with the model, a user message must precede the next request.
     ends_with_model = state.messages and state.messages[-1].role == "assistant" and state.pending is None
-    if ends_with_model and not (remarks or changed or request.question) and run.turns[-1].stop != Stop.PAUSED:
+    if ends_with_model and not (remarks or changed or request.question) and run.turns[-1].reply.stop != Stop.PAUSED:
         remarks.append(prompts.GO_ON)
     job = continued(run, file, settings, environment)
     original = {key: frozen[key] for key in _ORIGINAL if key in frozen}
@@ -227,7 +227,10 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
     also_written: also remove thinking that a server wrote at the beginning of the text.
     """
     messages = portable_messages(state.messages, also_written=also_written)
-    pending = state.pending and replace(state.pending, content=portable_blocks(state.pending.content))
+    pending = state.pending
+    if pending:
+        content = portable_blocks(pending.reply.content)
+        pending = replace(pending, reply=replace(pending.reply, content=content))
     if messages == state.messages and pending == state.pending:
         return state
     # The adapted transcript is stored as a new part, all of it copied.
@@ -236,7 +239,7 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
 
 def with_own_ids(run: StoredRun) -> StoredRun:
     """Return a run in which all calls have new ids, for the reasons given in `portable_id`."""
-    contents = [*(turn.blocks for turn in run.turns), *(one.message.blocks for one in run.messages)]
+    contents = [*(turn.reply.content for turn in run.turns), *(one.message.blocks for one in run.messages)]
     ids = dict.fromkeys(block["id"] for blocks in contents for block in blocks if block.get("type") == "tool_use")
     # A run that has changed its model may have two ids of one call.
     known = {portable_id(call_id): call_id for call_id in ids if portable_id(call_id) != call_id}
@@ -249,7 +252,10 @@ def with_own_ids(run: StoredRun) -> StoredRun:
 
     return replace(
         run,
-        turns=tuple(replace(turn, blocks=named_blocks(turn.blocks, name)) for turn in run.turns),
+        turns=tuple(
+            replace(turn, reply=replace(turn.reply, content=named_blocks(turn.reply.content, name)))
+            for turn in run.turns
+        ),
         calls=tuple(
             replace(
                 one,
@@ -277,16 +283,12 @@ def state_when_stopped(run: StoredRun, limit: int | None) -> ResumeState:
     if pending is None:
         return state
     to_run = _calls_to_run(pending, snapshot)
-    used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + counted(pending.blocks)
+    used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + counted(pending.reply.content)
     affordable = to_run if limit is None else max(limit - used, 0)
     return replace(
         state,
         earlier=replace(state.earlier, cut_off=min(to_run, affordable)),
-        pending=pending.reply,
-        pending_choice=pending.choice,
-        pending_instruction=pending.landing_instruction,
-        pending_in_landing=pending.landing,
-        pending_seconds=pending.seconds,
+        pending=pending,
     )
 
 
@@ -324,15 +326,15 @@ def _with_children(run: StoredRun) -> RunSnapshot:
     return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
 
 
-def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
+def _calls_to_run(turn: Received, snapshot: RunSnapshot) -> int:
     """Return how many calls of a turn may have been run: none in a landing or if truncated.
 
     Calls beside an answer may have been run once; the loop decides this again, see `Replies`.
     """
-    answers = sum(call.name == RESPOND for call in turn.calls)
-    if turn.landing or turn.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
+    answers = sum(call.name == RESPOND for call in turn.reply.calls)
+    if turn.landing or turn.reply.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
         return 0
-    return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
+    return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.reply.calls) - answers
 
 
 @dataclass(frozen=True)

@@ -337,7 +337,7 @@ EXPECTED = {
 CANONICAL = tuple(key for key in Specialist.model_fields if key not in ("prompt", "path"))
 """All keys of a file."""
 ALIASES: dict[str, str] = {
-    str(alias): key for key in CANONICAL if (one := declared(key, AliasChoices)) for alias in one.choices
+    str(alias): key for key in CANONICAL if (names := declared(key, AliasChoices)) for alias in names.choices
 }
 """Other spellings, in snake_case; camelCase and kebab-case are converted before the lookup."""
 CONFIG_KEYS = tuple(key for key in CANONICAL if IN_CONFIG_FILES in Specialist.model_fields[key].metadata)

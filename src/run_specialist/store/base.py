@@ -10,9 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
-from run_specialist.store.rows import Values
+from run_specialist.errors import StoreUnusable
+from run_specialist.store.location import shown
+from run_specialist.store.rows import Row
 from run_specialist.store.schema import Statements
+
+_T = TypeVar("_T")
 
 
 class StoreFailure(Exception):
@@ -43,12 +48,12 @@ class Session(ABC):
         """Sync recent commits to disk if due; called when no run waits for it. Never raises."""
 
     @abstractmethod
-    def write(self, statement: str, rows: Sequence[Values]) -> int:
-        """Execute a statement once per row of values; return the number of rows affected."""
+    def write(self, statement: str, rows: Sequence[Row]) -> int:
+        """Execute a statement once per row, if there are any; return the number of rows affected."""
 
     @abstractmethod
-    def read(self, statement: str, values: Values) -> list[Values]:
-        """Return the rows of a query."""
+    def read(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query with these parameters."""
 
     @abstractmethod
     def close(self) -> None:
@@ -79,6 +84,39 @@ class Backoff:
         while (left := until - self.clock()) > 0:
             yield min(pause, left)
             pause = min(2 * pause, self.longest)
+
+
+def retried(  # noqa: PLR0913, PLR0917 - all of one store
+    operation: Callable[[], _T],
+    url: str,
+    session: Session,
+    backoff: Backoff,
+    on_outage: Callable[[str | None], None] = lambda _why: None,
+    reconnect: Callable[[], None] = lambda: None,
+) -> _T:
+    """Run an operation; retry once after a failure, and with backoff during an outage.
+
+    on_outage: called with the reason of each failure, and with None when the operation has succeeded or is given up.
+    reconnect: called before each further attempt.
+    Raises StoreUnusable.
+    """
+    pauses = backoff.pauses(session.patience)
+    failed = 0
+    try:
+        while True:
+            try:
+                return operation()
+            except StoreFailure as error:
+                failed += 1
+                pause = next(pauses, None)
+                if pause is None or (failed > 1 and not isinstance(error, StoreOutage)):
+                    raise StoreUnusable(f"{shown(url)}: {error}") from error
+                on_outage(str(error))
+            backoff.sleep(pause)
+            reconnect()
+    finally:
+        if failed:
+            on_outage(None)
 
 
 class Owner(ABC):

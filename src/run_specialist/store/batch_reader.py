@@ -2,23 +2,20 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, literal, select
 
 from run_specialist.errors import RunNotFound
 from run_specialist.store.batches import StoredBatch
 from run_specialist.store.location import shown
-from run_specialist.store.owners import is_alive
-from run_specialist.store.reader import delete_whole_batches
+from run_specialist.store.reader import OpenedStore, delete_runs
 from run_specialist.store.rows import column_text, outcome
 from run_specialist.store.schema import DEAD, RUNNING, WAITING
 from run_specialist.store.selection import INTERRUPTED, ambiguous, portions
-from run_specialist.store.sqlite import open_engine
 from run_specialist.store.stored import BatchTotals, ItemResult
-from run_specialist.store.tables import batches, items, readable_errors, runs
+from run_specialist.store.tables import batches, items, runs
 
 FAILED, NOT_RUN = "failed", "not run"
 ITEM_STATUSES = ("answered", "landed", "partial", FAILED, "aborted", DEAD, RUNNING, INTERRUPTED, NOT_RUN)
@@ -78,13 +75,8 @@ JUDGES = "-judges"
 """Suffix of the id of the batch with an eval's judges, after the id of the eval."""
 
 
-class StoredBatches:
+class StoredBatches(OpenedStore):
     """The batches of a store opened for reading; only `delete` writes to it."""
-
-    def __init__(self, url: str) -> None:
-        """Open an existing store; raises StoreUnusable, also if the store does not exist."""
-        self.url = url
-        self._engine = open_engine(url, write=False)
 
     def listed(self, project: str | None = None, limit: int | None = None) -> list[StoredBatch]:
         """Return batches, newest first.
@@ -179,25 +171,7 @@ class StoredBatches:
         Raises UsageError if one of the runs is still running, StoreUnusable if the store cannot be written.
         """
         self._engine.dispose()
-        delete_whole_batches(self.url, [batch_id])
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _is_dead(self, owner: str) -> bool:
-        return not is_alive(self.url, owner)
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[Connection]:
-        with readable_errors(self.url), self._engine.begin() as connection:
-            yield connection
+        delete_runs(self.url, (), [batch_id])
 
 
 def _batch(row: Row[Any]) -> StoredBatch:

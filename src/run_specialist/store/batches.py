@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Self, TypeVar
 
-from run_specialist.errors import StoreUnusable
-from run_specialist.store.base import Backoff, StoreFailure, StoreOutage
-from run_specialist.store.location import shown
-from run_specialist.store.rows import Values, column_text, fields_of, json_text, packed, row, values
+from run_specialist.store.base import Backoff, retried
+from run_specialist.store.rows import Row, column_text, fields_of, json_text, row
 from run_specialist.store.schema import CANCELLED, OPEN, WAITING
 from run_specialist.store.sqlite import open_session
 
@@ -88,37 +86,18 @@ class BatchWriter:
         items: may be any number, as they are written in portions while they are read.
         Raises StoreUnusable.
         """
-        batch_id = column_text(batch.batch_id)
-        stored = values("batches", row("batches", **{**fields_of(batch), "frozen": json_text(batch.frozen)}))
-        self._write((self._sql.put_batch, [stored]), (self._sql.forget_numbers, [(batch_id,)]))
-        return self.add(batch_id, items)
+        stored = row("batches", **{**fields_of(batch), "frozen": json_text(batch.frozen)})
+        self._write((self._sql.put_batch, [stored]), (self._sql.forget_numbers, [stored]))
+        return self.add(batch.batch_id, items)
 
     def add(self, batch_id: str, items: Iterable[StoredItem]) -> int:
         """Write more items of a call, as `put` does; return how many.
 
         Raises StoreUnusable.
         """
-        count = 0
-        for portion in _portions(items, PORTION):
-            rows = [
-                row(
-                    "items",
-                    run_id=item.run_id,
-                    batch_id=batch_id,
-                    number=item.number,
-                    state=WAITING,
-                    takeovers=0,
-                    turns=0,
-                    error=None,
-                    input=json_text(item.input),
-                    question=item.question,
-                    granted=None,
-                )
-                for item in portion
-            ]
-            self._write((self._sql.put_item, [values("items", one) for one in rows]))
-            count += len(portion)
-        return count
+        new = {"batch_id": batch_id, "state": WAITING, "takeovers": 0, "turns": 0, "error": None, "granted": None}
+        rows = (row("items", **{**new, **fields_of(one), "input": json_text(one.input)}) for one in items)
+        return self._write_many(self._sql.put_item, rows)
 
     def begun(self, batch_id: str, *, of_all_calls: bool = False) -> dict[str, float]:
         """Return the ids of the stored runs of the items of the newest call, with their known cost so far [USD].
@@ -130,8 +109,8 @@ class BatchWriter:
 
         def costs() -> dict[str, float]:
             with self._session.transaction():
-                found = self._session.read(statement, (column_text(batch_id),))
-            return {str(run_id): float(str(cost or 0.0)) for run_id, cost in found}
+                found = self._session.read(statement, batch_id=column_text(batch_id))
+            return {run_id: cost or 0.0 for run_id, cost in found}
 
         return self._retried(costs)
 
@@ -140,31 +119,26 @@ class BatchWriter:
 
         Raises StoreUnusable.
         """
-        batch_id = column_text(batch_id)
-        cancelled = [(batch_id,)] if state == CANCELLED else []
-        change = (column_text(state), packed(reason), batch_id)
-        self._write((self._sql.set_state, [change]), (self._sql.cancel_waiting, cancelled))
+        change = row("batches", batch_id=batch_id, state=state, reason=reason)
+        self._write((self._sql.set_state, [change]), (self._sql.cancel_waiting, [change] if state == CANCELLED else []))
 
     def set_frozen(self, batch_id: str, frozen: Mapping[str, Any]) -> None:
         """Replace the frozen values of a batch, as JSON values; raises StoreUnusable."""
-        self._write((self._sql.set_frozen, [(packed(json_text(frozen)), column_text(batch_id))]))
+        self._write((self._sql.set_frozen, [row("batches", batch_id=batch_id, frozen=json_text(frozen))]))
 
     def mark(self, batch_id: str, marks: Iterable[ItemStateChange]) -> None:
         """Set states and errors of items; unknown items are ignored.
 
         Raises StoreUnusable.
         """
-        for portion in _portions(marks, PORTION):
-            rows = [(one.state, packed(one.error), column_text(batch_id), column_text(one.run_id)) for one in portion]
-            self._write((self._sql.mark_item, rows))
+        self._write_many(self._sql.mark_item, (row("items", batch_id=batch_id, **fields_of(one)) for one in marks))
 
     def put_back(self, batch_id: str, run_ids: Iterable[str]) -> None:
         """Reset items to the state before they began, without errors and takeovers; their runs stay unchanged.
 
         Raises StoreUnusable.
         """
-        for portion in _portions(run_ids, PORTION):
-            self._write((self._sql.put_back, [(column_text(batch_id), column_text(run_id)) for run_id in portion]))
+        self._write_many(self._sql.put_back, (row("items", batch_id=batch_id, run_id=one) for one in run_ids))
 
     def take_over(self, batch_id: str, run_id: str, turns: int) -> int:
         """Count a takeover of an item; return the number since its run's newest turn, including this one.
@@ -172,13 +146,13 @@ class BatchWriter:
         turns: number of turns that the run has stored.
         Return 0 if the batch does not have the item. Raises StoreUnusable.
         """
-        item = (column_text(batch_id), column_text(run_id))
+        item = row("items", batch_id=batch_id, run_id=run_id)
 
         def count() -> int:
             with self._session.transaction():
-                self._session.write(self._sql.take_over, [(turns, turns, *item)])
-                found = self._session.read(self._sql.select_takeovers, item)
-            return int(str(found[0][0])) if found else 0
+                self._session.write(self._sql.take_over, [{**item, "turns": turns}])
+                found = self._session.read(self._sql.select_takeovers, **item)
+            return int(found[0][0]) if found else 0
 
         return self._retried(count)
 
@@ -192,35 +166,27 @@ class BatchWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write(self, *changes: tuple[str, Sequence[Values]]) -> None:
-        """Execute statements in one transaction, each once per row of values."""
+    def _write(self, *changes: tuple[str, Sequence[Row]]) -> None:
+        """Execute statements in one transaction, each once per row."""
 
         def write() -> None:
             with self._session.transaction():
                 for statement, rows in changes:
-                    if rows:
-                        self._session.write(statement, rows)
+                    self._session.write(statement, rows)
 
         self._retried(write)
 
+    def _write_many(self, statement: str, rows: Iterator[Row]) -> int:
+        """Execute a statement once per row, in several transactions; return the number of rows."""
+        count = 0
+        while portion := list(islice(rows, PORTION)):
+            self._write((statement, portion))
+            count += len(portion)
+        return count
+
     def _retried(self, operation: Callable[[], _T]) -> _T:
-        """Run an operation; retry once after a failure, and with backoff during an outage."""
-        pauses = self._backoff.pauses(self._session.patience)
-        failed = 0
-        while True:
-            try:
-                with self._lock:
-                    return operation()
-            except StoreFailure as error:
-                failed += 1
-                pause = next(pauses, None)
-                if pause is None or (failed > 1 and not isinstance(error, StoreOutage)):
-                    raise StoreUnusable(f"{shown(self._url)}: {error}") from error
-                self._backoff.sleep(pause)
+        def alone() -> _T:
+            with self._lock:
+                return operation()
 
-
-def _portions(entries: Iterable[_T], size: int) -> Iterator[list[_T]]:
-    """Yield the entries of an iterable in lists of at most `size`."""
-    remaining = iter(entries)
-    while portion := list(islice(remaining, size)):
-        yield portion
+        return retried(alone, self._url, self._session, self._backoff)

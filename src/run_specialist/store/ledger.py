@@ -7,11 +7,11 @@ from typing import TypeVar
 from run_specialist.errors import AtWork, NotResumable, StoreUnusable
 from run_specialist.record.journal import Opened, Record
 from run_specialist.store import owners
-from run_specialist.store.base import Backoff, StoreFailure, StoreOutage
+from run_specialist.store.base import Backoff, retried
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.owners import describe, is_alive, may_reconnect
-from run_specialist.store.rows import KnownRun, Rows, Values, known_run, rows_of, values
-from run_specialist.store.schema import ADDED, BEGIN, END, RUNNING, SNAPSHOT
+from run_specialist.store.rows import KnownRun, Row, Rows, known_run, rows_of
+from run_specialist.store.schema import ADDED, RUNNING
 from run_specialist.store.sqlite import open_session
 from run_specialist.store.stored import StoredRun
 
@@ -77,62 +77,41 @@ class Ledger:
         self._session.sync()
 
     def _retried(self, operation: Callable[[], _T]) -> _T:
-        """Run an operation; retry once after a failure, and with backoff during an outage."""
-        pauses = self._backoff.pauses(self._session.patience)
-        failed = 0
-        while True:
-            try:
-                result = operation()
-            except StoreFailure as error:
-                failed += 1
-                pause = next(pauses, None)
-                if pause is None or (failed > 1 and not isinstance(error, StoreOutage)):
-                    self._on_outage(None)
-                    raise StoreUnusable(f"{shown(self._url)}: {error}") from error
-                self._on_outage(str(error))
-                self._backoff.sleep(pause)
-                # If the connection broke during the commit, the commit may have succeeded; the writes are idempotent.
-                with suppress(StoreUnusable):
-                    self._owner.renew()
-            else:
-                if failed:
-                    self._on_outage(None)
-                return result
+        def renew() -> None:
+            # If the connection broke during the commit, the commit may have succeeded; the writes are idempotent.
+            with suppress(StoreUnusable):
+                self._owner.renew()
+
+        return retried(operation, self._url, self._session, self._backoff, self._on_outage, renew)
 
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
+        sql, write, read = self._sql, self._session.write, self._session.read
         # An outcome that was reported must survive a power failure, and what files were before they are replaced.
         with self._session.transaction(lasting=any(rows.ending or "changes" in rows.added for rows in batch)):
-            begun = [values("runs", row, BEGIN) for rows in batch for row in rows.added.get("runs", ())]
-            self._execute(self._sql.insert_run, begun)
+            write(sql.insert_run, _added("runs", batch))
             # The query also locks the runs that this process still owns against takeover until the commit.
-            ids = [rows.run_id for rows in batch]
-            found = self._session.read(self._sql.select_owned(len(ids)), (self.owner, *ids))
-            owned = {str(run_id) for (run_id,) in found}
+            ids = {f"run_{number}": rows.run_id for number, rows in enumerate(batch)}
+            owned = {run_id for (run_id,) in read(sql.select_owned(len(ids)), owner=self.owner, **ids)}
             kept = [rows for rows in batch if rows.run_id in owned]
             self._add(kept)
-            ended = [values("runs", rows.ending, [*END, "run_id"]) for rows in kept if rows.ending]
-            self._execute(self._sql.update_end, ended)
-            searched = [values("search", row) for rows in kept for row in rows.added.get("search", ())]
-            self._execute(self._sql.insert_search, searched)
-            answers = [values("search", rows.answer, ["answer", "run_id"]) for rows in kept if rows.answer]
-            self._execute(self._sql.update_answer, answers)
-            lost = [run_id for run_id in ids if run_id not in owned]
-            return {run_id: bool(self._session.read(self._sql.select_owner, (run_id,))) for run_id in lost}
+            write(sql.update_end, [rows.ending for rows in kept if rows.ending])
+            write(sql.insert_search, _added("search", kept))
+            write(sql.update_answer, [rows.answer for rows in kept if rows.answer])
+            return {
+                rows.run_id: bool(read(sql.select_owner, run_id=rows.run_id))
+                for rows in batch
+                if rows.run_id not in owned
+            }
 
     def _add(self, batch: Sequence[Rows]) -> None:
         """Write turns, calls, events, messages and snapshots."""
+        sql, write = self._sql, self._session.write
         for table in ADDED:
-            added = [values(table, row) for rows in batch for row in rows.added.get(table, ())]
-            self._execute(self._sql.insert_row[table], added)
+            write(sql.insert_row[table], _added(table, batch))
         tails = [(rows.run_id, part, *tail) for rows in batch for part, tail in rows.tails.items()]
-        self._execute(self._sql.delete_messages, [(run_id, part, begin) for run_id, part, begin, _ in tails])
-        self._execute(self._sql.insert_message, [values("messages", row) for *_, messages in tails for row in messages])
-        states = [values("runs", rows.snapshot, [*SNAPSHOT, "run_id"]) for rows in batch if rows.snapshot]
-        self._execute(self._sql.update_snapshot, states)
-
-    def _execute(self, statement: str, rows: Sequence[Values]) -> None:
-        if rows:
-            self._session.write(statement, rows)
+        write(sql.delete_messages, [{"run_id": run, "part": part, "place": begin} for run, part, begin, _ in tails])
+        write(sql.insert_message, [row for *_, messages in tails for row in messages])
+        write(sql.update_snapshot, [rows.snapshot for rows in batch if rows.snapshot])
 
     def look(self, run_id: str) -> KnownRun | None:
         """Return a run by its whole id, without its transcript; None if there is none.
@@ -147,7 +126,7 @@ class Ledger:
         return self._retried(look)
 
     def _known(self, run_id: str) -> KnownRun | None:
-        found = self._session.read(self._sql.select_known, (run_id,))
+        found = self._session.read(self._sql.select_known, run_id=run_id)
         try:
             return known_run(run_id, *found[0]) if found else None
         except (ValueError, TypeError, LookupError) as error:
@@ -168,15 +147,12 @@ class Ledger:
 
     def _begin(self, rows: Rows) -> KnownRun | None:
         with self._session.transaction():
-            inserted = self._session.write(
-                self._sql.insert_new_run, [values("runs", row, BEGIN) for row in rows.added["runs"]]
-            )
-            if not inserted:
+            if not self._session.write(self._sql.insert_new_run, rows.added["runs"]):
                 known = self._known(rows.run_id)
                 # If the connection broke during our commit, the run may be the one that this call has begun.
                 return None if known and self._taking == rows.run_id and known.owner == self.owner else known
             self._taking = rows.run_id
-            self._execute(self._sql.insert_search, [values("search", row) for row in rows.added["search"]])
+            self._session.write(self._sql.insert_search, rows.added["search"])
             self._add([rows])
             return None
 
@@ -194,24 +170,25 @@ class Ledger:
 
     def _claim(self, run: StoredRun, dead: Collection[str]) -> int:
         with self._session.transaction():
-            found = self._session.read(self._sql.select_owner, (run.run_id,))
+            found = self._session.read(self._sql.select_owner, run_id=run.run_id)
             if not found:
                 raise NotResumable(f"{run.run_id} is no longer in {shown(self._url)}")
             ((status, owner),) = found
             # If the connection broke during our commit, this process may own the run already.
             if self._taking is None or owner != self.owner:
                 is_idle = status != RUNNING or (owner == self.owner and owner in dead)
-                if not is_idle and is_alive(self._url, str(owner)):
-                    raise AtWork(f"{run.run_id} is still running: {describe(self._url, str(owner))}")
+                if not is_idle and is_alive(self._url, owner):
+                    raise AtWork(f"{run.run_id} is still running: {describe(self._url, owner)}")
                 if not is_idle and may_reconnect(self._url) and owner not in dead:
-                    raise OwnerLooksDead(run.run_id, str(owner))
+                    raise OwnerLooksDead(run.run_id, owner)
             self._taking = run.run_id
-            hit = self._session.write(self._sql.change_owner, [(self.owner, run.run_id, owner, status)])
-            ((turns, calls, event),) = self._session.read(self._sql.count_rows, (run.run_id,) * 3)
+            change = {"new_owner": self.owner, "run_id": run.run_id, "owner": owner, "status": status}
+            hit = self._session.write(self._sql.change_owner, [change])
+            ((turns, calls, event),) = self._session.read(self._sql.count_rows, run_id=run.run_id)
             # Another process may have resumed the run, and died, since it was loaded.
             if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
                 raise AtWork(f"another process has already resumed {run.run_id}")
-            return int(str(event)) + 1
+            return int(event) + 1
 
     def _identify(self) -> tuple[int, int] | None:
         if self._file is None:
@@ -225,3 +202,7 @@ class Ledger:
     def close(self) -> None:
         """Close the store and release the owner lock."""
         self._parts.close()
+
+
+def _added(table: str, batch: Sequence[Rows]) -> list[Row]:
+    return [row for rows in batch for row in rows.added.get(table, ())]

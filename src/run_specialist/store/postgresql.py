@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import (
@@ -22,7 +23,7 @@ from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.installation import adding
 from run_specialist.store.base import Owner, Session, StoreFailure, StoreOutage, digest, process_description
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, NAMESPACE, VERSION, newer_version_error, shown
-from run_specialist.store.rows import Values
+from run_specialist.store.rows import Row
 from run_specialist.store.schema import Statements
 from run_specialist.store.tables import make_tables, reason_of, upgrade
 
@@ -322,7 +323,7 @@ _TEMPORARY = (OperationalError, InterfaceError, InternalError)
 class ServerSession(Session):
     """A session on a SQLAlchemy connection, which is replaced after an error."""
 
-    statements = Statements("%s", f"{NAMESPACE}.", " for update")
+    statements = Statements("%({})s", f"{NAMESPACE}.", " for update")
     patience = PATIENCE
 
     def __init__(self, engine: Engine) -> None:
@@ -342,12 +343,12 @@ class ServerSession(Session):
             self._disconnect()
             raise (StoreOutage if isinstance(error, _TEMPORARY) else StoreFailure)(reason_of(error)) from error
 
-    def write(self, statement: str, rows: Sequence[Values]) -> int:
-        """Execute a statement once per row of values; return the number of rows affected."""
-        return self._connected().exec_driver_sql(statement, [*rows]).rowcount
+    def write(self, statement: str, rows: Sequence[Row]) -> int:
+        """Execute a statement once per row, if there are any; return the number of rows affected."""
+        return self._connected().exec_driver_sql(statement, [*map(dict, rows)]).rowcount if rows else 0
 
-    def read(self, statement: str, values: Values) -> list[Values]:
-        """Return the rows of a query."""
+    def read(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query with these parameters."""
         return [tuple(row) for row in self._connected().exec_driver_sql(statement, values)]
 
     def close(self) -> None:

@@ -4,8 +4,9 @@ import json
 import math
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from enum import EnumType
 from functools import cache, lru_cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -22,15 +23,13 @@ from run_specialist.record.journal import (
     Returned,
     RunSnapshot,
 )
-from run_specialist.record.messages import Message, ToolCall, Usage, searches
-from run_specialist.record.outcome import (
-    Child,
-    Exit,
-    FileChange,
-    Outcome,
-)
-from run_specialist.store.schema import COLUMNS, PACKED, RUNNING, SCHEMAS
-from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
+from run_specialist.record.messages import Message
+from run_specialist.record.outcome import Child, Exit, FileChange, Outcome
+from run_specialist.store.schema import RUNNING, SCHEMAS
+from run_specialist.store.stored import StoredEvent, StoredMessage, StoredRun
+
+Row = Mapping[str, Any]
+"""Values by column, as the database stores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,50 +75,39 @@ def known_run(run_id: str, *columns: Any) -> KnownRun:  # noqa: ANN401 - values 
     )
 
 
-StoredRow = Mapping[str, Any]
-"""The columns of a row by name."""
-
 _UNPRINTED = {"error", "exit_code"}
 """Fields of an outcome that `--json` does not print."""
 _EXIT_CODES = {"failed": Exit.NO_ANSWER, "aborted": Exit.INTERRUPTED}
 """Exit codes of printed outcomes, by status; all others are `OK`."""
 _HAVE_ERRORS = {*_EXIT_CODES, "partial"}
 """The statuses of outcomes with an error."""
+_T = TypeVar("_T")
 
 
 def stored_run(
-    listed: Mapping[str, Any], run: StoredRow, rows: Mapping[str, Iterable[StoredRow]], children: tuple[Child, ...]
+    listed: Mapping[str, Any], run: Row, rows: Mapping[str, Iterable[Row]], children: tuple[Child, ...]
 ) -> StoredRun:
-    """Build a run from its rows.
+    """Build a run from its rows, with packed texts in plain form.
 
     listed: fields of `ListedRun`.
     run: row of the table `runs`.
-    rows: ordered rows of the other tables by table name; rows of `calls` include the `body` of their output.
+    rows: ordered rows of the other tables by table name.
     """
     frozen = json.loads(run["frozen"])
     fork = frozen.get("fork") or {}
-    turns, calls, messages = [], [], []
-    for row in rows["turns"]:
-        blocks = tuple(json.loads(row["blocks"]))
-        usage = Usage(**_shared(Usage, row), web_search_requests=searches(blocks))
-        values = {**_shared(StoredTurn, row), "blocks": blocks, "usage": usage, "landing_instruction": row["words"]}
-        turns.append(StoredTurn(**values))
-    for row in rows["calls"]:
-        call = ToolCall(row["call_id"], row["name"], row["arguments"] and json.loads(row["arguments"]))
-        calls.append(StoredCall(**_shared(StoredCall, row), call=call, whole=row["body"]))
-    for row in rows["messages"]:
-        message = Message(row["role"], tuple(json.loads(row["blocks"])), row["words"])
-        messages.append(StoredMessage(**_shared(StoredMessage, row), message=message))
     return StoredRun(
         **listed,
         forked_from=fork.get("run_id"),
         forked_at=fork.get("at"),
         frozen=frozen,
-        snapshot=None if run["standing"] is None else restored(RunSnapshot, json.loads(run["standing"])),
+        snapshot=None if run["standing"] is None else parsed(RunSnapshot, run["standing"]),
         outcome=outcome(run["outcome"]),
-        turns=tuple(turns),
-        calls=tuple(calls),
-        messages=tuple(messages),
+        turns=tuple(parsed(Received, row["body"]) for row in rows["turns"]),
+        calls=tuple(parsed(Returned, row["body"]) for row in rows["calls"]),
+        messages=tuple(
+            StoredMessage(row["part"], row["place"], row["copied"], parsed(Message, row["body"]))
+            for row in rows["messages"]
+        ),
         events=tuple(StoredEvent(row["number"], row["at"], json.loads(row["body"])) for row in rows["events"]),
         children=children,
     )
@@ -145,7 +133,11 @@ def outcome_of(values: Mapping[str, Any]) -> Outcome:
     return restored(Outcome, {**printed, **values})
 
 
-_T = TypeVar("_T")
+def parsed(kind: type[_T], text: str) -> _T:
+    """Build a record from the text of `json_text`; raises the errors of `restored`."""
+    return restored(kind, json.loads(text))
+
+
 _hints = cache(get_type_hints)
 
 
@@ -156,12 +148,13 @@ def restored(kind: type[_T], value: Any) -> _T:  # noqa: ANN401 - JSON
     Raises ValueError, TypeError or LookupError for other values.
     """
     found: Any = value
-    origin, inner = get_origin(kind), get_args(kind)
+    of: Any = kind
+    origin, inner = get_origin(of), get_args(of)
     if is_dataclass(kind):
         # `dict` refuses a damaged value by an error of the kinds that callers expect.
         found = kind(**{name: restored(_hints(kind)[name], one) for name, one in dict(value).items()})
-    elif kind is Exit:
-        found = Exit(value)
+    elif isinstance(of, EnumType):
+        found = of(value)
     elif origin is tuple:
         found = tuple(restored(inner[0], one) for one in value)
     elif origin is dict:
@@ -175,18 +168,7 @@ def file_change(event: Mapping[str, Any]) -> FileChange | None:
     """Return the change of a file in a stored event; None for another event, and in a dry run."""
     if event.get("event") != "file_changed" or event["dry_run"]:
         return None
-    return FileChange(
-        event["path"],
-        event.get("change", "created" if event["is_new"] else "changed"),
-        event["added"],
-        event["removed"],
-        event.get("undoable", True),
-    )
-
-
-def _shared(kind: type, row: StoredRow) -> dict[str, Any]:
-    """Return the columns that have the names of a dataclass's fields."""
-    return {name: row[name] for name in _names(kind) if name in row}
+    return FileChange(event["path"], event["change"], event["added"], event["removed"], event["undoable"])
 
 
 # Encode untrusted text as bytes: a lone surrogate or a NUL in a text column would fail the whole transaction.
@@ -203,11 +185,6 @@ def pack(text: str) -> bytes:
     return b"\0" + plain if len(plain) < PACKED_FROM else b"\1" + zlib.compress(plain, 1)
 
 
-def packed(text: str | None) -> bytes | None:
-    """Encode the text of a column that may be empty."""
-    return None if text is None else pack(text)
-
-
 def unpack(packed: bytes, most: int | None = None) -> str:
     """Return the original text.
 
@@ -215,12 +192,10 @@ def unpack(packed: bytes, most: int | None = None) -> str:
     Raises zlib.error, ValueError or IndexError for other bytes than those of `pack`, and for a larger text.
     """
     rest = bytes(packed[1:])
-    if packed[0] and most is None:
-        rest = zlib.decompress(rest)
-    elif packed[0] and most is not None:
+    if packed[0]:
         reader = zlib.decompressobj()
-        rest = reader.decompress(rest, most + 1)
-        if not reader.eof and len(rest) <= most:
+        rest = reader.decompress(rest, 0 if most is None else most + 1)
+        if not reader.eof and (most is None or len(rest) <= most):
             raise zlib.error("incomplete or truncated stream")
     if most is not None and len(rest) > most:
         raise ValueError(f"it is larger than {most // 1024**2} MiB")
@@ -230,24 +205,22 @@ def unpack(packed: bytes, most: int | None = None) -> str:
 LARGEST = 2**31 - 1
 """Largest value of an integer column in all databases."""
 
-Row = dict[str, Any]
-"""Values by column."""
-Values = tuple[object, ...]
-"""The values of one statement, in the order of its parameters."""
 
-
-def row(table: str, **cells: Any) -> Row:  # noqa: ANN401 - untrusted
-    """Return cells of a row as values that both databases accept in columns of their types."""
+def row(table: str, **values: Any) -> Row:  # noqa: ANN401 - untrusted
+    """Return columns of a row with values that both databases accept."""
     kinds = SCHEMAS[table].columns
-    return {name: _CELLS[kinds[name]](value) for name, value in cells.items()}
+    return {
+        name: None if value is None and kinds[name].endswith("?") else _CELLS[kinds[name].removesuffix("?")](value)
+        for name, value in values.items()
+    }
 
 
-def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - untrusted
+def _number(value: Any) -> float:  # noqa: ANN401 - untrusted
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        return otherwise
-    return otherwise if math.isnan(number) else number
+        return 0.0
+    return 0.0 if math.isnan(number) else number
 
 
 def column_text(value: object) -> str:
@@ -255,30 +228,21 @@ def column_text(value: object) -> str:
     return str(value).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
+def folded(text: str) -> bytes:
+    """Return a text for searches that ignore case and the composition of accents."""
+    return unicodedata.normalize("NFC", text).casefold().encode("utf-8", "surrogatepass")
+
+
 _CELLS: Mapping[str, Callable[[Any], Any]] = {
     "text": column_text,
-    "text?": lambda value: None if value is None else column_text(value),
-    "packed": str,
-    "packed?": lambda value: None if value is None else str(value),
-    "folded": bytes,
-    "integer": lambda value: int(min(max(_number(value, 0.0) or 0.0, 0.0), LARGEST)),
+    "packed": lambda value: pack(str(value)),
+    "folded": folded,
+    "integer": lambda value: int(min(max(_number(value), 0.0), LARGEST)),
     "ordinal": lambda value: value,
-    "ordinal?": lambda value: value,
-    "float": lambda value: _number(value, 0.0),
-    "float?": lambda value: _number(value, None),
+    "float": _number,
     "flag": bool,
-    "flag?": lambda value: None if value is None else bool(value),
 }
 """Converts an untrusted value for a column of a type."""
-
-
-def values(table: str, row: Row, names: Sequence[str] | None = None) -> Values:
-    """Return the values of some columns of a row, with texts packed.
-
-    names: in this order; None = all columns.
-    """
-    texts = PACKED[table]
-    return tuple([packed(row[name]) if name in texts else row[name] for name in names or COLUMNS[table]])
 
 
 @dataclass
@@ -299,20 +263,28 @@ class Rows:
     turns: int | None = None
     """Number of turns completed with these rows; None if they contain no checkpoint."""
 
-    def add(self, table: str, **cells: object) -> None:
+    def add(self, table: str, **values: object) -> None:
         """Add a new row of the run."""
-        self.added.setdefault(table, []).append(row(table, run_id=self.run_id, **cells))
+        self.added.setdefault(table, []).append(row(table, run_id=self.run_id, **values))
 
-    def replace(self, part: int, place: int, messages: list[Row]) -> None:
-        """Replace the messages of a part from index `place` on."""
+    def checkpoint(self, record: Checkpointed) -> None:
+        """Replace the messages of a part from the place of a checkpoint on, and the state of the run."""
+        part, place, snapshot = record.part, record.place, record.snapshot
         begin, before = self.tails.get(part, (place, []))
-        unchanged = [row for row in before if row["place"] < place]
-        self.tails[part] = (min(begin, place), unchanged + messages)
-
-    @property
-    def event_count(self) -> int:
-        """Number of new events."""
-        return len(self.added.get("events", ()))
+        messages = [one for one in before if one["place"] < place]
+        for at, message in enumerate(record.messages, place):
+            copied, body = at < record.copies, json_text(message)
+            messages.append(row("messages", run_id=self.run_id, part=part, place=at, copied=copied, body=body))
+        self.tails[part] = (min(begin, place), messages)
+        self.turns = snapshot.turns
+        self.snapshot = row(
+            "runs",
+            run_id=self.run_id,
+            standing=json_text(snapshot),
+            tool_calls=snapshot.used.get("tool_calls", 0),
+            cost_usd=snapshot.total.cost_usd,
+            duration_s=snapshot.used.get("time"),
+        )
 
 
 def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> Rows:
@@ -326,47 +298,39 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
     for record in records:
         match record:
             case EventLogged():
-                body = json_text(_as_json(record.event), only_ascii=True)
-                rows.add("events", number=event, at=record.at, body=body)
+                rows.add("events", number=event, at=record.at, body=json_text(_as_json(record.event)))
                 event += 1
             case Opened():
-                _open(rows, owner, record)
+                frozen = record.frozen
+                rows.add(
+                    "runs",
+                    parent_id=record.parent_id,
+                    specialist=record.specialist,
+                    model=record.model,
+                    question=record.question,
+                    status=RUNNING,
+                    started_at=record.at,
+                    owner=owner,
+                    tool_calls=0,
+                    cost_usd=0.0,
+                    project=frozen.get("project"),
+                    digest=frozen.get("digest"),
+                    limits_changed=bool(frozen.get("changed_limits")),
+                    frozen=json_text(frozen),
+                )
+                questions = [record.question, *(frozen.get("questions") or ())]
+                rows.add("search", question="\n".join(map(str, questions)), answer="")
             case Received():
-                _receive(rows, record)
+                rows.add("turns", number=record.number, body=json_text(record))
             case Returned():
-                call = record.call
-                rows.add(
-                    "calls",
-                    number=record.number,
-                    turn=record.turn,
-                    at=record.at,
-                    seconds=record.seconds,
-                    call_id=call.id,
-                    name=call.name,
-                    arguments=None if call.arguments is None else json_text(call.arguments),
-                    characters=record.characters,
-                    is_error=record.is_error,
-                    note=record.note,
-                    repeated=record.repeated,
-                )
-                rows.add("outputs", number=record.number, body=record.whole)
+                rows.add("calls", number=record.number, repeated=record.repeated, body=json_text(record))
             case FileChanging():
-                rows.add(
-                    "changes",
-                    change_id=record.change_id,
-                    at=record.at,
-                    path=record.path,
-                    old_digest=record.before,
-                    new_digest=record.after or "",
-                    old_content=record.content,
-                    temporary_name=record.temporary,
-                    folders=record.folders,
-                )
+                rows.add("changes", change_id=record.change_id, body=json_text(record))
             case Checkpointed():
-                _checkpoint(rows, record)
+                rows.checkpoint(record)
             case Ended():
                 if record.checkpointed is not None:
-                    _checkpoint(rows, record.checkpointed)
+                    rows.checkpoint(record.checkpointed)
                 outcome = record.outcome
                 printed = _as_json(outcome)
                 # With the fields that `--json` does not print.
@@ -375,82 +339,12 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
                     "runs",
                     run_id=run_id,
                     status=outcome.status,
-                    ended_at=_number(record.at, 0.0),
+                    ended_at=record.at,
                     duration_s=outcome.duration_s,
                     outcome=json_text(whole),
                 )
-                rows.answer = row("search", run_id=run_id, answer=folded(str(outcome.answer)))
+                rows.answer = row("search", run_id=run_id, answer=str(outcome.answer))
     return rows
-
-
-def _open(rows: Rows, owner: str, record: Opened) -> None:
-    frozen = record.frozen
-    rows.add(
-        "runs",
-        parent_id=record.parent_id,
-        specialist=record.specialist,
-        model=record.model,
-        question=record.question,
-        status=RUNNING,
-        started_at=record.at,
-        owner=owner,
-        tool_calls=0,
-        cost_usd=0.0,
-        project=frozen.get("project"),
-        digest=frozen.get("digest"),
-        limits_changed=bool(frozen.get("changed_limits")),
-        frozen=json_text(frozen),
-    )
-    questions = [record.question, *(frozen.get("questions") or ())]
-    rows.add("search", question=folded("\n".join(map(str, questions))), answer=b"")
-
-
-def _receive(rows: Rows, record: Received) -> None:
-    reply, usage = record.reply, record.reply.usage
-    rows.add(
-        "turns",
-        number=record.turn,
-        at=record.at,
-        seconds=record.seconds,
-        choice=record.choice,
-        words=record.landing_instruction,
-        landing=record.landing,
-        stop=reply.stop,
-        reason=reply.reason,
-        blocks=json_text(reply.content),
-        more_room_helps=reply.more_room_helps,
-        input_tokens=usage.input_tokens,
-        cache_read_input_tokens=usage.cache_read_input_tokens,
-        cache_creation_input_tokens=usage.cache_creation_input_tokens,
-        output_tokens=usage.output_tokens,
-        cost_usd=record.cost_usd,
-    )
-
-
-def _checkpoint(rows: Rows, record: Checkpointed) -> None:
-    messages = [
-        row(
-            "messages",
-            run_id=rows.run_id,
-            part=record.part,
-            place=place,
-            role=message.role,
-            blocks=json_text(message.blocks),
-            words=message.landing_instruction,
-            copied=place < record.copies,
-        )
-        for place, message in enumerate(record.messages, record.place)
-    ]
-    rows.replace(record.part, record.place, messages)
-    rows.turns = record.snapshot.turns
-    rows.snapshot = row(
-        "runs",
-        run_id=rows.run_id,
-        standing=json_text(record.snapshot),
-        tool_calls=record.snapshot.used.get("tool_calls", 0),
-        cost_usd=record.snapshot.total.cost_usd,
-        duration_s=record.snapshot.used.get("time"),
-    )
 
 
 def _as_json(value: Event | Outcome) -> object:
@@ -472,16 +366,15 @@ KINDS = 200
 """Cache size for the field names of dataclasses."""
 
 
-def json_text(value: object, *, only_ascii: bool = False) -> str:
+def json_text(value: object) -> str:
     """Return a value as compact JSON; parts that JSON cannot represent are converted to text. Never raises.
 
     The parsed JSON serializes to the same bytes in every request as the value itself.
     """
-    encoder = _ASCII if only_ascii else _COMPACT
     try:
-        return encoder.encode(value)
+        return _COMPACT.encode(value)
     except Exception:  # noqa: BLE001 - cycles, invalid keys, huge numbers, a mapping that changes during iteration
-        return encoder.encode(_serializable(value, DEEPEST))
+        return _COMPACT.encode(_serializable(value, DEEPEST))
 
 
 def _simplified(value: object) -> object:
@@ -495,10 +388,7 @@ def _simplified(value: object) -> object:
         return type(value).__name__
 
 
-_ASCII, _COMPACT = (
-    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_simplified)
-    for only_ascii in (True, False)
-)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_simplified)
 
 
 def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
@@ -522,8 +412,3 @@ def _serializable(value: object, depth: int) -> object:
     if isinstance(plain, dict):
         return {str(_simplified(key)): _serializable(plain[key], depth - 1) for key in list(plain)}
     return [_serializable(item, depth - 1) for item in plain] if isinstance(plain, list) else plain
-
-
-def folded(text: str) -> bytes:
-    """Return a text for searches that ignore case and the composition of accents."""
-    return unicodedata.normalize("NFC", text).casefold().encode("utf-8", "surrogatepass")

@@ -2,8 +2,8 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -12,10 +12,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
 from run_specialist.errors import RunNotFound
-from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import Usage, searches
+from run_specialist.record.journal import Received, RunSnapshot
 from run_specialist.record.outcome import Child, merged_changes
-from run_specialist.store.rows import column_text, file_change, folded, outcome, restored
+from run_specialist.store.rows import column_text, file_change, folded, outcome, parsed, restored
 from run_specialist.store.schema import RUNNING
 from run_specialist.store.stored import MARK, ListedRun
 from run_specialist.store.tables import events, items, runs, search, turns
@@ -94,9 +93,9 @@ class Selection:
         selected = select(parent.c.run_id).where(parent.c.run_id == runs.c.parent_id, *self._conditions(parent))
         return self.flat(limit).where(or_(runs.c.parent_id.is_(None), ~exists(selected)))
 
-    def children(self, ids: Sequence[str]) -> Select[Any]:
-        """Return the query for the selected children of some runs."""
-        return self.flat().where(runs.c.parent_id.in_(ids))
+    def children(self, ids: Sequence[str]) -> list[Select[Any]]:
+        """Return the queries for the selected children of some runs."""
+        return [self.flat().where(runs.c.parent_id.in_(part)) for part in portions(ids)]
 
     def active_since(self, time: float) -> Select[Any]:
         """Return the query for the selected runs that have not ended, or that began or ended after a given time.
@@ -162,9 +161,8 @@ def _below_batches() -> Select[Any]:
 def with_sources(connection: Connection, found: Sequence[ListedRun]) -> list[ListedRun]:
     """Return runs, with the source of each fork."""
     ids = [one.run_id for one in found if one.run_id.endswith(MARK)]
-    queries = (select(runs.c.run_id, runs.c.frozen).where(runs.c.run_id.in_(part)) for part in portions(ids))
-    frozen = {run_id: text for query in queries for run_id, text in connection.execute(query)}
-    sources = {run_id: json.loads(text).get("fork") for run_id, text in frozen.items()}
+    rows = fetched(connection, select(runs.c.run_id, runs.c.frozen), runs.c.run_id, ids)
+    sources = {run_id: json.loads(frozen).get("fork") for run_id, frozen in rows}
     return [
         replace(one, forked_from=source["run_id"], forked_at=source["at"])
         if (source := sources.get(one.run_id))
@@ -173,23 +171,21 @@ def with_sources(connection: Connection, found: Sequence[ListedRun]) -> list[Lis
     ]
 
 
-def forks_of(connection: Connection, run_id: str, since: float) -> list[str]:
-    """Return the ids of the forks of a run, oldest first.
-
-    since: start of that run [seconds since 1970].
-    """
-    later = (
-        select(runs.c.run_id, runs.c.frozen)
-        .where(runs.c.started_at >= since, runs.c.run_id.endswith(MARK))
-        .order_by(*NEWEST_FIRST)
-    )
-    wanted = column_text(run_id)
-    found: Iterable[Any] = connection.execute(later)
-    return [fork for fork, frozen in found if (json.loads(frozen).get("fork") or {}).get("run_id") == wanted][::-1]
-
-
 PORTION = 1_000
 """Maximum number of ids per statement."""
+
+
+def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the ids in portions small enough for one statement."""
+    return (ids[at : at + PORTION] for at in range(0, len(ids), PORTION))
+
+
+def fetched(
+    connection: Connection, query: Select[Any], column: ColumnElement[str], ids: Sequence[str]
+) -> Iterator[Any]:
+    """Yield the rows of a query with any of these values in a column; only those of a portion are in order."""
+    for part in portions(ids):
+        yield from connection.execute(query.where(column.in_(part))).all()
 
 
 def children(connection: Connection, run_id: str) -> tuple[Child, ...]:
@@ -203,16 +199,10 @@ def with_descendants(connection: Connection, ids: Sequence[str]) -> list[str]:
     found = dict.fromkeys(ids)
     newest = list(found)
     while newest:
-        queries = (select(runs.c.run_id).where(runs.c.parent_id.in_(part)) for part in portions(newest))
-        below = (run_id for query in queries for run_id in connection.execute(query).scalars())
+        below = [row.run_id for row in fetched(connection, select(runs.c.run_id), runs.c.parent_id, newest)]
         newest = [run_id for run_id in below if run_id not in found]
         found |= dict.fromkeys(newest)
     return list(found)
-
-
-def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the ids in portions small enough for one statement."""
-    return (ids[at : at + PORTION] for at in range(0, len(ids), PORTION))
 
 
 def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
@@ -222,7 +212,7 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
         of_child = {key: final[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         kin = {"children": final.get("children", ()), "changes": final.get("changes", ())}
         return restored(Child, {**of_child, "tool_calls": final["tool_calls"]["used"], **kin})
-    snapshot = RunSnapshot({}) if run["standing"] is None else restored(RunSnapshot, json.loads(run["standing"]))
+    snapshot = RunSnapshot({}) if run["standing"] is None else parsed(RunSnapshot, run["standing"])
     below = children(connection, run["run_id"])
     total = snapshot.total
     logged = select(events.c.body).where(events.c.run_id == run["run_id"]).order_by(events.c.number)
@@ -231,17 +221,15 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     begun = sum(body["event"] == "tool_call" and body["phase"] == "started" for body in bodies)
     used = snapshot.used.get("tool_calls", 0) + begun - snapshot.calls
     # And the replies that were received since the newest snapshot.
-    amounts = (turns.c[one.name] for one in fields(Usage) if one.name in turns.c)
-    newer = (turns.c.run_id == run["run_id"], turns.c.number > snapshot.turns)
-    for *counts, blocks, cost in connection.execute(select(*amounts, turns.c.blocks, turns.c.cost_usd).where(*newer)):
-        usage = replace(Usage(*counts), web_search_requests=searches(json.loads(blocks)))
-        total = total.plus(usage, cost)
+    newer = select(turns.c.body).where(turns.c.run_id == run["run_id"], turns.c.number > snapshot.turns)
+    for body in connection.execute(newer).scalars():
+        received = parsed(Received, body)
+        total = total.plus(received.reply.usage, received.cost_usd)
     shared = json.loads(run["frozen"])["settings"]["share_budget"]
     for one in snapshot.missing_children(below):
         total = total.plus(one.usage, one.cost_usd)
         used += one.tool_calls if shared else 0
-    changed = map(file_change, bodies)
-    changes = [*filter(None, changed), *(one for inner in below for one in inner.changes)]
+    changes = [*filter(None, map(file_change, bodies)), *(one for inner in below for one in inner.changes)]
     return Child(
         run["run_id"],
         run["specialist"],

@@ -9,12 +9,12 @@ from contextlib import closing, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, FOLDER, VERSION, file_of, newer_version_error
-from run_specialist.store.rows import Values
+from run_specialist.store.rows import Row
 from run_specialist.store.schema import Statements, sqlite_statements
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingErr
 class FileSession(Session):
     """A session on a connection of sqlite3."""
 
-    statements = Statements("?")
+    statements = Statements(":{}")
     patience = PATIENCE
 
     def __init__(self, raw: sqlite3.Connection, path: Path) -> None:
@@ -101,12 +101,12 @@ class FileSession(Session):
     def _was_synced(self) -> None:
         self._is_synced, self._sync_failed, self._last_sync = True, False, time.monotonic()
 
-    def write(self, statement: str, rows: Sequence[Values]) -> int:
-        """Execute a statement once per row of values; return the number of rows affected."""
-        return self.raw.executemany(statement, rows).rowcount
+    def write(self, statement: str, rows: Sequence[Row]) -> int:
+        """Execute a statement once per row, if there are any; return the number of rows affected."""
+        return self.raw.executemany(statement, rows).rowcount if rows else 0
 
-    def read(self, statement: str, values: Values) -> list[Values]:
-        """Return the rows of a query."""
+    def read(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query with these parameters."""
         return self.raw.execute(statement, values).fetchall()
 
     def close(self) -> None:

@@ -7,19 +7,8 @@ from typing import Any
 
 from run_specialist.loop.compaction import FlattenedTranscript, turns
 from run_specialist.loop.transcript import with_portable_ids
-from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import (
-    Block,
-    Message,
-    Reply,
-    Stop,
-    ToolCall,
-    Usage,
-    is_result,
-    server_calls,
-    spoken,
-    text_of,
-)
+from run_specialist.record.journal import Received, Returned, RunSnapshot
+from run_specialist.record.messages import Block, Message, is_result, server_calls, spoken, text_of
 from run_specialist.record.outcome import Child
 
 
@@ -71,66 +60,6 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTurn:
-    """One reply of the model, with data of its request."""
-
-    number: int
-    at: float
-    """Time of receipt [seconds since 1970]."""
-    seconds: float
-    choice: str
-    landing: bool
-    stop: str
-    reason: str
-    blocks: tuple[Block, ...]
-    usage: Usage
-    cost_usd: float | None
-    more_room_helps: bool = True
-    landing_instruction: str | None = None
-    """The instruction at the end of the request; None if there is none."""
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The reply's tool calls in order; the first ones were executed, the rest skipped."""
-        return self.reply.calls
-
-    @property
-    def reply(self) -> Reply:
-        """The reply as the loop uses it."""
-        return Reply(Stop(self.stop), self.blocks, self.usage, self.reason, more_room_helps=self.more_room_helps)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCall:
-    """One executed tool call."""
-
-    number: int
-    """Number within the run, from 1; calls of a turn have consecutive numbers in call order."""
-    turn: int
-    at: float
-    """Time of return [seconds since 1970]."""
-    seconds: float
-    call: ToolCall
-    whole: str
-    """Full output, redacted."""
-    characters: int
-    """Maximum length of the output in the tool result [characters]."""
-    is_error: bool
-    note: str
-    repeated: bool
-
-    @property
-    def text(self) -> str:
-        """The part of the output that the tool result may contain."""
-        return self.whole[: self.characters]
-
-    @property
-    def truncated(self) -> bool:
-        """True if `text` is not the full output."""
-        return self.characters < len(self.whole)
-
-
-@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message of the transcript."""
 
@@ -163,8 +92,9 @@ class StoredRun(ListedRun):
     """State before the newest request, or at the end; None if there was no request yet."""
     outcome: Mapping[str, Any] | None
     """Outcome, as `--json` prints it; None while there is none."""
-    turns: tuple[StoredTurn, ...]
-    calls: tuple[StoredCall, ...]
+    turns: tuple[Received, ...]
+    """The replies of the model in order."""
+    calls: tuple[Returned, ...]
     """Executed tool calls in call order."""
     messages: tuple[StoredMessage, ...]
     """Messages ordered by part and place."""
@@ -173,7 +103,7 @@ class StoredRun(ListedRun):
     """Child runs, with any outcome or none."""
 
     @property
-    def own_turns(self) -> tuple[StoredTurn, ...]:
+    def own_turns(self) -> tuple[Received, ...]:
         """The replies that this run requested itself: for a fork, those after the copied ones."""
         return tuple(turn for turn in self.turns if turn.number > (self.forked_at or 0))
 
@@ -191,7 +121,7 @@ class StoredRun(ListedRun):
         return tuple(one.message for one in self.messages if one.part == newest)
 
     @property
-    def pending(self) -> StoredTurn | None:
+    def pending(self) -> Received | None:
         """The reply that was received but not processed, because the process ended."""
         done = self.snapshot.turns if self.snapshot else 0
         return next((turn for turn in self.turns if turn.number > done), None)
@@ -214,7 +144,7 @@ def transcript_rows(run: StoredRun) -> list[Row]:
     names: dict[object, str] = {}
     rows = [row for message in _in_order(run.messages) for row in _rows_of(message, names)]
     if pending := run.pending:
-        rows += _rows("assistant", pending.blocks, names)
+        rows += _rows("assistant", pending.reply.content, names)
         for call in run.calls:
             if call.turn == pending.number:
                 content = "\n".join(filter(None, [call.text, call.note]))

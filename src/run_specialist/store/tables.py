@@ -60,7 +60,7 @@ _TYPES = {
 metadata = MetaData()
 
 
-runs, turns, messages, calls, outputs, events, changes, search, batches, items, gates = (
+runs, turns, calls, events, messages, changes, search, batches, items, gates = (
     Table(
         name,
         metadata,

@@ -1,4 +1,4 @@
-"""The writer thread, which stores all runs of a process in transactions of up to a hundred runs.
+"""The writer thread, which stores the records of all runs of a process, those of many runs in one transaction.
 
 If the store cannot be written, runs continue with one warning each. Database libraries are imported only in the thread.
 """
@@ -7,11 +7,10 @@ import asyncio
 import atexit
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 
 CLOSED = "the store was closed"
-MAX_RUNS = 100
-"""Maximum number of runs per transaction, which bounds the rows in memory."""
 LINGER = 0.002
 """How long to collect more records for a transaction, unless a task waits for the commit [s]."""
 
@@ -59,13 +56,13 @@ class Inbox:
             self._wake_at_once()
         return True
 
-    def ask(self, run_id: str, question: "LedgerQuery") -> "Future[Any] | None":
-        """Let the thread call a function with the open store, after a run's records; None if the queue is closed."""
+    def ask(self, question: "LedgerQuery") -> "Future[Any] | None":
+        """Let the thread call a function with the open store after the queued records; None if the queue is closed."""
         answer: Future[Any] = Future()
         with self.changed:
             if self.closed:
                 return None
-            self.batch.questions.append((run_id, question, answer))
+            self.batch.questions.append((question, answer))
             self._wake_at_once()
         return answer
 
@@ -75,19 +72,14 @@ class Inbox:
             self.changed.notify()
 
     def next(self) -> "WriteBatch | None":
-        """Wait for an urgent entry; return the queued entries of up to `MAX_RUNS` runs, or None after the last one."""
+        """Wait for an urgent entry; return all queued entries, or None after the last one."""
         with self.changed:
             self.changed.wait_for(lambda: self.urgent or self.closed)
             self.changed.wait_for(lambda: self._at_once or self.closed, LINGER)
-            batch, self.batch = self.batch, self.batch.split_off(MAX_RUNS)
-            # Entries for the next batch have waited long enough.
-            self.urgent = self._at_once = bool(self.batch)
+            batch, self.batch = self.batch, WriteBatch()
+            self.urgent = self._at_once = False
             self._finished = self.closed is not None and not batch
             return None if self._finished else batch
-
-    def set_outage(self, why: str | None) -> None:
-        """Set the reason for an outage; None if the store can be written or is given up."""
-        self.outage = why
 
     def close(self, why: str = CLOSED) -> None:
         """Close the queue for new entries; queued entries are still processed."""
@@ -102,25 +94,10 @@ class WriteBatch:
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
     waiting: list[tuple["RunJournal", "asyncio.Future[None]"]] = field(default_factory=list)
-    questions: list[tuple[str, "LedgerQuery", Future[Any]]] = field(default_factory=list)
-    """Each with the id of its run."""
+    questions: list[tuple["LedgerQuery", Future[Any]]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.records or self.waiting or self.questions)
-
-    def split_off(self, most: int) -> "WriteBatch":
-        """Keep the first `most` runs; return a batch of the others with their waiting futures and questions."""
-        others = dict(islice(self.records.items(), most, None))
-        if not others:
-            return WriteBatch()
-        # The answer must include the run's records; a claim continues the numbers of its events.
-        late = {journal.run_id for journal in others}
-        questions = [one for one in self.questions if one[0] in late]
-        waiting = [(journal, future) for journal, future in self.waiting if journal in others]
-        self.records = dict(islice(self.records.items(), most))
-        self.questions = [one for one in self.questions if one[0] not in late]
-        self.waiting = [(journal, future) for journal, future in self.waiting if journal not in others]
-        return WriteBatch(others, waiting, questions)
 
     def settle(self) -> None:
         """Resolve the waiting futures, with one wake-up per event loop."""
@@ -265,7 +242,6 @@ class Writer:
         self._inbox = Inbox()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._opened = threading.Event()
         self._failure: str | None = None
         """Why the writer gave up the store; None while it writes."""
         self.was_open = False
@@ -280,11 +256,7 @@ class Writer:
 
         Raises StoreUnusable.
         """
-        self._start_thread()
-        if not self._opened.wait(PATIENCE):
-            raise self._timeout_error()
-        if self._failure is not None:
-            raise StoreUnusable(self._failure)
+        self._ask(lambda _ledger: None)
 
     @property
     def is_given_up(self) -> bool:
@@ -305,8 +277,7 @@ class Writer:
 
         Raises StoreUnusable.
         """
-        self.check()
-        known: KnownRun | None = self._ask(run_id, lambda ledger: ledger.look(run_id))
+        known: KnownRun | None = self._ask(lambda ledger: ledger.look(run_id))
         return known
 
     def begin(self, opened: Opened, more: Sequence[Record] = (), turns: int = 0) -> Journal | KnownRun:
@@ -317,8 +288,7 @@ class Writer:
         If a run with this id is stored already, nothing is written, and that run is returned.
         Raises StoreUnusable.
         """
-        self.check()
-        known: KnownRun | None = self._ask(opened.run_id, lambda ledger: ledger.begin(opened, more))
+        known: KnownRun | None = self._ask(lambda ledger: ledger.begin(opened, more))
         return known or self._working_on(RunJournal(self._inbox, opened.run_id, turns=turns, begun=True))
 
     def claim(self, run: StoredRun) -> Journal:
@@ -328,31 +298,29 @@ class Writer:
         """
         from run_specialist.store.ledger import OwnerLooksDead  # noqa: PLC0415 - as in `_open`
 
-        self.check()
-        try:
-            return self._claimed(run, ())
-        except OwnerLooksDead as found:
-            # A live process reacquires its lock in this time. Sleeping here does not block the writer thread.
-            time.sleep(GRACE)
-            return self._claimed(run, (found.owner,))
-
-    def _claimed(self, run: StoredRun, dead: Collection[str]) -> Journal:
-        def claim(ledger: "Ledger") -> RunJournal:
+        def claim(ledger: "Ledger", *dead: str) -> RunJournal:
             # A run of this process that was prepared and dropped has a living owner, but is not worked on.
             idle = () if run.run_id in self._journals else (ledger.owner,)
             event, turns = ledger.claim(run, (*dead, *idle)), run.snapshot.turns if run.snapshot else 0
             return self._working_on(RunJournal(self._inbox, run.run_id, event=event, turns=turns))
 
-        journal: RunJournal = self._ask(run.run_id, claim)
+        try:
+            journal: RunJournal = self._ask(claim)
+        except OwnerLooksDead as found:
+            owner = found.owner
+            # A live process reacquires its lock in this time. Sleeping here does not block the writer thread.
+            time.sleep(GRACE)
+            journal = self._ask(lambda ledger: claim(ledger, owner))
         return journal
 
     def _working_on(self, journal: RunJournal) -> RunJournal:
         self._journals[journal.run_id] = journal
         return journal
 
-    def _ask(self, run_id: str, question: LedgerQuery) -> Any:  # noqa: ANN401 - the answer to any question
+    def _ask(self, question: LedgerQuery) -> Any:  # noqa: ANN401 - the answer to any question
         """Let the thread call a function with the open store, and return the result; blocks."""
-        answer = self._inbox.ask(run_id, question)
+        self._start_thread()
+        answer = self._inbox.ask(question)
         if answer is None:
             raise StoreUnusable(self._failure or CLOSED)
         while True:
@@ -361,7 +329,8 @@ class Writer:
             except TimeoutError:
                 # During an outage the thread tries again, and then answers or gives up.
                 if self._inbox.outage is None:
-                    raise self._timeout_error() from None
+                    why = f"{self._name} did not respond within {PATIENCE:.0f} seconds; {ELSEWHERE}"
+                    raise StoreUnusable(why) from None
 
     def close(self) -> None:
         """Write queued records, release the owner lock, end the thread; wait at most `PATIENCE_AT_THE_END`."""
@@ -369,9 +338,6 @@ class Writer:
         if self._thread is not None:
             self._thread.join(PATIENCE_AT_THE_END)
         atexit.unregister(self.close)
-
-    def _timeout_error(self) -> StoreUnusable:
-        return StoreUnusable(f"{self._name} did not respond within {PATIENCE:.0f} seconds; {ELSEWHERE}")
 
     def _start_thread(self) -> None:
         with self._starting:
@@ -383,7 +349,6 @@ class Writer:
             except RuntimeError as error:
                 self._failure = f"{self._name}: {error}"
                 self._inbox.close(self._failure)
-                self._opened.set()
             else:
                 self._thread = thread
                 atexit.register(self.close)
@@ -391,7 +356,6 @@ class Writer:
     def _write_loop(self) -> None:
         ledger = self._open()
         self.was_open, self.owner = ledger is not None, ledger.owner if ledger else None
-        self._opened.set()
         while (batch := self._inbox.next()) is not None:
             try:
                 self._process(ledger, batch)
@@ -407,6 +371,9 @@ class Writer:
     def _open(self) -> "Ledger | None":
         from run_specialist.store.sqlite import make_private  # noqa: PLC0415 - a database library
 
+        def set_outage(why: str | None) -> None:
+            self._inbox.outage = why
+
         try:
             # The import takes half a second and must not block an event loop.
             from run_specialist.store.ledger import Ledger  # noqa: PLC0415 - as above
@@ -415,7 +382,7 @@ class Writer:
             if self._is_default and path is not None:
                 # A store that the user chose may be shared on purpose.
                 make_private(path)
-            return Ledger(self._url, self._backoff, self._inbox.set_outage)
+            return Ledger(self._url, self._backoff, set_outage)
         except BaseException as error:  # noqa: BLE001 - a store failure must not fail the run
             self._failure = str(error) if isinstance(error, StoreUnusable) else f"{self._name}: {error!r}"
             return None
@@ -424,7 +391,7 @@ class Writer:
         # After a run has lost records, later ones would leave a gap.
         if records := {journal: queued for journal, queued in batch.records.items() if not journal.lost}:
             self._write(ledger, records)
-        for _, question, answer in batch.questions:
+        for question, answer in batch.questions:
             try:
                 if ledger is None or self._failure is not None:
                     raise StoreUnusable(self._failure or CLOSED)  # noqa: TRY301 - raised in the waiting thread
@@ -456,7 +423,7 @@ class Writer:
                         "another process has resumed it, or it was deleted", queued, taken_over=lost[run.run_id]
                     )
                 else:
-                    run.mark_committed(queued, turns=rows[run].turns, events=rows[run].event_count)
+                    run.mark_committed(queued, turns=rows[run].turns, events=len(rows[run].added.get("events", ())))
 
     def _give_up(self, why: str, records: Records) -> None:
         """Stop writing for all runs."""

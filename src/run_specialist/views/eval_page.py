@@ -15,19 +15,17 @@ LONGEST_REASON = 400
 """Maximum length of a reason [characters]."""
 
 
-def _amount(value: float, name: str) -> str:
-    match name:
-        case "cost_usd":
-            return budget.dollars(value)
-        case "seconds":
-            return page.lasted(value)
+def amount(value: float, name: str) -> str:
+    """Return an amount of a run for people; name: its key in `AMOUNTS`."""
+    if name in {"cost_usd", "seconds"}:
+        return budget.dollars(value) if name == "cost_usd" else page.lasted(value)
     # Large numbers are shown without decimals.
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")  # noqa: PLR2004 - as above
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
-    "amount": _amount,
-    "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + _amount(abs(value), name),
+    "amount": amount,
+    "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + amount(abs(value), name),
 }
 _PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
 AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}

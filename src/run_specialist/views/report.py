@@ -11,10 +11,11 @@ from run_specialist import budget
 from run_specialist.budget import Kind
 from run_specialist.errors import RunNotFound
 from run_specialist.loop.account import drawn
+from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import NO_MODEL, OFFLINE, Child
 from run_specialist.store.rows import restored
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredRun
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views import page
@@ -38,7 +39,7 @@ class ChildRun:
     child: Child
     run: StoredRun | None
     """The stored run; None if it is no longer stored."""
-    call: StoredCall | None
+    call: Returned | None
     """The `delegate` call that started the run; None if it did not return."""
 
 
@@ -177,7 +178,7 @@ def status(run: StoredRun) -> str:
 def answer(
     run: StoredRun,
     turns: Sequence[Mapping[str, Any]],
-    holders: Sequence[StoredCall | None],
+    holders: Sequence[Returned | None],
 ) -> dict[str, Any]:
     """Return the answer with its evidence; each quote links to its position in the report.
 
@@ -293,7 +294,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
         # The calls of the first turn, otherwise its text.
         calls = (
             f"{one.name} {brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
-            for one in later[0].calls
+            for one in later[0].reply.calls
         )
         done = ", ".join(calls) or " ".join(later[0].reply.text.split())
     return {
@@ -316,7 +317,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
     }
 
 
-def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, float | None]:
+def _spent(run: StoredRun, at: int, later: Sequence[Received]) -> tuple[int, float | None]:
     """Return tokens and cost of a run after its first turns, including summaries and child runs.
 
     at: number of these turns.
@@ -324,7 +325,8 @@ def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, f
     since = max((turn.at for turn in run.turns if turn.number <= at), default=run.started_at)
     summaries = [one.body for one in events_of(run, "summarized") if one.at > since]
     children = [one.child for one in child_runs(run, {}) if one.call is None or one.call.turn > at]
-    spent = [(one.usage, one.cost_usd) for one in (*later, *children)]
+    spent = [(turn.reply.usage, turn.cost_usd) for turn in later]
+    spent += [(child.usage, child.cost_usd) for child in children]
     spent += [(Usage(**body["usage"]), body["cost_usd"]) for body in summaries]
     return sum(usage.total_tokens for usage, _ in spent), page.total(cost for _, cost in spent)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from run_specialist import budget as units
 from run_specialist.budget import COUNTDOWN_FROM, Budget, Kind, Phase, Rung
+from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Usage, server_calls
-from run_specialist.store.stored import StoredCall, StoredEvent, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredEvent, StoredRun
 from run_specialist.views.page import clock, lasted
 
 
@@ -186,7 +187,7 @@ def _spent(run: StoredRun) -> Iterator[SpendingPoint]:
     """Yield the amounts that the run spent, except time."""
     for turn in run.turns:
         yield turn.at, Kind.TURNS, 1
-        yield turn.at, Kind.TOKENS, turn.usage.total_tokens
+        yield turn.at, Kind.TOKENS, turn.reply.usage.total_tokens
         yield turn.at, Kind.COST, turn.cost_usd or 0
     for call in run.calls:
         yield call.at, Kind.TOOL_CALLS, 1
@@ -268,7 +269,7 @@ GROUP = 25
 
 def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the turns in groups, each with its own time scale and the marks between turns; in working time [s]."""
-    calls: defaultdict[int, list[StoredCall]] = defaultdict(list)
+    calls: defaultdict[int, list[Returned]] = defaultdict(list)
     for call in run.calls:
         calls[call.turn].append(call)
     rows = [_row(turn, calls[turn.number], axis) for turn in run.own_turns]
@@ -288,10 +289,10 @@ def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> 
     }
 
 
-def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str, Any]:
+def _row(turn: Received, calls: Sequence[Returned], axis: Axis) -> dict[str, Any]:
     begin = axis(turn.at - turn.seconds)
     shown = list(_in_lanes(calls, axis))
-    by_api = {use.call.id for use in server_calls(turn.blocks)}
+    by_api = {use.call.id for use in server_calls(turn.reply.content)}
     words = [f"request {lasted(turn.seconds)}"]
     for number, call in enumerate(calls):
         # The duration of a call that the API has run during its request is unknown.
@@ -309,7 +310,7 @@ def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str,
     }
 
 
-def _in_lanes(calls: Sequence[StoredCall], axis: Axis) -> Iterator[dict[str, Any]]:
+def _in_lanes(calls: Sequence[Returned], axis: Axis) -> Iterator[dict[str, Any]]:
     """Yield calls in order of their start, each with the first free lane."""
     free: list[float] = []
     for call in sorted(calls, key=lambda one: (one.at - one.seconds, one.number)):

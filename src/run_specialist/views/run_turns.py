@@ -8,9 +8,10 @@ from typing import Any
 
 from run_specialist import budget, prompts
 from run_specialist.loop.evidence import forms, is_in, label
+from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Block, Usage, sendable, text_of
 from run_specialist.record.outcome import AskedModel
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredEvent, StoredRun
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views.page import MOST_CHARACTERS, brief, lasted, pretty, total
 from run_specialist.views.run_charts import Axis, events_of
@@ -55,7 +56,9 @@ def results(run: StoredRun) -> dict[tuple[int, int], ShownResult]:
         message = again if again is not None and _same(again.blocks, one.message.blocks) else one.message
         if message.role == "assistant":
             later = range(following, len(run.turns))
-            at = next((place for place in later if _same(sendable(run.turns[place].blocks), message.blocks)), None)
+            at = next(
+                (place for place in later if _same(sendable(run.turns[place].reply.content), message.blocks)), None
+            )
             turn = None if at is None else run.turns[at]
             following = following if at is None else at + 1
         elif turn is not None:
@@ -82,7 +85,7 @@ def turns(
     run: StoredRun,
     axis: Axis,
     marks: Sequence[Mapping[str, Any]],
-    holders: Sequence[StoredCall | None],
+    holders: Sequence[Returned | None],
     child_ids: Mapping[int, str],
 ) -> list[dict[str, Any]]:
     """Return the turns in order, each with the marks before it, the model's text, and its calls.
@@ -95,13 +98,18 @@ def turns(
     for number, (holder, one) in enumerate(zip(holders, (run.outcome or {}).get("evidence", ()), strict=False), 1):
         if holder is not None:
             quotes[holder.number].append((number, str(one["quote"])))
-    executed: defaultdict[int, list[StoredCall]] = defaultdict(list)
+    executed: defaultdict[int, list[Returned]] = defaultdict(list)
     for call in run.calls:
         executed[call.turn].append(call)
     return [
         {
-            **{key: getattr(turn, key) for key in ("number", *_OF_TURN)},
+            "number": turn.number,
             "begin": axis(turn.at - turn.seconds),
+            "seconds": turn.seconds,
+            "choice": turn.choice,
+            "landing": turn.landing,
+            "stop": turn.reply.stop,
+            "reason": turn.reply.reason,
             "text": turn.reply.text,
             "copied": turn.number <= (run.forked_at or 0),
             "before": [mark for mark in marks if mark["before"] == turn.number],
@@ -112,16 +120,16 @@ def turns(
 
 
 def _calls(
-    turn: StoredTurn,
-    executed: Iterable[StoredCall],
+    turn: Received,
+    executed: Iterable[Returned],
     shown: Mapping[tuple[int, int], ShownResult],
     quotes: Mapping[int, Sequence[tuple[int, str]]],
     child_ids: Mapping[int, str],
 ) -> Iterator[dict[str, Any]]:
     """Yield the calls of a turn: the executed ones, and the others with the result that the model received."""
     unmatched = list(executed)
-    blocks = [block for block in turn.blocks if block.get("type") == "tool_use"]
-    for position, (block, call) in enumerate(zip(blocks, turn.calls, strict=True)):
+    blocks = [block for block in turn.reply.content if block.get("type") == "tool_use"]
+    for position, (block, call) in enumerate(zip(blocks, turn.reply.calls, strict=True)):
         # Completed calls are stored in call order; interrupted ones are not stored.
         stored = next((one for one in unmatched if one.call == call), None)
         result = shown.get((turn.number, position))
@@ -164,11 +172,11 @@ _SPACE = r"(?:\s*\n(?:[^\n:]{1,300}:\d+[:-] ?|[ \t]*\d+\t)?\s*|\s+)"
 """Separators between two words of a quote, including the location that tools print before each line."""
 
 
-def holders(run: StoredRun) -> list[StoredCall | None]:
+def holders(run: StoredRun) -> list[Returned | None]:
     """Return, for each piece of evidence, the call whose result contains it; None if no result does."""
     evidence: Sequence[Mapping[str, Any]] = (run.outcome or {}).get("evidence") or ()
     candidates = [(call, forms(call.text)) for call in run.calls if not call.is_error] if evidence else []
-    found: list[StoredCall | None] = []
+    found: list[Returned | None] = []
     for one in evidence:
         source, quote = str(one["source"]), str(one["quote"])
         # A salvaged answer quotes the start of a result, which may end inside a notice and then is no quote of it.
@@ -177,7 +185,7 @@ def holders(run: StoredRun) -> list[StoredCall | None]:
     return found
 
 
-def _matches(call: StoredCall, source: str) -> bool:
+def _matches(call: Returned, source: str) -> bool:
     """Return whether a call concerns a source: usually `path:line`; in a salvaged answer, the call itself."""
     path, _, line = source.rpartition(":")
     if path and (f"{source}:" in call.text or f"{path}-{line}-" in call.text):
@@ -213,23 +221,24 @@ CACHE_LIVES = 300
 """Time to live of a cache entry since its last read [s]."""
 
 
-_OF_TURN = ("seconds", "choice", "landing", "stop", "reason")
 _SUMMED = ("input", "read", "written", "output", "total", "cost")
 
 
 def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     """Return the table of requests, including those for summaries, and sentences about the cache."""
-    usages = [turn.usage for turn in run.own_turns]
+    usages = [turn.reply.usage for turn in run.own_turns]
     uses_cache = any(one.cache_read_input_tokens or one.cache_creation_input_tokens for one in usages)
     rows: list[dict[str, Any]] = []
-    before: StoredTurn | None = None
+    before: Received | None = None
     is_summarized = False
-    for one in sorted([*events_of(run, "summarized"), *run.own_turns], key=lambda one: one.at):
-        if isinstance(one, StoredTurn):
+    both: list[StoredEvent | Received] = [*events_of(run, "summarized"), *run.own_turns]
+    for one in sorted(both, key=lambda one: one.at):
+        if isinstance(one, Received):
             lost = _cache_miss(run, one, before, is_summarized=is_summarized) if uses_cache and before else None
             row = {"turn": one.number, "name": f"turn {one.number}", "begin": axis(one.at - one.seconds)}
-            row |= {key: getattr(one, key) for key in _OF_TURN}
-            rows.append({**row, "lost": lost, **_tokens(one.usage), "cost": one.cost_usd})
+            row |= {"seconds": one.seconds, "choice": one.choice, "landing": one.landing, "stop": one.reply.stop}
+            row |= {"reason": one.reply.reason, "lost": lost}
+            rows.append({**row, **_tokens(one.reply.usage), "cost": one.cost_usd})
             before, is_summarized = one, False
         else:
             row = {"turn": None, "name": "summary", "begin": axis(one.at), "seconds": None, "choice": "auto"}
@@ -256,18 +265,18 @@ def _tokens(usage: Usage) -> dict[str, int]:
     }
 
 
-def _cache_miss(run: StoredRun, turn: StoredTurn, before: StoredTurn, *, is_summarized: bool) -> str | None:
+def _cache_miss(run: StoredRun, turn: Received, before: Received, *, is_summarized: bool) -> str | None:
     """Return the cause of a cache miss; None if a request read the cache as expected.
 
     before: the previous request.
     is_summarized: whether the transcript was summarized between the two.
     """
-    usage = before.usage
+    usage = before.reply.usage
     cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
     if not usage.cache_creation_input_tokens:
         # Servers with automatic caching do not report cache writes.
         cached = usage.total_tokens - usage.output_tokens
-    read, waited = turn.usage.cache_read_input_tokens, (turn.at - turn.seconds) - (before.at - before.seconds)
+    read, waited = turn.reply.usage.cache_read_input_tokens, (turn.at - turn.seconds) - (before.at - before.seconds)
     if cached < LEAST_CACHED or read >= cached * LOST_BELOW:
         return None
     if run.model_of(turn.number) != run.model_of(before.number):

@@ -235,9 +235,10 @@ def says_many(api):
 
 def test_p7_a_pattern_that_takes_for_ever_ends_with_its_check(says_many, eval_, cases, monkeypatch):
     """It is a check that could not be made, in one line with exit code 4; the other checks hold."""
-    monkeypatch.setattr("run_specialist.evals.evaluators.PATTERN_TIMEOUT", 0.5)
     cases(ENDLESS)
-    result = eval_()
+    with monkeypatch.context() as patched:
+        patched.setattr("run_specialist.evals.evaluators.PATTERN_TIMEOUT", 0.5)
+        result = eval_()
     assert result.exit_code == 4
     assert result.stdout.count("Regex: '(a+)+$' took longer than 0.5 s; simplify it") == 1
     cases("cases:\n- {inputs: What about owls?, evaluators: [Regex: 'a!? .*mice\\.$']}\n")

@@ -89,7 +89,7 @@ def test_a_no_op_provider_makes_no_span(monkeypatch, provider):
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
     monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
     with agent() as span, observing.chat(ScriptedProvider([]), 100) as request, observing.execute_tool(CALL) as call:
-        assert (span.tracer, type(request), type(call)) == (None, observing.NoSpan, observing.NoSpan)
+        assert span is request is call is observing.NO_SPAN
         request.replied(Reply(Stop.ANSWERED, ()), Usage(1, 0, 0, 1))
         request.failed("timeout")
         call.returned("mice", None, is_error=True)

@@ -24,7 +24,7 @@ from run_specialist.store.location import NAMESPACE, Location, file_of
 from run_specialist.store.rows import unpack
 from run_specialist.store.stored import StoredRun
 
-TABLES = ("runs", "turns", "messages", "calls", "outputs", "events")
+TABLES = ("runs", "turns", "messages", "calls", "events")
 FIGURES = Usage(10, 20, 30, 40)
 
 
@@ -43,7 +43,7 @@ def received(turn: int, *blocks: dict[str, Any], usage: Usage = FIGURES) -> Rece
     """Return the record of a reply that calls a tool, or has other blocks."""
     call = {"type": "tool_use", "id": f"call-{turn}", "name": "look", "input": {"query": "é"}}
     reply = Reply(Stop.WANTS_TOOLS, blocks or (call,), usage, "tool_use")
-    return Received(turn=turn, choice="auto", landing=False, reply=reply, cost_usd=0.25, seconds=1.5)
+    return Received(number=turn, choice="auto", landing=False, reply=reply, cost_usd=0.25, seconds=1.5)
 
 
 def returned(number: int, whole: str = "a note", **changed: Any) -> Returned:

@@ -4,7 +4,7 @@ import pytest
 
 from run_specialist.errors import UsageError
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
-from run_specialist.store.reader import Store, delete_whole_batches
+from run_specialist.store.reader import Store, delete_runs
 from tests.unit.store.finished_runs import keep, run_of, write
 from tests.unit.store.records import ask, begun, counts
 
@@ -58,7 +58,7 @@ def test_a_batch_is_deleted_with_its_runs(store_url):
     batch_of(store_url, "b2", "a")
     child = run_of("child", parent_id="b1-a")
     keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b", "b2-a", "other")}, child=child)
-    delete_whole_batches(store_url, ["b1", "unknown"])
+    delete_runs(store_url, (), ["b1", "unknown"])
     assert ask(store_url, "select run_id from runs order by run_id") == [("b2-a",), ("other",)]
     assert ask(store_url, ITEMS) == [("b2-a",)]
     assert ask(store_url, "select batch_id from batches") == [("b2",)]
@@ -69,6 +69,6 @@ def test_a_batch_with_a_running_run_is_not_deleted(store_url, make_writer):
     batch_of(store_url, "b1", "ab", "open")
     write(make_writer(store_url), **{"b1-a": run_of("b1-a"), "b1-b": begun("b1-b")})
     with pytest.raises(UsageError, match="b1-b is still running"):
-        delete_whole_batches(store_url, ["b1"])
+        delete_runs(store_url, (), ["b1"])
     assert ask(store_url, ITEMS) == [("b1-a",), ("b1-b",)]
     assert counts(store_url)["runs"] == 2

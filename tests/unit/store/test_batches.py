@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from run_specialist.errors import StoreUnusable
 from run_specialist.store import batches
 from run_specialist.store.base import Backoff, StoreOutage
 from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
@@ -156,7 +157,7 @@ def test_an_outage_is_waited_for(store_url, monkeypatch, failures, patience):
         if failures == 3:
             assert book.put(BATCH, [item("a", 1)]) == 1
         else:
-            with pytest.raises(batches.StoreUnusable, match=r": locked$"):
+            with pytest.raises(StoreUnusable, match=r": locked$"):
                 book.put(BATCH, [item("a", 1)])
     assert ask(store_url, NUMBERED) == ([("b1-a", 1, "waiting", 0)] if failures == 3 else [])
 

@@ -27,7 +27,7 @@ async def test_a_begun_run_is_stored_at_once(writer, store_url):
     change(store_url, "update runs set model = 'changed'")
     assert await write(journal, *begun("run-1"), *turn_of(1), *ended("run-1")) is None
     assert ask(store_url, "select status, model from runs") == [("answered", "changed")]
-    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 3}
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "events": 3}
     assert ask(store_url, "select number from events order by number") == [(1,), (2,), (3,)]
     assert len(ask(store_url, "select question from search")) == 1
 

@@ -93,10 +93,10 @@ async def url(make_writer, tmp_path):
 def full(monkeypatch):
     """Make every regular deletion fail as on a full disk."""
 
-    def fail(url, _ids):
+    def fail(url, _ids, _batch_ids=()):
         raise StoreUnusable(f"{url}: database or disk is full")
 
-    monkeypatch.setattr(reader, "_delete", fail)
+    monkeypatch.setattr(reader, "delete_runs", fail)
 
 
 async def test_deleting_on_a_full_disk_keeps_the_other_runs(url, full, make_writer):
@@ -134,10 +134,10 @@ async def test_a_store_with_a_running_run_is_not_removed(url, full, monkeypatch)
 async def test_an_unwritable_store_is_left_unchanged(url, monkeypatch):
     """If a store cannot be written for another reason than a full disk, it is left unchanged."""
 
-    def fail(url, _ids):
+    def fail(url, _ids, _batch_ids=()):
         raise StoreUnusable(f"{url} is damaged")
 
-    monkeypatch.setattr(reader, "_delete", fail)
+    monkeypatch.setattr(reader, "delete_runs", fail)
     with Store(url) as store, pytest.raises(StoreUnusable, match="is damaged"):
         store.delete(["run-1", "run-2"])
     assert counts(url)["runs"] == 2

@@ -10,13 +10,12 @@ import pytest
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from run_specialist.store import schema
 from run_specialist.store import sqlite as file_session
 from run_specialist.store.base import StoreFailure
 from run_specialist.store.location import VERSION
 from run_specialist.store.schema import sqlite_statements
 from run_specialist.store.sqlite import FileSession, open_file
-from run_specialist.store.tables import PackedText, metadata, stamp
+from run_specialist.store.tables import metadata, stamp
 from tests.unit.store.records import begun, counts, ended, turn_of, write
 
 
@@ -34,15 +33,6 @@ def test_a_new_file_has_the_tables_of_sqlalchemy():
     *made, stamped = sqlite_statements()
     assert made == [one.replace("( ", "(").replace(" )", ")").replace(" ,", ",") for one in wanted]
     assert stamped == f"INSERT INTO alembic_version (version_num) VALUES ('{VERSION:04}')"  # noqa: S608 - no user input
-
-
-def test_the_packed_columns_are_those_of_sqlalchemy():
-    """The packed columns are the same with and without SQLAlchemy, for writing and for reading."""
-    packed = {
-        name: {column.name for column in table.columns if isinstance(column.type, PackedText)}
-        for name, table in metadata.tables.items()
-    }
-    assert packed == schema.PACKED
 
 
 WITHOUT = """
@@ -90,7 +80,7 @@ def synced(monkeypatch):
 def commit(session, *, lasting=False):
     """Commit a row; return how much SQLite syncs in the commit: 1 nothing (checkpoints alone), 2 the commit."""
     with session.transaction(lasting=lasting):
-        session.write("update alembic_version set version_num = version_num", [()])
+        session.write("update alembic_version set version_num = version_num", [{}])
         return session.raw.execute("pragma synchronous").fetchone()[0]
 
 
@@ -153,14 +143,14 @@ def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("statement", "error"),
-    [("insert into nowhere values (?)", StoreFailure), ("insert into events values (1, 2, 3, ?)", Exception)],
+    [("insert into nowhere values (:it)", StoreFailure), ("insert into events values (1, 2, 3, :it)", Exception)],
 )
 def test_a_failed_transaction_is_rolled_back(session, statement, error):
     """A failed transaction is rolled back, and the next one finds the connection unchanged."""
     with pytest.raises(error) as raised:  # noqa: PT012, SIM117 - the entire transaction fails
         with session.transaction():
-            session.write("insert into alembic_version values (?)", [("kept?",)])
-            session.write(statement, [(object() if error is Exception else 1,)])
+            session.write("insert into alembic_version values (:it)", [{"it": "kept?"}])
+            session.write(statement, [{"it": object() if error is Exception else 1}])
     assert isinstance(raised.value, StoreFailure) is (error is StoreFailure)
     with session.transaction():
-        assert session.read("select version_num from alembic_version where version_num > ?", ("a",)) == []
+        assert session.read("select version_num from alembic_version where version_num > :it", it="a") == []

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from run_specialist.loop.compaction import FlattenedTranscript, summary_pair
-from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import Message, ToolCall, ToolResult, Usage
-from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn, transcript_rows
+from run_specialist.record.journal import Received, Returned, RunSnapshot
+from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult
+from run_specialist.store.stored import StoredMessage, StoredRun, transcript_rows
 
 QUESTION = Message.user("What is known?")
 
@@ -166,14 +166,12 @@ def test_text_appended_to_a_result_after_a_summary_is_kept():
 
 def test_an_interrupted_reply_is_shown_with_its_results():
     """A reply whose calls were interrupted is shown with the results that exist: here two of three."""
-    turn = StoredTurn(
-        2, 0.0, 0.0, "auto", False, "wants_tools", "", (text("On I go."), call(2), call(3), call(4)), Usage(), 0.0
-    )  # fmt: skip
+    reply = Reply(Stop.WANTS_TOOLS, (text("On I go."), call(2), call(3), call(4)))
+    turn = Received(2, "auto", False, reply, 0.0, 0.0)
     done = [
-        StoredCall(at, of_turn, 0.0, 0.0, ToolCall(f"call_{at}", "look", {}), f"result {at} whole", size, at == 3, note,
-                   repeated=False)
+        Returned(at, of_turn, ToolCall(f"call_{at}", "look", {}), f"result {at} whole", size, at == 3, note, False, 0.0)
         for at, of_turn, size, note in ((1, 1, 99, ""), (2, 2, 8, "[cut]"), (3, 2, 99, ""))
-    ]  # fmt: skip
+    ]
     earlier = kept(QUESTION, said(call(1)), answered(1))
     cut_off = run(earlier, turns=[turn], calls=done, acted_on=1)
     rows = transcript_rows(cut_off)

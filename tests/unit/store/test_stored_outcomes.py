@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from run_specialist.record.journal import Ended
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
-from run_specialist.store.rows import outcome, outcome_of, pack, rows_of, unpack
+from run_specialist.store.rows import outcome, outcome_of, rows_of, unpack
 
 TEXTS = st.text(st.characters(), max_size=20)
 COUNTS = st.integers(0, 2**40)
@@ -59,7 +59,7 @@ OUTCOMES = st.builds(
 def stored(value):
     """Return the JSON of an outcome, as a column of the store holds it."""
     rows = rows_of("run-1", "me", [Ended(outcome=value)], event=1)
-    return unpack(pack(rows.ending["outcome"]))
+    return unpack(rows.ending["outcome"])
 
 
 @given(OUTCOMES)

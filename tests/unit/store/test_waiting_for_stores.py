@@ -30,7 +30,7 @@ async def test_closing_writes_queued_records_and_releases_the_lock(make_writer, 
         journal.write(record)
     writer.close()
     writer.close()
-    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 3}
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "events": 3}
     ((status, owner),) = ask(store_url, "select status, owner from runs")
     assert status == "running"
     assert not is_alive(store_url, owner)
@@ -105,4 +105,4 @@ def test_queued_records_are_written_at_exit(store_url):
     """Queued records are written at exit even without close; importing the writer imports no database library."""
     done = subprocess.run([sys.executable, "-c", FORGETFUL, store_url], capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("", 0)
-    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 2}
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "events": 2}

@@ -44,12 +44,14 @@ async def test_s4_4_every_record_of_a_run_is_stored(writer, store_url):
     """Two turns are stored completely: a row for the run, each reply, message, call with its output, and event."""
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1), *turn_of(2, "a longer note"), *ended("run-1")) is None
-    assert counts(store_url) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "outputs": 2, "events": 5}
-    asked = "select role, blocks from messages order by place"
-    said = [(role, unpacked(blocks)) for role, blocks in ask(store_url, asked)]
-    assert [role for role, _ in said] == ["user", "assistant", "user", "assistant", "user"]
-    assert said[4][1] == json.dumps(answered(2).blocks, separators=(",", ":"))
-    assert unpacked(ask(store_url, "select body from outputs where number = 2")[0][0]) == "a longer note"
+    assert counts(store_url) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "events": 5}
+    said = [json.loads(unpacked(body)) for (body,) in ask(store_url, "select body from messages order by place")]
+    assert [one["role"] for one in said] == ["user", "assistant", "user", "assistant", "user"]
+    assert said[4]["blocks"] == [*answered(2).blocks]
+    assert (
+        json.loads(unpacked(ask(store_url, "select body from calls where number = 2")[0][0]))["whole"]
+        == "a longer note"
+    )
     (run,) = ask(store_url, "select status, tool_calls, cost_usd, outcome from runs")
     assert run[:3] == ("answered", 2, 0.5)
     assert json.loads(unpacked(run[3]) or "")["answer"] == "It is known."
@@ -71,8 +73,11 @@ async def test_replacing_a_tail_removes_later_messages(writer, store_url):
     three = [Message.user(text) for text in "abc"]
     await write(journal, opened("run-1"), checkpointed(0, 0, three), checkpointed(0, 0, three, part=1, copies=2))
     await write(journal, checkpointed(1, 1, [Message.user("d").with_instruction("Now.")], part=1, copies=2))
-    kept = ask(store_url, "select part, place, words, copied from messages order by part, place")
-    words = [(part, place, unpacked(said), bool(copied)) for part, place, said, copied in kept]
+    kept = ask(store_url, "select part, place, body, copied from messages order by part, place")
+    words = [
+        (part, place, json.loads(unpacked(body))["landing_instruction"], bool(copied))
+        for part, place, body, copied in kept
+    ]
     assert words == [
         (0, 0, None, False),
         (0, 1, None, False),
@@ -88,7 +93,7 @@ async def test_rows_sent_again_are_stored_once(writer, store_url, monkeypatch):
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1), *ended("run-1")) is None
     assert broken == ["broken"]
-    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 3}
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "events": 3}
 
 
 def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
@@ -175,7 +180,6 @@ async def test_a_thousand_runs_share_the_thread(writer, store_url):
         "turns": 2_000,
         "messages": 5_000,
         "calls": 2_000,
-        "outputs": 2_000,
         "events": 5_000,
     }
     assert ask(store_url, "select max(number), count(distinct run_id) from events") == [(5, 1_000)]
@@ -231,7 +235,6 @@ def test_eight_processes_share_a_store(store_url):
         "turns": 80,
         "messages": 200,
         "calls": 80,
-        "outputs": 80,
         "events": 200,
     }
 
@@ -247,8 +250,8 @@ def test_blocks_read_from_the_database_give_the_same_bytes(writer, store_url):
 
     collect()
     assert asyncio.run(write(writer.journal("run-1"), opened("run-1"), checkpointed(0, 0, messages))) is None
-    kept = [unpacked(blocks) for (blocks,) in ask(store_url, "select blocks from messages order by place")]
-    again = [Message("assistant", tuple(json.loads(blocks or ""))) for blocks in kept]
+    kept = [json.loads(unpacked(body)) for (body,) in ask(store_url, "select body from messages order by place")]
+    again = [Message("assistant", tuple(one["blocks"])) for one in kept]
     assert [message.encoded for message in again] == [message.encoded for message in messages]
 
 
@@ -267,8 +270,9 @@ async def test_nul_and_lone_surrogates_do_not_prevent_storage(writer, store_url,
     ]
     assert await write(journal, *records) is None
     assert counts(store_url) == dict.fromkeys(TABLES, 1)
-    assert unpacked(ask(store_url, "select body from outputs")[0][0]) == odd
-    assert [unpacked(text) for text in ask(store_url, "select path, old_content from changes")[0]] == [odd, odd]
+    assert json.loads(unpacked(ask(store_url, "select body from calls")[0][0]))["whole"] == odd
+    change = json.loads(unpacked(ask(store_url, "select body from changes")[0][0]))
+    assert (change["path"], change["content"]) == (odd, odd)
 
 
 async def test_a_row_that_cannot_be_written_fails_only_its_own_run(writer, store_url):

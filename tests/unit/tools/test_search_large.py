@@ -183,6 +183,12 @@ def test_reading_an_endless_file_stops_at_the_limit():
             buffer[:] = b"a" * len(buffer)
             return len(buffer)
 
+        def seekable(self) -> bool:
+            return True
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            return offset
+
     assert read_text(SimpleNamespace(open=lambda _: io.BufferedReader(Endless())), "endless", 100_000) is None
 
 

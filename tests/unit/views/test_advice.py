@@ -103,7 +103,7 @@ def test_the_reason_names_the_figures_of_the_suggestion():
     other = suggest(cut(*[9] * 12, by="tokens"), 30, 0.0).reason
     assert other == f"12 {cut_short}, 12 of them by the limit of tokens; raise total_tokens_limit first"
     new = suggest([*cut(*[10] * 11, limit=10), *ended(3)], 30, 0.0).reason
-    assert new == f"11 {cut_short}, and only one of them had the current setting, the limit of 30; run more"
+    assert new == f"11 {cut_short}, and 1 of them had the limit of 30; run more"
     few = suggest(ended(1), 30, 0.0).reason
     assert few == "1 run shows the number of calls needed, and 9 more are required"
     none = suggest([], 30, 0.0).reason
