@@ -93,7 +93,14 @@ class ServerConfig:
     @property
     def is_loopback(self) -> bool:
         """Whether its URL always points to this machine, where any user may run the server."""
-        return self.url is not None and _is_loopback(self.url)
+        try:
+            parts = urlsplit(self.url or "")
+            host = parts.hostname or ""
+            if "$" in parts.netloc or not _AUTHORITY.fullmatch(parts.netloc):
+                return False
+            return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -160,21 +167,6 @@ class ServerConfig:
 
         parts = ("command", "url", "env", "headers", "cwd")
         return replace(self, **{name: filled(getattr(self, name)) for name in parts})
-
-
-def _is_loopback(url: str) -> bool:
-    """Return whether a URL points to this machine regardless of the values of its variables."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    if "$" in parts.netloc or not _AUTHORITY.fullmatch(parts.netloc):
-        return False
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _without_secrets(url: str) -> str:
