@@ -73,15 +73,7 @@ def test_exchanging_the_sides_mirrors_the_comparison(scores, tolerance):
         ([1.0] * 5, [0.0] * 5, 0, "cannot be told", False, "with 5 cases whether it differs from main: score -1.00; "),
         ([1.0] * 5, [1.0] * 5, 0, "cannot be told", False, "the mean scores are equal; it takes at least 6 cases."),
         ([0.0, 1.0] * 4, [1.0, 0.0] * 4, 0, "cannot be told", False, "the mean scores are equal (95 % interval -1."),
-        (
-            [0.0] * 8,
-            [0.0] * 7 + [1.0],
-            0,
-            "cannot be told",
-            False,
-            "; about 65 cases would be needed to detect such a d",
-        ),
-        ([0.0, 1.0] * 4, [1.0, 0.0] * 3 + [1.0, 0.001], 0, "cannot be told", False, "more than 10,000 cases would be"),
+        ([0.0] * 8, [0.0] * 7 + [1.0], 0, "cannot be told", False, "; about 65 cases would be needed to detect such a"),
         ([None] * 3, [1.0] * 3, 0, "cannot be told", False, "Cannot be compared with main: no case has an ended run"),
     ],
 )

@@ -100,17 +100,17 @@ class EvalWork:
         if self._baseline is not None:
             result = self._baseline.completed(result)
         compared = comparisons(result, self.comparison.tolerance)
+        values = as_json(result, compared)
         if self.results.json_:
-            console.print_json(as_json(result, compared))
+            console.print_json(values)
         else:
             print_results(result, compared)
         if left := batch.counts.not_run + batch.counts.aborted:
-            reason = reason_of(batch, "run")
-            why = f"{reason}; " if reason else ""
+            why = f"{reason}; " if (reason := reason_of(batch, "run")) else ""
             say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
         # The stored result is for `specialists report`; if the store fails, only that page is missing.
         try:
-            keep_result(plan, as_json(result, compared), runner.store)
+            keep_result(plan, values, runner.store)
         except StoreUnusable as error:
             say(f"the page of this eval cannot be written later: {error}")
         self._write(result, compared, runner)
