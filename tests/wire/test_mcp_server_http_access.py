@@ -63,10 +63,7 @@ def test_a_repeated_header_is_refused():
 
 
 def test_a_public_server_accepts_any_host_but_no_foreign_origin():
-    """A server on a public address accepts any Host with a valid token, and refuses foreign origins.
-
-    A page of another origin is refused even with the token, which a browser would send along.
-    """
+    """A server on a public address accepts any Host with a valid token, and refuses foreign origins."""
     guard = Guard("secret", None)
     known = ["Bearer secret"]
     assert refused(guard, ["box.example:80"], [], known) is None

@@ -42,10 +42,7 @@ async def test_progress_counts_down_and_its_figure_grows(looker, mode):
 
 
 async def test_progress_includes_calls_of_children(project):
-    """X.11 over MCP: a child's calls appear in the parent's progress, under the child's name.
-
-    The figures are those of the run that the client started.
-    """
+    """X.11 over MCP: a child's calls appear in the parent's progress, under the child's name."""
     write_specialist(project, "child", "tools: []", "tool_calls_limit: 3")
     write_specialist(project, "parent", "tools: []", "tool_calls_limit: 9", "agents: [child]")
     asks = calls(("delegate", {"specialist": "child", "query": "And?"}))
@@ -100,10 +97,7 @@ async def test_a_slow_run_repeats_its_progress(looker, monkeypatch):
     ],
 )
 async def test_an_invalid_call_is_a_one_line_error_result(looker, name, arguments, told, mode):
-    """A wrong argument, tool, specialist or run id gives a one-line error result, not a protocol error.
-
-    No model is called.
-    """
+    """A wrong argument, tool, specialist or run id gives a one-line error result, not a protocol error."""
     async with serving(mode=mode) as served:
         result = await served.call(name, **arguments)
     assert result.is_error
@@ -137,10 +131,7 @@ async def test_an_internal_error_ends_only_one_call(looker, monkeypatch):
 
 
 async def test_specialist_files_are_reread_for_each_list_and_call(project, looker):
-    """Specialist files are reread for each list and call: changed limits, new files, deleted files.
-
-    An invalid file is reported once, with its path and line.
-    """
+    """Specialist files are reread for each list and call: changed limits, new files, deleted files."""
     async with serving([LOOKS, FOUND], tools=[LOOK]) as served:
         await served.client.list_tools()
         write_specialist(project, "looker", "tool_calls_limit: 1", "tools: []")
@@ -158,10 +149,7 @@ async def test_specialist_files_are_reread_for_each_list_and_call(project, looke
 
 
 async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_path, mode):
-    """S3.6 over MCP: cancelling a call cancels its tool and stores the run as aborted with its results so far.
-
-    No task keeps running.
-    """
+    """S3.6 over MCP: cancelling a call cancels its tool and stores the run as aborted with its results so far."""
     held = BlockingTool()
     store = f"sqlite:///{tmp_path}/runs.db"
     async with serving(
