@@ -75,28 +75,16 @@ async def test_cancelling_get_run_does_not_stop_the_run(looker):
     assert done["status"] == "answered"
 
 
-async def test_a_run_that_cannot_start_is_an_error_of_start_run(project):
-    """start_run returns an error and no run id if the run cannot start."""
-    write_specialist(project, "toolless", "tools: [nothing-of-this-name]")
-    async with serving() as served:
-        refused = await served.call("start_run", specialist="toolless", query="?")
-        asked = await served.call("toolless", query="?")
-    assert refused.is_error
-    assert asked.is_error
-    assert (
-        "specialists/toolless.md:4:1: tools: none of nothing-of-this-name exists; available: "
-        in refused.content[0].text
-    )
-    assert refused.content == asked.content
-
-
 async def test_an_untrusted_specialist_is_not_started(project):
     """An untrusted specialist is listed but not run; the error names its imports and `--trust`."""
     (project / "own.py").write_text("raise SystemExit('imported')\n")
     write_specialist(project, "own", "python_tools: ['own:look']")
     async with serving() as served:
         refused = await served.call("own", query="?")
+        begun = await served.call("start_run", specialist="own", query="?")
     assert refused.is_error
+    assert begun.is_error
+    assert refused.content == begun.content
     assert "would import own" in refused.content[0].text
     assert "--trust" in refused.content[0].text
 

@@ -82,17 +82,11 @@ async def test_a_slow_run_repeats_its_progress(looker, monkeypatch):
     [
         ("looker", {}, "query: wanted a text that is not empty, found nothing"),
         ("looker", {"query": ["x"]}, "query: wanted a text that is not empty, found ['x']"),
-        (
-            "looker",
-            {"query": "x", "tool_calls_limit": -1},
-            "tool_calls_limit: wanted a whole number from 0 up, found -1",
-        ),
         ("looker", {"query": "x", "tool_calls_limit": 10**40}, "tool_calls_limit: wanted a whole number"),
         ("looker", {"query": "x", "time_limit": 0}, "time_limit: wanted seconds above 0, found 0"),
         ("looker", {"query": "x", "limit": 3}, "there is no argument limit; there are: query, tool_calls_limit"),
         ("nobody", {"query": "x"}, "there is no tool 'nobody'; there are: looker, start_run, get_run, cancel_run"),
         ("start_run", {"specialist": "nobody", "query": "x"}, "there is no specialist 'nobody'; there are: looker"),
-        ("get_run", {"run_id": "2"}, "no run 2 is known here"),
         ("get_run", {"run_id": "x", "wait_seconds": 601}, "wait_seconds: wanted seconds from 0 to 600, found 601"),
     ],
 )
@@ -121,12 +115,9 @@ async def test_an_internal_error_ends_only_one_call(looker, monkeypatch):
     """An internal error ends one call with an error that says so; the next call is answered."""
     async with serving([says("Here.")]) as served:
         with monkeypatch.context() as broken:
-            broken.setattr("run_specialist.mcp_server.server.outcome_result", lambda *_, **__: 1 / 0)
-            first = await served.call("get_run", run_id="x")
             broken.setattr("run_specialist.mcp_server.server.past_run", lambda *_: 1 / 0)
-            second = await served.call("get_run", run_id="x")
-        assert "no run x" in first.content[0].text
-        assert second.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"
+            failed = await served.call("get_run", run_id="x")
+        assert failed.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"
         assert not (await served.call("looker", query="?")).is_error
 
 

@@ -1,6 +1,5 @@
 """The benchmark with real models: its scorer, its results and its table; no model is needed."""
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,15 +7,13 @@ import pytest
 
 from bench.local_models.command import QUESTIONS, TOP, main
 from bench.local_models.leaked import has_leaked_call
-from bench.local_models.results import SALVAGED, SILENT, Lap, Results, ResultsUnreadable
+from bench.local_models.results import SALVAGED, SILENT, Lap, Results
 from bench.local_models.scorer import Notes, Question, QuestionsUnreadable, mistakes, read_questions
 from bench.local_models.table import HEAD, mixed, table
-from bench.local_models.variants import PATCHES, VARIANTS, NotHere, Variant
 from run_specialist.api.runner import Runner
-from run_specialist.loop import evidence, landing
+from run_specialist.loop import evidence
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.outcome import Evidence
-from tests.local.llama_server import ServerFailed, ServerSettings, llama_server
 
 QUESTION = Question.of(
     {
@@ -166,16 +163,6 @@ async def test_results_are_kept_and_not_measured_again(outcome, tmp_path):
     assert Results(file).of("another setup", ["defaults"]) == Results(file).of(LAP.setup, ["all"]) == []
 
 
-@pytest.mark.parametrize("text", ['{"rows": 1}\n', "words"])
-def test_a_file_with_something_else_is_refused(tmp_path, text: str):
-    """A file that holds no results is left as it is, and the error names it."""
-    file = tmp_path / "other.json"
-    file.write_text(text)
-    with pytest.raises(ResultsUnreadable, match=r"other\.json:.* not a"):
-        Results(file)
-    assert file.read_text() == text
-
-
 async def test_the_table_has_a_row_for_each_variant_and_api(outcome):
     """A row counts answers, statuses and landings, and adds up calls, tokens and seconds."""
     one = LAP.result(QUESTION, replace(outcome, answer="12, owls.md"), NOTES, seconds=3)
@@ -196,36 +183,6 @@ async def test_the_table_has_a_row_for_each_variant_and_api(outcome):
     assert "right" in one.line()
 
 
-def test_a_variant_that_is_not_here_says_why():
-    """An unknown setting, value or patched name is one clause; the variant `defaults` is always there."""
-    VARIANTS["defaults"].check()
-    with pytest.raises(NotHere, match="unknown setting: nonsense"):
-        Variant("x", {"nonsense": 1}).check()
-    with pytest.raises(NotHere, match="landing: must be"):
-        Variant("x", {"landing": "nonsense"}).check()
-    assert {feature for variant in VARIANTS.values() for feature in variant.without} == set(PATCHES)
-
-
-def test_a_patch_is_undone(monkeypatch):
-    """A feature is off only within the context, and a name that does not exist is reported."""
-    seen = []
-
-    def ladder(*given, **options):
-        seen.append(options)
-        return ("force",)
-
-    monkeypatch.setattr(landing, "ladder", ladder)
-    with Variant("x", without=("the schema rung",)).applied():
-        assert landing.ladder("auto", forced_choice=True, schema=True) == ("force",)
-        landing.ladder("auto", forced_choice=True)
-        assert landing.ladder is not ladder
-    assert landing.ladder is ladder
-    assert seen == [{"forced_choice": True, "schema": False}, {"forced_choice": True}]
-    monkeypatch.setitem(PATCHES, "it", ("run_specialist.loop.landing:Landing.nonsense", lambda _: None))
-    with pytest.raises(NotHere, match=r"it cannot be switched off, there is no run_specialist\.loop"):
-        Variant("x", without=("it",)).check()
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -239,20 +196,3 @@ def test_a_wrong_flag_is_reported_before_a_model_is_loaded(arguments: list[str],
     with pytest.raises(SystemExit):
         main(arguments)
     assert why in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_server_that_does_not_start_says_why(tmp_path, monkeypatch):
-    """The error has the exit code and the last lines of the log, and the process has ended."""
-    started = []
-    popen = subprocess.Popen
-
-    def start(*given, **options):
-        started.append(popen(*given, **options))
-        return started[-1]
-
-    monkeypatch.setattr("subprocess.Popen", start)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "xllamacpp.py").write_text("raise SystemExit('no such model')\n")
-    with pytest.raises(ServerFailed, match=r"(?s)exit code 1.*no such model"), llama_server(ServerSettings("none", 1)):
-        pass
-    assert [process.returncode for process in started] == [1]
