@@ -102,7 +102,7 @@ class ProviderPool:
 
     async def _local(self, model: str, report: Callable[[str], None] | None) -> Provider:
         if prefix_of(model) != WEIGHTS:
-            from run_specialist.providers.local import local_provider  # noqa: PLC0415 - on demand
+            from run_specialist.providers.local_servers import local_provider  # noqa: PLC0415 - on demand
 
             return await local_provider(model)
         from run_specialist.providers.local import ModelFiles  # noqa: PLC0415 - on demand

@@ -207,8 +207,12 @@ def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
         trusted, line = flags.trust_of("the model of the project", [claim] if claim else [])
         if json_:
             files = [
-                {"path": str(one.path), "scope": one.scope, "state": one.state.replace(" ", "_")}
-                | {"reason": one.reason or None}
+                {
+                    "path": str(one.path),
+                    "scope": one.scope,
+                    "state": one.state.replace(" ", "_"),
+                    "reason": one.reason or None,
+                }
                 for one in read.files
             ]
             console.print_json(

@@ -302,9 +302,3 @@ def keep_result(plan: EvalPlan, result: Mapping[str, Any], store: str | None) ->
     if (where := place(store).url) != NONE:
         with BatchWriter(where) as writer:
             writer.set_frozen(plan.eval_id, plan.row(None, result).frozen)
-
-
-def kept_result(frozen: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the result in the frozen values of a batch; None if it is not an eval, or has not ended."""
-    found: Mapping[str, Any] | None = frozen.get("eval", {}).get("result")
-    return found

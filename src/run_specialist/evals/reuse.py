@@ -1,7 +1,7 @@
 """Find stored runs that need not be repeated, because nothing that they depend on has changed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -37,16 +37,11 @@ Steps = Callable[[str], RunSteps | None]
 @contextmanager
 def existing_store(url: str | None) -> Iterator[Store | None]:
     """Open the store of a runner for reading; None if nothing is stored yet. Raises StoreUnusable."""
-    where = place(url).url
-    try:
+    where, opened = place(url).url, None
+    with suppress(StoreMissing):
         opened = None if where == NONE else Store(where)
-    except StoreMissing:
-        opened = None
-    try:
-        yield opened
-    finally:
-        if opened is not None:
-            opened.close()
+    with opened or nullcontext() as store:
+        yield store
 
 
 def steps_of(store: Store | None, run_ids: Sequence[str]) -> Steps:

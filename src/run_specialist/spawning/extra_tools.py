@@ -191,7 +191,7 @@ def _shell(settings: Specialist, root: Path, copy: WorkingCopy | None = None) ->
 def _action(settings: Specialist) -> str:
     from run_specialist.tools.shell.tool import CommandRules  # noqa: PLC0415 - few files ask for it
 
-    allowed = CommandRules.of(settings.tools, settings.disallowed_tools)
+    allowed = CommandRules(settings.tools, settings.disallowed_tools)
     # Only names are compared, and many programs run others.
     rules = str(allowed).rstrip(".") + ("; this is advisory" if allowed.denied else "")
     where = f", which may change {', '.join(settings.writable)}" if settings.writable else ", which changes nothing"
@@ -212,7 +212,7 @@ def _lacking(settings: Specialist, root: Path) -> str:
         _, refused = writable_places(Path(real), settings.writable)
         if refused:
             return f"writable: {'; '.join(refused)}"
-    if CommandRules.of(settings.tools, settings.disallowed_tools).allowed == ():
+    if CommandRules(settings.tools, settings.disallowed_tools).allowed == ():
         return "its rule allows no command"
     return ""
 
