@@ -269,11 +269,6 @@ def schema(
             console.fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
         console.print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
         console.print_line(json.dumps(SCHEMA_SETTING, indent=2)[2:-2])
-        console.say(
-            "the YAML extension of VS Code does not check Markdown by itself: docs/specialist-files.md names tools "
-            "that do",
-            dim=True,
-        )
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
