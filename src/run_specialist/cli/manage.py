@@ -177,14 +177,7 @@ def new(
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="sonnet, opus, haiku, a full id, or inherit.")
     ] = None,
-    tool_calls_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|none",
-            callback=flags.takes("tool_calls_limit"),
-            help="Maximum number of tool calls in a run.  [default: 30]",
-        ),
-    ] = None,
+    tool_calls_limit: flags.ToolCallsLimit = None,
     dir_: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
     ] = None,

@@ -10,7 +10,7 @@ import typer
 
 from run_specialist.budget import counted, dollars
 from run_specialist.cli import console
-from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl, configured_project
+from run_specialist.cli.flags import Dir, Json, ProjectRoot, SpecialistName, StoreUrl, configured_project
 from run_specialist.cli.runs import AllProjects, project_filter
 from run_specialist.cli.tables import GAP, local, print_rendered, print_table, short_path
 from run_specialist.errors import SpecialistNotFound
@@ -34,12 +34,7 @@ _VERDICTS = {
 
 
 def tune(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="Its name, or the path of its file.", autocompletion=console.complete_names
-        ),
-    ],
+    name: SpecialistName,
     store: StoreUrl = None,
     last: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Use only the newest N runs.  [default: all]")
