@@ -134,11 +134,10 @@ def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool
 
 def _batch(batches: "StoredBatches", batch: "StoredBatch") -> _Page:
     """Return the page of a batch, or of an eval whose result is stored."""
-    from run_specialist.evals.plan import kept_result  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.batch_page import batch_data, batch_page, failures  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.eval_page import eval_page  # noqa: PLC0415 - fast `--help`
 
-    result = kept_result(batch.frozen)
+    result = batch.frozen.get("eval", {}).get("result")
 
     def run_ids() -> list[str]:
         """Return the ids of its runs, and of the baseline that an eval compares with."""
