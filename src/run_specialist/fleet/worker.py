@@ -17,7 +17,6 @@ import psycopg
 from psycopg import RawCursor
 
 from run_specialist import errors
-from run_specialist.api.batch_maker import PriceUnknown
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.budget import dollars
 from run_specialist.fleet.batches import BatchHere, BatchStatus, KnownBatches, Root, cannot_run, set_state, statuses
@@ -37,6 +36,7 @@ from run_specialist.loop.observing import SCOPE
 from run_specialist.providers.admission import GATES
 from run_specialist.record.events import Event, ModelChanged, Retrying, Waiting
 from run_specialist.record.outcome import Exit, Outcome
+from run_specialist.spawning.spawner import PriceUnknown
 from run_specialist.store import owners
 from run_specialist.store.postgresql import challenge
 

@@ -9,14 +9,7 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote
 
 from run_specialist.safety.assigned_secrets import assigned
-from run_specialist.safety.credentials import (
-    MASK,
-    lowered,
-    masked,
-    request_credentials,
-    tokens,
-    without_private_keys,
-)
+from run_specialist.safety.credentials import MASK, lowered, masked, request_credentials, tokens, without_private_keys
 
 
 def redact(text: str) -> str:

@@ -95,16 +95,14 @@ class Folder:
     @contextmanager
     def listing(self) -> "Iterator[Iterator[os.DirEntry[str]]]":
         """Return a context with an iterator over the entries, in no particular order; raises OSError."""
-        if self.descriptor is None:
-            with os.scandir(self.path) as found:
-                yield found
-            return
-        readable = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
+        # A folder that can be traversed need not be open for reading.
+        readable = None if self.descriptor is None else os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
         try:
-            with os.scandir(readable) as found:
+            with os.scandir(self.path if readable is None else readable) as found:
                 yield found
         finally:
-            os.close(readable)
+            if readable is not None:
+                os.close(readable)
 
     def make(self, name: str) -> None:
         """Create a subfolder, unless there is something of this name; raises OSError."""

@@ -77,11 +77,7 @@ class _ArchiveReader:
     archive: Archive
     slice_limit: int
 
-    def get_tool_response(
-        self,
-        execution_id: str,
-        offset: Annotated[int, Field(ge=0)] = 0,
-    ) -> Output:
+    def get_tool_response(self, execution_id: str, offset: Annotated[int, Field(ge=0)] = 0) -> Output:
         if execution_id not in self.archive:
             ids = self.archive.ids
             near = get_close_matches(execution_id, ids, _MAX_LISTED_IDS) or ids[-_MAX_LISTED_IDS:]

@@ -292,15 +292,9 @@ class EditTools:
             raise ToolError(f"{shown} has this content already; nothing was changed")
         above = relative.split("/")[:-1] if before is None else []
         exist = [os.path.lexists(self._writable.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
-        record = FileChanging(
-            change_id=secrets.token_hex(8),
-            path=relative,
-            before=digest,
-            after=safe_files.digest_of(after),
-            content=text,
-            temporary=safe_files.temporary_name(),
-            folders=exist.count(False),
-        )
+        temporary, missing = safe_files.temporary_name(), exist.count(False)
+        digests = digest, safe_files.digest_of(after)
+        record = FileChanging(secrets.token_hex(8), relative, *digests, text, temporary, missing)
         return record, before, after, text_edit.diff_of(relative, text, after.decode())
 
     def _write(self, record: FileChanging, after: bytes) -> None:

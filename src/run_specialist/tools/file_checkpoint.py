@@ -107,13 +107,7 @@ class Tree:
         return any(above in self.protected for above in _with_folders_above(path))
 
 
-def read_tree(
-    root: Path,
-    writable: Sequence[str],
-    closed: Sequence[Path] = (),
-    *,
-    before: Tree | None = None,
-) -> Tree:
+def read_tree(root: Path, writable: Sequence[str], closed: Sequence[Path] = (), *, before: Tree | None = None) -> Tree:
     """Return everything below the writable places; symlinks are not followed.
 
     closed: real paths of files and folders that are protected wherever they are; such a folder is not searched.
@@ -468,15 +462,9 @@ class FileCheckpoint:
         # The writable place that contains the path is never deleted.
         depth = next((top.count("/") + 1 for top in self.writable if top and f"{path}/".startswith(f"{top}/")), 0)
         missing = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
-        record = FileChanging(
-            change_id=secrets.token_hex(8),
-            path=path,
-            before=before,
-            after=after,
-            content=None if data_before is None else data_before.decode("utf-8", "surrogateescape"),
-            temporary=temporary_name(),
-            folders=0 if old else max(min(missing, path.count("/") - depth), 0),
-        )
+        folders = 0 if old else max(min(missing, path.count("/") - depth), 0)
+        content = None if data_before is None else data_before.decode("utf-8", "surrogateescape")
+        record = FileChanging(secrets.token_hex(8), path, before, after, content, temporary_name(), folders)
         texts = _text(old, data_before), _text(new, data_after)
         shown_path, made = escape_path(path), None
         if with_diff and None not in texts:

@@ -223,11 +223,7 @@ class _Compared(difflib.SequenceMatcher[str]):
             for is_same, lines in itertools.groupby(range(start, stop), lambda at: old[at] == new[at]):
                 begin, before = begin + len([*lines]), begin
                 found.append(("equal" if is_same else "replace", before, begin, before, begin))
-        whole: list[_Opcode] = [
-            ("equal", 0, start, 0, start),
-            *found,
-            ("equal", stop, len(old), stop_new, len(new)),
-        ]
+        whole: list[_Opcode] = [("equal", 0, start, 0, start), *found, ("equal", stop, len(old), stop_new, len(new))]
         return [one for one in whole if one[0] != "equal" or one[1] < one[2]]
 
 
