@@ -55,16 +55,6 @@ async def test_without_set_up_one_line_says_what_to_do(server):
     await lost.close()
 
 
-async def test_a_batch_that_is_put_twice_is_in_the_queue_once(put, queue):
-    """The same call again adds nothing, and items that have ended are left out."""
-    assert (await put(5), await put(5)) == (5, 0)
-    jobs = await queue.take(ALL, 2)
-    assert [job.number for job in jobs] == [1, 2]
-    assert await queue.begin(jobs[0]) is not None
-    assert await queue.finish(jobs[0], "ended")
-    assert await put(5) == 0
-
-
 async def test_the_fleet_holds_no_more_jobs_than_the_batch_allows(put, queue, url):
     """The limit counts the jobs of all workers together."""
     await put(9)
@@ -104,15 +94,6 @@ async def test_takeovers_are_counted_since_the_newest_turn(put, queue, impatient
     assert (handed_back.taken_over, handed_back.takeovers) == (False, 1)
     change(url, TURN)
     assert (await queue.begin(job)).takeovers == 1
-
-
-async def test_an_item_whose_run_is_at_work_elsewhere_stays_begun(put, queue, url):
-    """Its job comes back later, and no worker mistakes it for an item that was handed back."""
-    await put(1)
-    (job,) = await queue.take(ALL, 1)
-    await queue.begin(job)
-    assert await queue.hand_back(job, 0.0, waits=False)
-    assert ask(url, "select state from run_specialist.items") == [("begun",)]
 
 
 async def test_a_closed_gate_holds_the_batch_up_for_all_workers(put, queue, url):

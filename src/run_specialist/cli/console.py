@@ -1,6 +1,5 @@
 """Print lines, errors and problems of files; wrap text; write output files."""
 
-import gc
 import io
 import json
 import os
@@ -444,19 +443,3 @@ def print_problems(problems: Sequence["Problem"]) -> None:
 def one_line(text: str) -> str:
     """Return the text on one line, without control characters."""
     return printable(" ".join(text.split()))
-
-
-def pause_gc() -> None:
-    """Turn the garbage collector off until `resume_gc`."""
-    gc.disable()
-
-
-def resume_gc() -> None:
-    """Turn the garbage collector on again, and exclude all existing objects from later collections.
-
-    Does nothing without `pause_gc`: in a program that calls the command as a function, existing objects may become
-    garbage later.
-    """
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from run_specialist.batch.batch import Bounds
-from run_specialist.budget import dollars
+from run_specialist.budget import counted, dollars
 from run_specialist.cli import batch_options as options
 from run_specialist.cli import console
 from run_specialist.cli.console import say
-from run_specialist.cli.map_progress import MapWorker, counted, reason_of, spread
+from run_specialist.cli.map_progress import MapWorker, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
 from run_specialist.cli.tables import duration_words, print_table
 from run_specialist.errors import RunSpecialistError, StoreUnusable, UsageError

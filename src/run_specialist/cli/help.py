@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -152,21 +153,13 @@ _OTHERS = "Other options"
 _WORDS = "run_specialist.words"
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[..., None]:
     """Return a command with one option per field of its dataclass parameters.
 
     command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
         line of a dataclass's docstring, without its period, is the heading of its options.
+    headings: False = all options are in one section of the help text.
     """
-    return _with_options(command, headings=True)
-
-
-def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command like `grouped`, but with all options in one section of the help text."""
-    return _with_options(command, headings=False)
-
-
-def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[..., None]:
     groups: dict[str, type[DataclassInstance]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
@@ -188,6 +181,9 @@ def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[.
     flat.__annotations__ = {one.name: one.annotation for one in parameters}
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
+
+
+flattened = partial(grouped, headings=False)
 
 
 def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspect.Parameter]:

@@ -266,7 +266,7 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
             # The settings of a case are not those of the caller.
             places = partial(lambda case, key: f"{case.places.get(key, case.where)}: settings", case)
             data = Data(case.settings, places) if case.settings else None
-            resolved[same] = runner.batches.asked(subject.file, case.question, subject.settings, data)
+            resolved[same] = runner.maker.asked(subject.file, case.question, subject.settings, data)
         asked = replace(resolved[same], question=case.question)
         models[subject.variant.name] = runner.batches.model_of(asked)
         key = run_key(asked, models[subject.variant.name], project)

@@ -26,6 +26,7 @@ from run_specialist.evals.reuse import Steps, steps_of
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import powers
 from run_specialist.spawning.spawner import answer_schema
+from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
 from run_specialist.store import batches
@@ -54,7 +55,7 @@ def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
     items = []
     for one in plan.runs:
         given = {"case": one.case.name, "variant": one.subject.variant.name, "repeat": one.repeat}
-        items.append(Item(one.number, {"name": one.name, **given}, one.case.question, one.run_id, one.case.where))
+        items.append(Item(one.number, {"name": one.name, **given}, one.case.question, one.run_id))
     asked, ids = [one.asked for one in plan.runs], [one.run_id for one in plan.runs]
     return runner.batches.make_of(plan.row(bounds.cost_limit), items, asked, bounds, ids)
 
@@ -86,7 +87,7 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -
             continue
         for judge in judges_of(one.case):
             file = find_judge(runner.registry, judge.specialist)
-            asked = runner.batches.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
+            asked = runner.maker.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
             key = run_key(asked, runner.batches.model_of(asked), plan.project, kind="j")
             found.append(JudgedAnswer(one, judge, asked, f"{key}-1"))
     return found
@@ -158,7 +159,7 @@ def check_judge(runner: "Runner", name: str) -> None:
         problems = [str(one) for one in file.problems if one.level == "error"]
         raise UsageError(problems[0] if problems else f"{name} cannot be used")
     # The cases may come from somebody else, and they are a part of its question.
-    if does := powers(file, file.specialist, runner.root, runner.environments.trust):
+    if does := powers(RunContext(file, file.specialist, runner.root, runner.environments.trust)):
         raise UsageError(f"{name} may {'; '.join(does)}; a judge must not, because a case chooses it")
     schema = answer_schema(file, file.specialist)
     if schema is None or "verdict" not in schema.schema.get("properties", ()):
@@ -322,7 +323,7 @@ def eval_forecast(
     # A judge without a model here has no price.
     with suppress(RunSpecialistError):
         names = [judge.specialist for one in runs for judge in judges_of(one.case)]
-        asked = {name: judging.batches.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
+        asked = {name: judging.maker.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
         judges = parts((asked[name] for name in names), judging)
     seconds = [one.total_seconds(at_once) for one in found]
 

@@ -101,23 +101,20 @@ class Checkpoint:
     async def wait_until_stored(self, *, briefly: bool = False) -> None:
         """Wait at the end until all records are stored; if that fails, warn once.
 
+        Cancellations are ignored: the work is done and only has to be stored.
         briefly: wait no longer for an unreachable store than for a slow one.
         """
-        left = COMMIT_TIMEOUT if briefly else self._run.account.seconds_left(in_landing=True)
-        try:
-            problem = await self._flush(COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
-        except TakenOver as error:
-            problem = str(error)
-        self._warn(problem)
-
-    async def wait_until_stored_uncancelled(self, *, briefly: bool = False) -> None:
-        """Wait as `wait_until_stored` does, and ignore cancellations: the work is done and only has to be stored."""
         if self._run.observers.journal is None:
             return
-        storing = asyncio.ensure_future(self.wait_until_stored(briefly=briefly))
+        left = COMMIT_TIMEOUT if briefly else self._run.account.seconds_left(in_landing=True)
+        storing = asyncio.ensure_future(
+            self._flush(COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
+        )
         while not storing.done():
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, TakenOver):
                 await asyncio.shield(storing)
+        taken_over = storing.exception()
+        self._warn(str(taken_over) if taken_over else storing.result())
 
     async def _flush(self, reply_timeout: float, outage_timeout: float | None) -> str | None:
         """Wait until all records are stored; return the problem if they are not, or if that is not known.

@@ -95,16 +95,14 @@ class Folder:
     @contextmanager
     def listing(self) -> "Iterator[Iterator[os.DirEntry[str]]]":
         """Return a context with an iterator over the entries, in no particular order; raises OSError."""
-        if self.descriptor is None:
-            with os.scandir(self.path) as found:
-                yield found
-            return
-        readable = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
+        # A folder that can be traversed need not be open for reading.
+        readable = None if self.descriptor is None else os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
         try:
-            with os.scandir(readable) as found:
+            with os.scandir(self.path if readable is None else readable) as found:
                 yield found
         finally:
-            os.close(readable)
+            if readable is not None:
+                os.close(readable)
 
     def make(self, name: str) -> None:
         """Create a subfolder, unless there is something of this name; raises OSError."""
@@ -244,13 +242,6 @@ _REPLACING = threading.Lock()
 """Held from the last check of a file until its replacement, so that runs of this process do not interfere."""
 
 
-class NotReplaceable(OSError):
-    """Raised for a file that cannot be replaced; `strerror` is the reason."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(errno.EPERM, why)
-
-
 class Changed(OSError):
     """Raised if a file, or a folder above it, is not as expected."""
 
@@ -343,7 +334,6 @@ def unlink_file(root: Path, relative: str, expected: str, *, folders: int, most:
     above = relative.rpartition("/")[0]
     with _place(root, relative) as (here, name):
         _require_same_place(root, above, here)
-        # Thousands of files may follow, so the folder is not synced: a lost deletion can be repeated.
         here.unlink(name)
     for _ in range(folders):
         with suppress(OSError), _place(root, above) as (here, name):
@@ -355,7 +345,7 @@ def read_content(root: Path, relative: str, most: int) -> bytes | None:
     """Return the content of a file; None if it does not exist.
 
     most: maximum size [bytes].
-    Raises OSError: NotRegular for a folder, device or FIFO, NotReplaceable for a larger file.
+    Raises OSError: NotRegular for a folder, device or FIFO, also for a larger file.
     """
     try:
         with _place(root, relative) as (here, name):
@@ -372,7 +362,7 @@ def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected o
     expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
     temporary: name of the temporary file beside it, as `temporary_name` returns it.
     most: maximum size of the old content [bytes].
-    Raises OSError: Changed for other content, NotReplaceable with the reason.
+    Raises OSError: Changed for other content.
     """
     above = relative.rpartition("/")[0]
     if expected is None:
@@ -394,7 +384,6 @@ def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected o
             # It is still there if anything failed.
             with suppress(OSError):
                 here.unlink(temporary)
-            _sync(here)
 
 
 def delete_temporary(root: Path, relative: str, temporary: str) -> None:
@@ -415,7 +404,7 @@ def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
         info = os.fstat(file.fileno())
         data = file.read(most + 1)
     if len(data) > most:
-        raise NotReplaceable(f"it is larger than {most:,} bytes")
+        raise OSError(errno.EPERM, f"it is larger than {most:,} bytes")
     return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
 
 
@@ -429,9 +418,9 @@ def _unchanged(here: Folder, name: str, expected: str, most: int) -> tuple[int, 
     if digest_of(data) != expected:
         raise Changed
     if info.st_nlink > 1:
-        raise NotReplaceable("it has a second name, a hard link, which would keep the old content")
+        raise OSError(errno.EPERM, "it has a second name, a hard link, which would keep the old content")
     if not mode & _WRITABLE:
-        raise NotReplaceable("it is read-only")
+        raise OSError(errno.EPERM, "it is read-only")
     return mode, (info.st_uid, info.st_gid)
 
 
@@ -449,7 +438,7 @@ def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tu
             try:
                 os.fchown(file.fileno(), *owner)
             except OSError:
-                raise NotReplaceable("it belongs to another user or group") from None
+                raise OSError(errno.EPERM, "it belongs to another user or group") from None
         if mode is not None and hasattr(os, "fchmod"):
             os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
@@ -491,15 +480,3 @@ def _require_same_place(root: Path, above: str, here: Folder) -> None:
         found = None
     if found is None or (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
         raise Changed("a folder above it was moved or replaced in the meantime")
-
-
-def _sync(here: Folder) -> None:
-    """Sync the entries of a folder to disk, if the platform supports it."""
-    if here.descriptor is None:
-        return
-    with suppress(OSError):
-        readable = os.open(".", os.O_RDONLY, dir_fd=here.descriptor)
-        try:
-            os.fsync(readable)
-        finally:
-            os.close(readable)

@@ -26,10 +26,7 @@ _SCHEMA = {
             "type": "array",
             "description": "Verbatim quotes, with `path:line`.",
             "maxItems": MOST_EVIDENCE,
-            "items": {
-                "type": "object",
-                "properties": {"source": {"type": "string"}, "quote": {"type": "string"}},
-            },
+            "items": {"type": "object", "properties": {"source": {"type": "string"}, "quote": {"type": "string"}}},
         },
         "gaps": {"type": "array", "items": {"type": "string"}, "description": "Not found."},
     },

@@ -9,37 +9,12 @@ from run_specialist.budget import Budget, Kind
 from run_specialist.errors import ToolError
 from run_specialist.tools.base import Context
 from run_specialist.tools.python_tools import tool
-from tests.unit.tools.decorated_functions import properties
+from tests.unit.tools.decorated_functions import annotated, properties
 
 pytestmark = pytest.mark.anyio
 
 
 CONTEXT = Context("run-1", "call-1", Budget.of({Kind.TOOL_CALLS: 4}), 60)
-
-
-def typed(word: str, context: Context) -> str:
-    """Look."""
-    return context.call_id
-
-
-def optional(word: str, context: Context | None = None) -> str:
-    """Look."""
-    return context.call_id
-
-
-def older(word: str, context: Optional[Context] = None) -> str:  # noqa: UP045 - the older spelling is supported too
-    """Look."""
-    return context.call_id
-
-
-def annotated(word: str, context: Annotated[Context, "a note"]) -> str:
-    """Look."""
-    return context.call_id
-
-
-def text(word: str, context: "Context") -> str:
-    """Look."""
-    return context.call_id
 
 
 def named(word: str, ctx) -> str:
@@ -52,17 +27,12 @@ async def late(word: str, context: Context) -> str:
     return context.call_id
 
 
-def elsewhere(word, context) -> str:
-    """Look."""
-    return context.call_id
+TYPES = [Context, Context | None, Optional[Context], Annotated[Context, "a note"]]  # noqa: UP045 - supported too
+# As in a module that imports `Context`, and in one that imports it only for type checkers.
+TEXTS = [annotated("Context", {"Context": Context}), annotated("run_specialist.Context | None")]
 
 
-# Simulate a function whose module imports `Context` only for type checkers.
-elsewhere = type(elsewhere)(elsewhere.__code__, {"__builtins__": __builtins__}, "elsewhere")
-elsewhere.__annotations__ = {"word": "str", "context": "run_specialist.Context | None"}
-
-
-@pytest.mark.parametrize("function", [typed, optional, older, annotated, text, named, late, elsewhere])
+@pytest.mark.parametrize("function", [*map(annotated, TYPES), *TEXTS, named, late])
 async def test_the_context_is_passed_and_hidden_from_the_model(function):
     """The context is passed by its type, in any spelling, or by the name `ctx`; a model can neither see nor set it."""
     made = tool(function)

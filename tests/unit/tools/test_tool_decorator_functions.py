@@ -3,20 +3,15 @@
 import asyncio
 import functools
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.tools.base import Context, Tool
 from run_specialist.tools.python_tools import tool
-from tests.unit.tools.decorated_functions import Place, properties
+from tests.unit.tools.decorated_functions import Place, annotated, properties
 
 pytestmark = pytest.mark.anyio
-
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping as OnlyForTypes
 
 
 class Desk:
@@ -81,27 +76,7 @@ def by_place(word, /) -> str:
     """Look."""
 
 
-def unknown(word: "Nowhere") -> str:  # noqa: F821 - undefined on purpose
-    """Look."""
-
-
-def only_for_types(word: "OnlyForTypes") -> str:
-    """Look."""
-
-
-def no_schema(good: str, word: Desk) -> str:
-    """Look."""
-
-
-def takes_callable(word: "asyncio.Future") -> str:
-    """Look."""
-
-
 def two(one: Context, other: Context) -> str:
-    """Look."""
-
-
-def broken(word: "1 / 0") -> str:
     """Look."""
 
 
@@ -110,17 +85,19 @@ async def yields(word: str):
     yield word
 
 
+NO_SCHEMA = "look: cannot create a JSON Schema for parameter context: "
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
         (starred, "starred: parameter *words cannot be passed by keyword"),
         (by_place, "by_place: parameter word cannot be passed by keyword"),
-        (unknown, "unknown: cannot create a JSON Schema for parameter word: name 'Nowhere' is not defined"),
-        (only_for_types, "only_for_types: cannot create a JSON Schema for parameter word: name 'OnlyForTypes'"),
-        (no_schema, "no_schema: cannot create a JSON Schema for parameter word: "),
-        (takes_callable, "takes_callable: cannot create a JSON Schema for parameter word: "),
+        (annotated("Nowhere"), f"{NO_SCHEMA}name 'Nowhere' is not defined"),
+        (annotated(Desk), NO_SCHEMA),
+        (annotated(asyncio.Future), NO_SCHEMA),
+        (annotated("1 / 0"), f"{NO_SCHEMA}division by zero"),
         (two, "two: both one and other are a Context"),
-        (broken, "broken: cannot create a JSON Schema for parameter word: division by zero"),
         (yields, "yields: asynchronous generators are not supported"),
         (Desk.look, "look: unbound method"),
         (Place, "Place: expected a function, got a class"),
