@@ -27,7 +27,7 @@ from typing import NamedTuple
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safety.safe_files import Folder, state_at, state_of, temporary_name
+from run_specialist.safety.safe_files import LARGEST, Folder, state_at, state_of, temporary_name
 from run_specialist.tools.ignore import IgnoreRules
 from run_specialist.tools.sandbox import escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
@@ -38,8 +38,6 @@ SET_ASIDE = ".undone-"
 """Suffix of a place that was undone; a random number follows."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries below the writable folders."""
-LARGEST_KEPT = 10_000_000
-"""Maximum size of a file whose content is kept [bytes]."""
 MOST_KEPT = 100_000_000
 """Maximum size of all kept content [bytes]; files that git does not ignore come first, then smaller ones."""
 MOST_CHANGES = 10_000
@@ -271,7 +269,7 @@ class FileCheckpoint:
         chosen = [
             (path in self.before.ignored, entry.size, path)
             for path, entry in self.before.entries.items()
-            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST_KEPT and not is_secret(path)
+            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST and not is_secret(path)
         ]
         # A protected file is put back even if it is ignored.
         chosen.sort(key=lambda one: (one[0] and not self.before.is_protected(one[2]), *one[1:]))
@@ -283,7 +281,7 @@ class FileCheckpoint:
                 if at + size > MOST_KEPT:
                     break
                 with suppress(OSError), Folder(str((self.root / path).parent), None).file(Path(path).name) as file:
-                    data = file.read(LARGEST_KEPT + 1)
+                    data = file.read(LARGEST + 1)
                     # A file of another size has changed since it was found.
                     if len(data) == entry.size:
                         self.before.entries[path] = entry._replace(at=at)
@@ -373,7 +371,7 @@ class FileCheckpoint:
     def _now(self, path: str) -> tuple[str | None, bytes | None]:
         """Return state and content of what is at a path; None if it cannot be read."""
         try:
-            return state_at(self.root, path, LARGEST_KEPT)
+            return state_at(self.root, path)
         except OSError:
             return None, None
 
