@@ -19,7 +19,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -95,10 +95,6 @@ class Tree:
     """Folders that could not be listed."""
     uncounted: int = 0
     """Number of entries that were only searched for protected names."""
-
-    def mounted(self) -> list[str]:
-        """Return the protected places that are no symlinks, which a sandbox shows read-only."""
-        return [path for path, target in self.protected.items() if target is None]
 
     def is_protected(self, path: str) -> bool:
         """Return whether a path is a protected place, or below one."""
@@ -500,24 +496,20 @@ def held(root: Path, writable: Sequence[str]) -> Iterator[bool]:
 
     wanted = {str(above): fcntl.LOCK_SH for top in writable for above in (root / top).parents}
     wanted |= {str(root / top): fcntl.LOCK_EX for top in writable}
-    descriptors: list[int] = []
     is_free = True
-    try:
+    with ExitStack() as locks:
         for path, how in sorted(wanted.items()):
             name = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
             with suppress(OSError):
                 folder = _all_places() / _LOCKS
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                descriptors.append(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                lock = locks.enter_context((folder / name).open("ab"))
                 try:
-                    fcntl.flock(descriptors[-1], how | fcntl.LOCK_NB)
+                    fcntl.flock(lock, how | fcntl.LOCK_NB)
                 except BlockingIOError:
                     is_free = False
                     break
         yield is_free
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
