@@ -210,21 +210,6 @@ def test_the_model_is_fixed_when_the_batch_is_queued(server, model, write, monke
 
 
 @pytest.mark.exhaustive
-def test_a_required_model_holds_in_the_queue(server, write, monkeypatch):
-    """An offline batch is refused before it is queued, and the workers know what was required."""
-    path = write("finder", "tools: [grep]").parent.parent / "items.txt"
-    path.write_text("owls\n")
-    specialists("fleet", "setup")
-    put = ("map", "finder", "items.txt", "--queue", "--json", "--require-model")
-    refused = specialists(*put, "--model", "offline")
-    assert (refused.exit_code, "a model is required, but " in refused.stderr) == (2, True)
-    assert specialists("fleet", "status").stderr.endswith("no batch is in the queue\n")
-    batch = json.loads(specialists(*put, "--model", "claude-haiku-4-5").stdout)["batch"]
-    with StoredBatches(server.url) as stored:
-        assert stored.find(batch).frozen["require_model"] is True
-
-
-@pytest.mark.exhaustive
 def test_waiting_sends_nothing_and_needs_no_credentials(server, model, write, monkeypatch):
     """An item that the fleet has left without a run, or whose run has failed at its endpoint, is not run here."""
     path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
@@ -245,24 +230,3 @@ def test_waiting_sends_nothing_and_needs_no_credentials(server, model, write, mo
     assert summary["problem"].startswith("the fleet has left items without an outcome; `specialists fleet retry ")
     counts = summary["counts"]
     assert counts["not_run"] + sum(counts["failed"].values()) == 3
-
-
-@pytest.mark.exhaustive
-def test_waiting_survives_a_restart_of_the_database(server, model, write, program):
-    """It says that it waits, goes on when the database is back, and writes the answers."""
-    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
-    path.write_text("owls ITEM{1}\n")
-    specialists("fleet", "setup")
-    waiting = program("map", "finder", "items.txt", "--queue", "--wait", "--out", "answers.jsonl", code=WORKER)
-    lines = iter(waiting.stderr.readline, "")
-    assert any("0 of 1 item done" in line for line in lines)
-    server.stop()
-    assert any("the database is unavailable, waiting: " in line for line in lines)
-    server.start()
-    assert any("0 of 1 item done" in line for line in lines)
-    worker = program("worker", code=WORKER)
-    waiting.communicate(timeout=PATIENCE)
-    assert (waiting.returncode, len(model.requests)) == (0, 2)
-    assert json.loads((path.parent / "answers.jsonl").read_text())["state"] == "answered"
-    worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=PATIENCE)

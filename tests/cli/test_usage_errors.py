@@ -10,12 +10,11 @@ from typer.main import get_command
 
 from run_specialist.cli import ask, manage
 from run_specialist.cli import help as usage_errors
-from run_specialist.cli.help import wrap_usage_error
 from tests.cli import conftest, specialists_command
 from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import answers, refuses
 
-LONG = "'done' is not a status; expected one of running, interrupted, answered, landed, partial, failed, aborted"
+LONG = "'done' is not one of running, interrupted, answered, landed, partial, failed, aborted"
 PROGRAMS = {"run-specialist": conftest.MAIN, "specialists": specialists_command.MAIN}
 _USAGE_ERROR = typer.BadParameter.__mro__[1]  # of click, or of the copy of click in typer
 
@@ -54,27 +53,6 @@ def test_a_usage_error_of_any_command_fits_the_terminal(app, words):
     lines = f"Error: {caught.value.format_message()}".splitlines()
     assert len(lines) > 1 or words in (["lst"], ["fleet", "pause"])
     assert all(len(line) <= 40 for line in lines)
-
-
-@pytest.mark.usefixtures("terminal")
-def test_a_usage_error_is_wrapped_once_and_keeps_its_words():
-    """The contexts of a command and of its group both see the error."""
-    error = typer.BadParameter(LONG)
-    before = error.format_message()
-    wrap_usage_error(error)
-    wrapped = error.format_message()
-    assert wrapped.split() == before.split()
-    wrap_usage_error(error)
-    assert error.format_message() == wrapped
-
-
-def test_without_a_terminal_a_usage_error_stays_on_one_line():
-    """A program that reads standard error finds the message unchanged; other exceptions are never touched."""
-    error, other = typer.BadParameter(LONG), KeyError("x")
-    before = error.format_message()
-    wrap_usage_error(error)
-    wrap_usage_error(other)
-    assert (error.format_message(), vars(other)) == (before, {})
 
 
 @pytest.mark.parametrize(

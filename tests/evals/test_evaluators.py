@@ -14,13 +14,10 @@ NOTHING = {"evidence": (), "gaps": ("no file mentions zebras",)}
 @pytest.mark.parametrize(
     ("form", "of_outcome", "expected"),
     [
-        ({"Status": "answered"}, {}, True),
         ({"Status": ["answered", "landed"]}, {"status": "landed"}, True),
         ({"Status": "answered"}, {"status": "landed"}, False),
         ("Landed", {"landing": LANDING}, True),
-        ("Landed", {}, False),
         ({"Landed": False}, {"landing": LANDING}, False),
-        ({"CitesPath": "notes/owls.md"}, {}, True),
         ({"CitesPath": "notes/*.md"}, {}, True),
         ({"CitesPath": ["a.md", "notes/owls.md"]}, {}, True),
         ({"CitesPath": "owls.md"}, {}, False),
@@ -29,7 +26,6 @@ NOTHING = {"evidence": (), "gaps": ("no file mentions zebras",)}
         ({"Contains": ["mice", "zebras"]}, {}, False),
         ({"Regex": r"m[aeiou]ce\."}, {}, True),
         ({"Regex": "zebras?"}, {}, False),
-        ({"OutputMatches": {"kind": "owl"}}, {"output": {"kind": "owl", "more": 1}}, True),
         ({"OutputMatches": {"kind": {"of": [1, 2]}}}, {"output": {"kind": {"of": [1, 2], "x": 0}}}, True),
         ({"OutputMatches": {"kind": 1}}, {"output": {"kind": True}}, False),
         ({"OutputMatches": {"kind": "owl"}}, {}, False),
@@ -40,7 +36,6 @@ NOTHING = {"evidence": (), "gaps": ("no file mentions zebras",)}
         ({"CostUnder": 1}, {"cost": None}, False),
         ({"SecondsUnder": 12.4}, {}, False),
         ("Gap", NOTHING, True),
-        ("Gap", {}, False),
         ("Gap", {"gaps": ("part of it",)}, False),
         ({"Gap": False}, NOTHING, False),
     ],
@@ -74,7 +69,6 @@ def test_the_share_of_quotes_is_a_score_and_a_verdict(form, evidence, share, exp
         ({"Status": "landet"}, "input should be 'answered', 'landed', 'partial', 'failed' or 'aborted', got 'landet'"),
         ({"Landed": "no"}, "input should be a valid boolean, got 'no'"),
         ({"Regex": "("}, "'(' is not a regular expression: missing ), unterminated subpattern"),
-        ({"Regex": 3}, "input should be a valid string, got 3"),
         ({"QuotesVerified": 80}, "input should be less than or equal to 1, got 80"),
         ({"CallsUnder": True}, "input should be a valid integer, got True"),
         ({"CostUnder": float("nan")}, "got nan"),
@@ -82,7 +76,6 @@ def test_the_share_of_quotes_is_a_score_and_a_verdict(form, evidence, share, exp
         ("CallsUnder", "calls: field required"),
         ("OutputMatches", "expected fields and their values, got nothing"),
         ({"Judge": {"specialist": "answer-judge"}}, "rubric: field required"),
-        ({"Judge": {"rubric": " "}}, "expected a text, or a list of them, got ' '"),
     ],
 )
 def test_a_wrong_argument_is_an_error_that_names_it(form, part):

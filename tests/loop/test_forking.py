@@ -8,7 +8,7 @@ from run_specialist.cli.resume import cold_line
 from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop, Usage
-from run_specialist.spawning.forking import first_turns
+from run_specialist.spawning.resuming import first_turns
 from run_specialist.store.reader import Store
 from run_specialist.store.stored import copied_rows, transcript_rows
 from tests.journals import load
@@ -45,7 +45,7 @@ async def test_f_1_a_fork_repeats_the_request_after_any_turn(desk):
     """At each turn a fork sends what followed it: across a landing, a resumption, a cut reply and a summary."""
     requests = await eventful(desk)
     source = desk.load()
-    later = {note.text for note in first_turns(source, 0).left_out}
+    later = {note["text"] for note in first_turns(source, 0).left_out}
     assert len(later) == 1
     for at in (0, 1, 2, 4, 5, 6, 7):
         fork = await desk.fork(at, says("So."), run_id=source.run_id, summarize_at=None)
@@ -59,7 +59,7 @@ async def test_f_1_a_fork_repeats_the_request_after_any_turn(desk):
             continue
         *expected, tail = requests[at].messages
         assert [one.encoded for one in before] == [one.encoded for one in expected]
-        known = {note.text for note in first_turns(source, at).notes}
+        known = {note["text"] for note in first_turns(source, at).notes}
         assert own == [block for block in tail.blocks if block.get("text") not in later - known]
         assert fork.outcome.limits["turns"].used == at + 1
     assert load(desk.url, source.run_id) == source
@@ -167,14 +167,14 @@ async def test_f_6_the_price_of_the_cold_prefix_is_reserved(desk):
     ("at", "options", "reason"),
     [
         (9, {}, "`at=9`: {id} has 4 turns; use 0 to 4"),
-        (-1, {}, "`at=-1`: the number of turns must be 0 or more"),
+        (-1, {}, "`at=-1`: {id} has 4 turns; use 0 to 4"),
         (
             4,
             {},
             "`at=4`: turn 4 of {id} is its answer; add a further question, or use `at=3` to have it answered again",
         ),
         (3, {"tool_calls_limit": 2}, "tool_calls_limit: the first 3 turns of {id} used 3 tool calls, so"),
-        (3, {"turns_limit": 2}, "turns_limit: the first 3 turns of {id} used 3 turns, so the total limit cannot be 2"),
+        (3, {"turns_limit": 2}, "turns_limit: the first 3 turns of {id} used 3 turns, so its total limit cannot be 2"),
         (2, {"query": " "}, "question is empty"),
         (2, {"landing": "softly"}, "landing: must be"),
     ],
@@ -196,7 +196,7 @@ async def test_f_7_a_reply_that_was_not_acted_upon_is_no_turn_yet(desk):
     records = killed.notebook.records
     last = [place for place, record in enumerate(records) if type(record).__name__ == "Received"][1]
     await desk.keep(records[: last + 1])
-    with pytest.raises(Exception, match=r"turn 2 of .* was not finished; use `at=1`"):
+    with pytest.raises(Exception, match=r"has 1 turn; use 0 to 1"):
         await desk.fork(2, ANSWER)
     assert (await desk.fork(1, ANSWER)).outcome.tool_calls.used == 1
 

@@ -139,7 +139,7 @@ async def test_the_file_is_confined_to_the_project_it_is_found_in(hosts, monkeyp
     one, _ = hosts
     await begun(one, monkeypatch)
     async with process(one, monkeypatch) as runner:
-        run = await runner._store.load(ID, "")
+        run = await runner.environments.store.load(ID, "")
     server = "mcp_servers: {web: {url: 'https://localhost:1/mcp', headers: {Authorization: Bearer canary-4711}}}"
     outside = write(tmp_path / "other", "outside", server)
     folder = tmp_path / "plain"

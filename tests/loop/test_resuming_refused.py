@@ -13,6 +13,7 @@ from run_specialist.errors import NotResumable, RunNotFound, StoreMissing, Store
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.spawning.spawner import PriceUnknown
 from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import ANSWER
 
@@ -62,7 +63,7 @@ async def test_a_landed_run_needs_a_larger_total_or_a_question(desk):
 async def test_an_empty_question_is_refused(desk, question):
     """An empty question is refused with a hint."""
     await desk.ask(LOOKS, ANSWER)
-    await refused(desk, "the question is empty; omit it, or ask a follow-up question", question=question)
+    await refused(desk, "the question is empty", UsageError, question=question)
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -109,7 +110,7 @@ async def test_a_limit_of_cost_without_a_price_is_refused(desk):
     """A cost limit without a known price is refused, as at the start of a run."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     unpriced = ScriptedProvider([], priced=False)
-    await refused(desk, "the price of scripted is unknown", UsageError, provider=unpriced, cost_limit=1.0)
+    await refused(desk, "the price of scripted is unknown", PriceUnknown, provider=unpriced, cost_limit=1.0)
 
 
 async def test_an_unknown_or_ambiguous_id_is_refused(desk):

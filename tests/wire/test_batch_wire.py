@@ -5,8 +5,6 @@ import asyncio
 import pytest
 
 from run_specialist import Runner
-from run_specialist.errors import UsageError
-from run_specialist.providers.scripted import ScriptedProvider
 from tests.unit.batch.scripted_items import Clock
 from tests.wire.batches_on_wire import QUESTION, at_time_of, batch_project, item_of, looks_then_answers, names, paid
 from tests.wire.simulator import faults
@@ -140,16 +138,6 @@ async def test_a_grant_counts_down_and_lands_like_any_cost_limit(start, store):
     assert done[1].state == "landed"
     assert done[1].outcome.landing.reason == "cost"
     assert done[1].outcome.limits["cost"].limit == pytest.approx(whole.cost_usd * 0.9)
-
-
-async def test_a_model_without_a_price_is_refused_before_anything_is_sent(store):
-    """A cost limit that cannot be kept is one clear error."""
-    provider = ScriptedProvider([], priced=False)
-    async with Runner(provider=provider, store=store) as runner:
-        batch = runner.map("looker", names(3), QUESTION, cost_limit=1.0)
-        with pytest.raises(UsageError, match=r"^cost_limit: the price of scripted is unknown"):
-            await everything(batch)
-    assert (provider.requests, batch.counts.not_run) == ([], 3)
 
 
 async def test_two_runners_share_a_batch(start, store):

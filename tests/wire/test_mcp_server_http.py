@@ -90,10 +90,7 @@ async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
 
 @pytest.mark.parametrize("age", ["older", "newer"])
 async def test_a_disconnect_aborts_the_run_of_the_call(age, store, caplog):
-    """A client's disconnect aborts the run that it waited for.
-
-    The run spends nothing more, its results so far are stored, and nothing is logged.
-    """
+    """A client's disconnect aborts the run that it waited for."""
     held = BlockingTool()
     async with serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served:
         session = None
@@ -114,10 +111,7 @@ async def test_a_disconnect_aborts_the_run_of_the_call(age, store, caplog):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_with_gate):
-    """A signal stops the server despite idle connections and an open stream.
-
-    The call under way is answered with the results gathered so far.
-    """
+    """A signal stops the server despite idle connections and an open stream."""
     gate = api_with_gate
     program = Program.start("--http", "127.0.0.1:0", "--no-token", "--store", store)
     try:

@@ -36,13 +36,19 @@ async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
 
 
 async def test_c2_a_changed_limit_is_found_in_the_prompt(messages_runs):
-    """The prompt names the limit of the file, and the hints name the setting."""
+    """The prompt names the limit of the file, and the hints name the setting; so is the instruction of a landing."""
     one = messages_runs
     run = await one.record(one.read(), one.say.answers("Mice."))
     one.write("tool_calls_limit: 3")
     found = (await one.replay(run)).difference
     assert (found.request, found.part) == (1, "system prompt")
     assert found.hints[:2] == ("Settings that differ: tool_calls_limit 4 -> 3.", "looker.md has changed since the run.")
+    landing = ["tool_calls_limit: 1", "landing: order"]
+    one.write(*landing)
+    landed = await one.record(one.read(), one.say.answers("Mice."))
+    one.write(*landing, "landing_prompt: Stop now.")
+    request, part, changed = await differs(one, landed)
+    assert (request, part, changed[-1]) == (2, "landing instruction", "+Stop now.")
     one.write("tool_calls_limit: 4", "budget_notice: false")
     silent = await one.record(one.read(), one.read("notes"), one.say.answers("Mice."))
     one.write("tool_calls_limit: 3", "budget_notice: false")
@@ -103,17 +109,6 @@ async def test_c2_the_end_of_a_run_is_compared(messages_runs, monkeypatch):
     monkeypatch.setattr(prompts, "DELIVERED", "It was delivered.")
     found = (await one.replay(shorter)).difference
     assert (found.request, found.part) == (None, "result of the tool respond in message 5")
-
-
-async def test_c2_the_landing_instruction_is_compared(messages_runs):
-    """It is compared at the request that it ends."""
-    one = messages_runs
-    lines = ["tool_calls_limit: 1", "landing: order"]
-    one.write(*lines)
-    run = await one.record(one.read(), one.say.answers("Mice."))
-    one.write(*lines, "landing_prompt: Stop now.")
-    request, part, changed = await differs(one, run)
-    assert (request, part, changed[-1]) == (2, "landing instruction", "+Stop now.")
 
 
 async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs):

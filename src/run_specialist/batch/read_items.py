@@ -233,11 +233,11 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
     sandbox = Sandbox(root, paths)
     try:
         sandbox.require_root()
-        inner = pattern.removeprefix(f"{sandbox.root.as_posix()}/").removeprefix("./")
+        inner = pattern.removeprefix(f"{sandbox.root.as_posix()}/")
         if not inner.strip("/ "):
             raise UsageError("the glob for the files is empty; use one such as 'docs/**/*.md'")
         spec = pattern_spec(inner)
-        found = [file for file in files(sandbox, "") if spec.match_file(file)]
+        found = [file for file in files(sandbox, "") if spec.fullmatch(f"/{file}")]
     except ToolError as error:
         raise UsageError(str(error)) from None
     if not found:

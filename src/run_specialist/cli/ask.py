@@ -295,7 +295,9 @@ def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *,
     for_people = not (output.json_ or output.events)
     with output.file.opened() as out:
         if output.json_:
-            console.print_json(outcome.as_json() | {"error": _error(outcome)}, to=out)
+            kind = outcome.error_kind or console.ERROR_KINDS.get(outcome.exit_code, outcome.status)
+            error = {"kind": kind, "message": with_flags(outcome.error)} if outcome.error else None
+            console.print_json(outcome.as_json() | {"error": error}, to=out)
         elif output.file.path or for_people:
             to_file = out if output.file.path else None
             # The file of a dry run has the patch alone, so that `git apply` takes it.
@@ -330,16 +332,6 @@ def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *,
         console.say(line, dim=True, command=undo)
     if output.file.is_written and is_watched:
         console.say(f"written to {output.file.path}", dim=True)
-
-
-def _error(outcome: "Outcome") -> dict[str, str] | None:
-    """Return why there is no complete answer, as JSON; None if there is one."""
-    if outcome.error is None:
-        return None
-    kind = outcome.error_kind or (
-        "partial" if outcome.status == "partial" else console.ERROR_KINDS.get(outcome.exit_code)
-    )
-    return {"kind": kind or outcome.status, "message": with_flags(outcome.error)}
 
 
 def _print_warnings(outcome: "Outcome", *, marked: bool) -> None:

@@ -1,6 +1,7 @@
 """Run an eval; print its tables and the comparison with an earlier one."""
 
 import asyncio
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -88,9 +89,10 @@ class EvalWork:
             return 0
         if not self.results.quiet:
             say(planned_line)
-        most = forecast.cost and forecast.cost[1] + (forecast.judge_cost[1] if forecast.judge_cost else 0.0)
-        limit = self.money.limit
-        self.money.confirm(most if most is None or limit is None else min(most, limit))
+        most, limit = forecast.total_cost_usd_90, self.money.limit
+        if most is not None:
+            most = min(most + (forecast.judges_cost_usd_90 or 0.0), math.inf if limit is None else limit)
+        self.money.confirm(most)
         bounds = Bounds(self.at_work.at_once, limit, forecast.typical_cost)
         batch = running.runs_batch(plan, runner, bounds)
         ends = {done.number: done for done in self._run(batch, runner)}
@@ -100,17 +102,17 @@ class EvalWork:
         if self._baseline is not None:
             result = self._baseline.completed(result)
         compared = comparisons(result, self.comparison.tolerance)
+        values = as_json(result, compared)
         if self.results.json_:
-            console.print_json(as_json(result, compared))
+            console.print_json(values)
         else:
             print_results(result, compared)
         if left := batch.counts.not_run + batch.counts.aborted:
-            reason = reason_of(batch, "run")
-            why = f"{reason}; " if reason else ""
+            why = f"{reason}; " if (reason := reason_of(batch, "run")) else ""
             say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
         # The stored result is for `specialists report`; if the store fails, only that page is missing.
         try:
-            keep_result(plan, as_json(result, compared), runner.store)
+            keep_result(plan, values, runner.store)
         except StoreUnusable as error:
             say(f"the page of this eval cannot be written later: {error}")
         self._write(result, compared, runner)
@@ -180,15 +182,15 @@ class EvalWork:
         if earlier == len(plan.runs):
             yield "nothing to ask"
             return
-        if forecast.seconds is None:
+        if forecast.total_seconds is None:
             yield "no past runs to forecast from"
         else:
-            if forecast.cost is not None and forecast.cost[1]:
-                yield f"about {spread(*forecast.cost)}"
-            yield f"{duration_words(forecast.seconds)} at {self.at_work.at_once} at once"
+            if forecast.total_cost_usd_90:
+                yield f"about {spread(forecast.total_cost_usd or 0.0, forecast.total_cost_usd_90)}"
+            yield f"{duration_words(forecast.total_seconds)} at {self.at_work.at_once} at once"
         if any(map(running.judges_of, plan.cases)):
-            judges = forecast.judge_cost
-            yield "judges cost extra" if judges is None else f"judges about {spread(*judges)}"
+            low, high = forecast.judges_cost_usd, forecast.judges_cost_usd_90
+            yield "judges cost extra" if low is None or high is None else f"judges about {spread(low, high)}"
 
     def _show(self, plan: EvalPlan, forecast: running.EvalForecast, line: str) -> None:
         """Print what would be run."""
@@ -198,7 +200,8 @@ class EvalWork:
                 console.print_line(f"{'stored' if one.run_id in plan.earlier else 'to run'}  {one.name}")
             console.print_line(f"eval {plan.eval_id}; nothing was sent")
             return
-        cost, judges = forecast.cost or (None, None), forecast.judge_cost or (None, None)
+        costs = forecast._asdict()
+        del costs["typical_cost"]
         console.print_json(
             {
                 "eval": plan.eval_id,
@@ -209,11 +212,7 @@ class EvalWork:
                 "runs": len(plan.runs),
                 "earlier": len(plan.earlier),
                 "stale": plan.stale,
-                "forecast": {
-                    **dict(zip(("total_cost_usd", "total_cost_usd_90"), cost, strict=True)),
-                    **dict(zip(("judges_cost_usd", "judges_cost_usd_90"), judges, strict=True)),
-                    "total_seconds": forecast.seconds,
-                },
+                "forecast": costs,
             }
         )
 

@@ -344,11 +344,11 @@ def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> 
         return None, ""
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import model_claims, origins_of  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import RunContext, model_claims  # noqa: PLC0415 - fast `--help`
 
     try:
-        claims = [wanted_by(file, settings, root).claim, *model_claims(file, settings, root)]
-        claims.append(skills_claim(file, settings, root, origins_of(file)))
+        context = RunContext(file, settings, root)
+        claims = [wanted_by(context).claim, *model_claims(context), skills_claim(context)]
     except UsageError as error:
         return False, f"not trusted: {error}"
     return trust_of("it", claims)

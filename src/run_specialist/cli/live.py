@@ -134,10 +134,21 @@ class LiveView:
 
     def _render(self) -> RenderableType:
         frame = _FRAMES[int(10 * time.monotonic()) % len(_FRAMES)]
-        doing = (self._wait_text(*self._wait), "yellow") if self._wait else self._doing
+        doing = Text(self._doing)
+        if self._wait:
+            event, until, name = self._wait
+            left = math.ceil(until - time.monotonic())
+            # The remaining time comes first, so that even a narrow terminal shows it.
+            what = f"waiting {left} s" if left > 0 else "waiting"
+            if isinstance(event, events.Retrying):
+                what = f"retry {event.attempt} {f'in {left} s' if left > 0 else 'now'}"
+            doing = Text(f"{name}{what} · {one_line(event.reason)}", "yellow")
         # Without wrapping, the height stays constant; otherwise old lines would remain on the screen.
         line = Text.assemble((f"{frame} ", "cyan"), doing, no_wrap=True, overflow="ellipsis")
-        parts = [line, self._gauge()]
+        seconds = time.monotonic() - self._begun
+        calls, width = self._call_lines.calls, self._console.width
+        bar = self._budget and gauge(self._budget, calls, self._turn, self._total, seconds, width)
+        parts = [line, bar or Text(f"{seconds:.0f} s", "dim")]
         size = len(self._reply)
         answer = self._reply.text if size <= PARSED_CHARACTERS else f"… {size:,} characters"
         if answer:
@@ -146,21 +157,6 @@ class LiveView:
             newest = "\n".join(line.plain.rstrip() for line in lines[-ANSWER_LINES:])
             parts.append(Text(newest, "italic", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
-
-    def _wait_text(self, event: events.Retrying | events.Waiting, until: float, name: str) -> str:
-        """Return the remaining time first, so that even a narrow terminal shows it."""
-        left = math.ceil(until - time.monotonic())
-        if isinstance(event, events.Retrying):
-            what = f"retry {event.attempt} {f'in {left} s' if left > 0 else 'now'}"
-        else:
-            what = f"waiting {left} s" if left > 0 else "waiting"
-        return f"{name}{what} · {one_line(event.reason)}"
-
-    def _gauge(self) -> Text:
-        seconds = time.monotonic() - self._begun
-        if self._budget is None:
-            return Text(f"{seconds:.0f} s", "dim")
-        return gauge(self._budget, self._call_lines.calls, self._turn, self._total, seconds, self._console.width)
 
 
 COLORS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}

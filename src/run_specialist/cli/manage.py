@@ -205,7 +205,7 @@ def new(
         check_new(folder.path, name, overwrite=force)
         limit = None if tool_calls_limit is None else flags.setting(tool_calls_limit)
         asked = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
-        given = {key: value for key, value in asked.items() if value is not None}
+        given: dict[str, object] = {key: value for key, value in asked.items() if value is not None}
         if description is None and sys.stdin is not None and sys.stdin.isatty():
             given |= ask_for(name, given)
         given.setdefault("tool_calls_limit", LIMIT)

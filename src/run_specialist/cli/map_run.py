@@ -205,7 +205,7 @@ class MapCall:
     def _past(self, store: "Store") -> "Sequence[PastRun]":
         """Return past runs comparable to the planned ones (same model, same project), newest first."""
         file, batches = self._runner.registry.find(self.name), self._runner.batches
-        request = batches.asked(file, self.name, {**self.each_run.settings, "model": self.each_run.model})
+        request = self._runner.maker.asked(file, self.name, {**self.each_run.settings, "model": self.each_run.model})
         return alike(store.past(file.name, project_path(self._runner.root)), batches.model_of(request), file.digest)
 
     def _earlier_runs(self, store: "Store", retried: Sequence[str]) -> tuple[set[str], float]:

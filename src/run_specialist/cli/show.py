@@ -15,8 +15,7 @@ from run_specialist.specialist.problems import shown
 from run_specialist.store import location
 
 if TYPE_CHECKING:
-    from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings
-    from run_specialist.specialist.fields import Specialist
+    from run_specialist.api.preview import EffectiveModel, EffectiveSettings
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.specialist.settings import Setting
 
@@ -31,7 +30,8 @@ def show(
 ) -> None:
     """Show a specialist's settings with sources, and what a run gets."""
     with console.guarded():
-        from run_specialist.api.runner import Runner, effective_of  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.preview import effective_of  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.settings import resolve, settings_of  # noqa: PLC0415 - fast `--help`
 
         project, meant = console.project_folder(root), root is not None
@@ -87,14 +87,10 @@ def unavailable(files: "Sequence[SpecialistFile]", root: Path, default: str | No
 
     default: the model of a config file.
     """
-    from run_specialist.spawning.availability import ModelRule, obstacles, without_credentials, without_model  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.availability import ModelRule, model_obstacle, obstacles  # noqa: PLC0415 - fast `--help`
 
     rule = ModelRule.of(None)
-
-    def of_model(settings: "Specialist") -> str:
-        return without_model(rule, settings, default) or without_credentials(settings, default)
-
-    return obstacles(files, root, of_model)
+    return obstacles(files, root, lambda settings: model_obstacle(rule, settings, default))
 
 
 def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]) -> None:
@@ -165,7 +161,7 @@ def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence[dict[str,
     return medians, "" if medians else f"none with an answer in {url_shown}"
 
 
-def _amount(key: str, value: float | None) -> str:
+def _amount(key: str, value: Any) -> str:  # noqa: ANN401 - a number
     """Return a limit with its unit, if the name of the key does not contain it."""
     if key == "cost_limit":
         return dollars(value or 0)
@@ -211,8 +207,12 @@ def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
         trusted, line = flags.trust_of("the model of the project", [claim] if claim else [])
         if json_:
             files = [
-                {"path": str(one.path), "scope": one.scope, "state": one.state.replace(" ", "_")}
-                | {"reason": one.reason or None}
+                {
+                    "path": str(one.path),
+                    "scope": one.scope,
+                    "state": one.state.replace(" ", "_"),
+                    "reason": one.reason or None,
+                }
                 for one in read.files
             ]
             console.print_json(

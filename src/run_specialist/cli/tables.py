@@ -105,7 +105,8 @@ class Columns:
             return line
         left = [(head, cells[head]) for head in front if head not in self._shown and cells[head]]
         # Without its heading, a number needs a label.
-        named = [f"{head.lower()} {text}" if _needs_label(text) else text for head, text in left]
+        unclear = re.compile(r"unknown|[0-9,]+")
+        named = [f"{head.lower()} {text}" if unclear.fullmatch(text) else text for head, text in left]
         values, text = printable(", ".join(named)), printable(cells[last])
         first = next(iter(cells.values()))
         indent = " " * (GAP + len(first) - len(first.lstrip()))
@@ -139,10 +140,6 @@ class Columns:
             line.append(cell).append(" " * GAP)
         line.rstrip()
         return line
-
-
-def _needs_label(text: str) -> bool:
-    return text == "unknown" or text.replace(",", "").isdecimal()
 
 
 def print_table(

@@ -122,18 +122,6 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if tuning.tokens.total:
         console.print_line("")
         _print_bills(tuning)
-    if len(tuning.versions) > 1:
-        console.print_line("")
-        versions = [
-            (
-                "unknown" if one["digest"] is None else one["digest"][:8] or "no file",
-                str(one["runs"]),
-                _days(one["first_at"], one["last_at"]),
-                "yes" if one["counted"] else "no",
-            )
-            for one in tuning.versions
-        ]
-        print_table(("VERSION", "RUNS", "STARTED", "COUNTED"), versions)
 
 
 def _days(first: float | None, last: float | None) -> str:

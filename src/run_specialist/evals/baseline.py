@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 from pydantic import TypeAdapter, ValidationError
 
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
-from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalResult, Variant, kept_result
+from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalResult, Variant
 from run_specialist.safety import safe_files
 from run_specialist.safety.git import GitMissing, ask_git
 from run_specialist.specialist.checks import take_values
@@ -84,7 +84,8 @@ def earlier_eval(name: str, store: str | None) -> Baseline | None:
         if "start with" in str(error):
             raise
         return None
-    if (result := kept_result(found.frozen)) is None:
+    result = found.frozen.get("eval", {}).get("result")
+    if result is None:
         raise UsageError(f"{found.batch_id} has no result; repeat the command that began it")
     return _of_result(found.batch_id, TypeAdapter(EvalResult).validate_python(result))
 

@@ -266,7 +266,7 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
             # The settings of a case are not those of the caller.
             places = partial(lambda case, key: f"{case.places.get(key, case.where)}: settings", case)
             data = Data(case.settings, places) if case.settings else None
-            resolved[same] = runner.batches.asked(subject.file, case.question, subject.settings, data)
+            resolved[same] = runner.maker.asked(subject.file, case.question, subject.settings, data)
         asked = replace(resolved[same], question=case.question)
         models[subject.variant.name] = runner.batches.model_of(asked)
         key = run_key(asked, models[subject.variant.name], project)
@@ -302,9 +302,3 @@ def keep_result(plan: EvalPlan, result: Mapping[str, Any], store: str | None) ->
     if (where := place(store).url) != NONE:
         with BatchWriter(where) as writer:
             writer.set_frozen(plan.eval_id, plan.row(None, result).frozen)
-
-
-def kept_result(frozen: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the result in the frozen values of a batch; None if it is not an eval, or has not ended."""
-    found: Mapping[str, Any] | None = frozen.get("eval", {}).get("result")
-    return found

@@ -1,7 +1,7 @@
 """Find stored runs that need not be repeated, because nothing that they depend on has changed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, UsageError
 from run_specialist.evals.plan import EvalPlan, PlannedRun
 from run_specialist.safety.redact import redactor
-from run_specialist.spawning.prompt_texts import MemoryRequest, agent_memory, read_texts
+from run_specialist.spawning.prompt_texts import agent_memory, read_texts
+from run_specialist.spawning.trust import RunContext
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.location import NONE, place
 from run_specialist.store.reader import RunSteps, Store
@@ -36,16 +37,11 @@ Steps = Callable[[str], RunSteps | None]
 @contextmanager
 def existing_store(url: str | None) -> Iterator[Store | None]:
     """Open the store of a runner for reading; None if nothing is stored yet. Raises StoreUnusable."""
-    where = place(url).url
-    try:
+    where, opened = place(url).url, None
+    with suppress(StoreMissing):
         opened = None if where == NONE else Store(where)
-    except StoreMissing:
-        opened = None
-    try:
-        yield opened
-    finally:
-        if opened is not None:
-            opened.close()
+    with opened or nullcontext() as store:
+        yield store
 
 
 def steps_of(store: Store | None, run_ids: Sequence[str]) -> Steps:
@@ -127,10 +123,9 @@ class Unchanged:
             return True
 
         def prompt() -> str:
-            wanted = MemoryRequest(self._runner.secrets, origins=asked.origins)
-            memory = agent_memory(asked.file, settings, self._runner.root, trust, wanted)
-            texts = read_texts(asked.file, settings, self._runner.root, trust, asked.origins)
-            return texts.followed_by(memory.text).added_to(settings.prompt)
+            context = RunContext(asked.file, settings, self._runner.root, trust, asked.origins)
+            memory = agent_memory(context, self._runner.secrets)
+            return read_texts(context).followed_by(memory.text).added_to(settings.prompt)
 
         try:
             return str(self._store.load(run_id).frozen.get("system", "")).startswith(await in_thread(prompt))

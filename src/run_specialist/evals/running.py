@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,7 @@ from run_specialist.evals.reuse import Steps, steps_of
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import powers
 from run_specialist.spawning.spawner import answer_schema
+from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
 from run_specialist.store import batches
@@ -40,12 +41,8 @@ FOLDER = Path(__file__).parent / "judges"
 """Not one of the folders of specialists, so that no agent is offered a judge."""
 LONGEST = 300
 """Maximum length of a reason [characters]."""
-KEYS = ("verdict", "passed", "pass")
-"""Fields of a structured answer that may hold the verdict."""
 
-_VERDICTS = dict.fromkeys(("pass", "passed", "yes", "true"), True) | dict.fromkeys(
-    ("fail", "failed", "no", "false"), False
-)
+_VERDICTS = {"pass": True, "true": True, "fail": False, "false": False}
 _TAG = re.compile(r"</?(?:question|answer|quotes|gaps|known_right_answer|rubric)>")
 _MARKS = {True: "found", False: "not found in what was read", None: "not looked up"}
 
@@ -90,7 +87,7 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -
             continue
         for judge in judges_of(one.case):
             file = find_judge(runner.registry, judge.specialist)
-            asked = runner.batches.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
+            asked = runner.maker.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
             key = run_key(asked, runner.batches.model_of(asked), plan.project, kind="j")
             found.append(JudgedAnswer(one, judge, asked, f"{key}-1"))
     return found
@@ -137,8 +134,7 @@ def judgements(answers: Iterable[JudgedAnswer], ends: Mapping[str, Done], proble
 def judgement(outcome: Outcome) -> Judgement:
     """Return the verdict of a judge from its structured answer: `verdict`, `pass` or `fail`, and `reason`."""
     output = outcome.output if isinstance(outcome.output, Mapping) else {}
-    given = [one if isinstance(one, bool) else _VERDICTS.get(str(one).strip().lower()) for one in map(output.get, KEYS)]
-    verdict = next((one for one in given if one is not None), None)
+    verdict = _VERDICTS.get(str(output.get("verdict")).strip().lower())
     if outcome.status in {"failed", "aborted"} or verdict is None:
         error = outcome.error or "its structured answer has no field `verdict` with `pass` or `fail`"
         return Judgement(None, short(f"{outcome.specialist} gave no verdict: {error}", LONGEST), outcome.cost_usd)
@@ -163,11 +159,10 @@ def check_judge(runner: "Runner", name: str) -> None:
         problems = [str(one) for one in file.problems if one.level == "error"]
         raise UsageError(problems[0] if problems else f"{name} cannot be used")
     # The cases may come from somebody else, and they are a part of its question.
-    if does := powers(file, file.specialist, runner.root, runner.environments.trust):
+    if does := powers(RunContext(file, file.specialist, runner.root, runner.environments.trust)):
         raise UsageError(f"{name} may {'; '.join(does)}; a judge must not, because a case chooses it")
     schema = answer_schema(file, file.specialist)
-    fields = {} if schema is None else schema.schema.get("properties", dict.fromkeys(KEYS))
-    if not set(KEYS) & {*fields}:
+    if schema is None or "verdict" not in schema.schema.get("properties", ()):
         raise UsageError(f"{name} is not a judge: its file has no `output_schema` with `verdict` and `reason`")
 
 
@@ -299,15 +294,15 @@ def span_tree(run: "RunSteps") -> SpanTree:
     return tree
 
 
-@dataclass(frozen=True)
-class EvalForecast:
-    """The forecast for all runs to be made."""
+class EvalForecast(NamedTuple):
+    """The forecast for all runs to be made; costs by the median and by the 90th percentile of past runs."""
 
-    cost: tuple[float, float] | None
-    """Cost by the median and by the 90th percentile of past runs; None while unknown [USD]."""
-    judge_cost: tuple[float, float] | None
-    """Cost of the judges of these runs by the same percentiles; judges of stored answers are not counted [USD]."""
-    seconds: float | None
+    total_cost_usd: float | None
+    total_cost_usd_90: float | None
+    judges_cost_usd: float | None
+    """Cost of the judges of these runs; judges of stored answers are not counted [USD]."""
+    judges_cost_usd_90: float | None
+    total_seconds: float | None
     """Time of all runs; None without past runs of each file and model [s]."""
     typical_cost: float
     """Typical cost of a run (90th percentile); 0 = unknown [USD]."""
@@ -328,19 +323,19 @@ def eval_forecast(
     # A judge without a model here has no price.
     with suppress(RunSpecialistError):
         names = [judge.specialist for one in runs for judge in judges_of(one.case)]
-        asked = {name: judging.batches.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
+        asked = {name: judging.maker.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
         judges = parts((asked[name] for name in names), judging)
     seconds = [one.total_seconds(at_once) for one in found]
 
-    def total(parts: Sequence[Forecast]) -> tuple[float, float] | None:
+    def total(parts: Sequence[Forecast]) -> tuple[float | None, float | None]:
         low, high = [one.total_cost_low for one in parts], [one.total_cost_high for one in parts]
         if None in low or None in high:
-            return None
+            return None, None
         return round(sum(filter(None, low)), 8), round(sum(filter(None, high)), 8)
 
     return EvalForecast(
-        total(found),
-        total(judges) if judges else None,
+        *total(found),
+        *(total(judges) if judges else (None, None)),
         None if None in seconds else sum(filter(None, seconds)),
         max((one.cost_usd.high for one in found if one.cost_usd is not None), default=0.0),
     )

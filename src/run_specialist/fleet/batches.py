@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from run_specialist.api.config_files import server_of
-from run_specialist.api.runner import Runner, effective_of
+from run_specialist.api.preview import effective_of
+from run_specialist.api.runner import Runner
 from run_specialist.batch.item import Input, InputRecord
 from run_specialist.batch.questions import Template, asked
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError
@@ -557,7 +558,7 @@ class BatchHere:
         self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None
     ) -> "Run | EndedRun":
         """Begin or resume the run of an item, as `Runner.take_up` does."""
-        asked = self._runner.batches.asked(self._file, question, {}, self._data)
+        asked = self._runner.maker.asked(self._file, question, {}, self._data)
         return await self._runner.batches.take_up(asked, run_id, retry, lend)
 
     async def aclose(self) -> None:

@@ -17,7 +17,6 @@ import psycopg
 from psycopg import RawCursor
 
 from run_specialist import errors
-from run_specialist.api.batch_maker import PriceUnknown
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.budget import dollars
 from run_specialist.fleet.batches import BatchHere, BatchStatus, KnownBatches, Root, cannot_run, set_state, statuses
@@ -37,6 +36,7 @@ from run_specialist.loop.observing import SCOPE
 from run_specialist.providers.admission import GATES
 from run_specialist.record.events import Event, ModelChanged, Retrying, Waiting
 from run_specialist.record.outcome import Exit, Outcome
+from run_specialist.spawning.spawner import PriceUnknown
 from run_specialist.store import owners
 from run_specialist.store.postgresql import challenge
 
@@ -176,7 +176,7 @@ class JobWork:
     async def verdict(self) -> Verdict:
         """Work on the job until its verdict is known.
 
-        Raises QueueAway or errors.StoreUnusable if the database does not answer before the run has begun.
+        Raises QueueAway or StoreUnusable if the database does not answer before the run has begun.
         """
         job = self.job
         try:
@@ -307,7 +307,7 @@ class Worker:
     async def work(self) -> Exit:
         """Work until `stop`; return the exit code.
 
-        Raises errors.StoreUnusable if the database has no queue.
+        Raises StoreUnusable if the database has no queue.
         """
         # A takeover blocks a thread for two seconds.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._at_once + 4))
@@ -555,7 +555,7 @@ LOOP_PATIENCE = 60.0
 """Time without a sign of the event loop after which the worker counts as dead [s]."""
 
 
-class Heartbeat:
+class Heartbeat(threading.Thread):
     """Reports to the queue that the worker is alive, until it is stopped; a frozen process reports nothing."""
 
     def __init__(self, url: str, worker: UUID, held: Callable[[], Collection[int]]) -> None:
@@ -564,26 +564,23 @@ class Heartbeat:
         worker: the name of the worker in the queue.
         held: returns the ids of the jobs that it works on; called in the thread.
         """
+        super().__init__(name="run-specialist heart", daemon=True)
         self._url, self._worker, self._held = url, worker, held
-        self._stopped = threading.Event()
+        self._stopped_by = threading.Event()
         self._responded = time.monotonic()
-        self._thread = threading.Thread(target=self._beat, name="run-specialist heart", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
 
     def respond(self) -> None:
         """Show that the event loop is alive; call it regularly from the event loop."""
         self._responded = time.monotonic()
 
     def stop(self) -> None:
-        """Stop the thread, without waiting for a heartbeat in progress."""
-        self._stopped.set()
+        """End the thread, without waiting for a heartbeat in progress."""
+        self._stopped_by.set()
 
-    def _beat(self) -> None:
+    def run(self) -> None:
+        """Send heartbeats."""
         connection: psycopg.Connection[Any] | None = None
-        while not self._stopped.wait(INTERVAL):
+        while not self._stopped_by.wait(INTERVAL):
             if time.monotonic() - self._responded < LOOP_PATIENCE and (held := [*self._held()]):
                 try:
                     if connection is None or connection.closed:

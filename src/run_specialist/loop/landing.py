@@ -1,11 +1,7 @@
-"""The landing: which rung comes next, the shape of its request, and a full context window."""
-
-import math
+"""The landing: which rung comes next, and the shape of its request."""
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind, LadderPosition, Phase, Rung, ladder
-from run_specialist.loop.checkpoint import Checkpoint
-from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Landed
@@ -124,58 +120,3 @@ class Landing:
         self.position = position
         if position.rung is not Rung.WAIT:
             self._run.observers.notify(Landed(position.reason, position.rung))
-
-
-class ContextWindow:
-    """Makes room for the next request."""
-
-    # Once the run must stop, no summary begins; a running one is completed, because its notes are already paid for.
-    def __init__(self, run: RunContext, exchange: Exchange, landing: Landing, checkpoint: Checkpoint) -> None:
-        self._run = run
-        self._exchange = exchange
-        self._landing = landing
-        self._checkpoint = checkpoint
-        self._was_summarized = self._was_cut = False
-
-    async def make_room(self) -> bool:
-        """Shorten a transcript longer than `summarize_at`; return False if that began the landing, or to stop."""
-        if self._run.stop.is_requested:
-            return False
-        position, summarize_at = self._landing.position, self._run.job.settings.summarize_at
-        # A landing for lack of time has none left for a summary.
-        if summarize_at is None or (position and position.reason is Kind.TIME):
-            return True
-        was_landing, transcript = position is not None, self._exchange.transcript
-        was_over = transcript.tokens > summarize_at
-        await self._shorten(summarize_at, in_landing=was_landing)
-        self._landing.begin_if_spent(self._run.account.budget)
-        if was_over and transcript.history_tokens > (self._run.job.longest_history or math.inf):
-            # The calls of old turns stay. The results of another turn might not fit beside them.
-            self._landing.begin(Kind.TOKENS)
-        return self._landing.is_active is was_landing and not self._run.stop.is_requested
-
-    async def shorten_and_land(self) -> bool:
-        """Land from a shorter transcript after the context overflowed; return False if nothing more can be cut.
-
-        If the run must stop, its resumption does this.
-        """
-        if self._run.stop.is_requested:
-            return True
-        is_shorter = False
-        # Each way is tried once in a run.
-        if not self._was_summarized:
-            self._was_summarized = True
-            is_shorter = await self._shorten(in_landing=True)
-        if not is_shorter and not self._was_cut:
-            self._was_cut = True
-            # The refused request never entered the transcript, so its newest results may still change.
-            is_shorter = self._exchange.transcript.cut_tail(prompts.TRUNCATED)
-        if is_shorter:
-            self._landing.begin(Kind.TOKENS)
-        return is_shorter
-
-    async def _shorten(self, over: int = 0, *, in_landing: bool) -> bool:
-        is_shorter = await self._exchange.shorten(over, in_landing=in_landing)
-        if is_shorter:
-            await self._checkpoint.record_and_wait()
-        return is_shorter

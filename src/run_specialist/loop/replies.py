@@ -1,6 +1,6 @@
 """Act on each kind of reply; an answer may be returned to the model once."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from run_specialist import prompts
@@ -10,7 +10,7 @@ from run_specialist.loop.ending import CONTEXT_FULL, Ending
 from run_specialist.loop.evidence import ReturnReason
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
-from run_specialist.loop.landing import ContextWindow, Landing
+from run_specialist.loop.landing import Landing
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.prompts import Objection
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, has_server_calls, sendable
@@ -26,13 +26,18 @@ class Replies:
     """Acts on the replies of one run."""
 
     def __init__(
-        self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, landing: Landing, window: ContextWindow
+        self,
+        run: RunContext,
+        exchange: Exchange,
+        dispatcher: Dispatcher,
+        landing: Landing,
+        shorten_and_land: Callable[[], Awaitable[bool]],
     ) -> None:
         self._run = run
         self._exchange = exchange
         self._dispatcher = dispatcher
         self._landing = landing
-        self._window = window
+        self._shorten_and_land = shorten_and_land
         self._retried: set[str] = set()
         self._last_was_truncated = False
         self._pauses = 0
@@ -160,7 +165,7 @@ class Replies:
         if reply.more_room_helps and self._use_retry(Stop.TRUNCATED):
             self._run.account.raise_max_tokens()
             return None
-        if not reply.more_room_helps and await self._window.shorten_and_land():
+        if not reply.more_room_helps and await self._shorten_and_land():
             return None
         response = Response.among(reply.calls) or self._exchange.response
         if response is not None or not reply.calls:

@@ -41,8 +41,8 @@ from run_specialist.mcp_server.tools import Catalogue, checked_arguments, outcom
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import project_path
-from run_specialist.tools.mcp_transport import kill_all, replace_lone_surrogates
-from run_specialist.tools.threads import in_thread
+from run_specialist.tools.mcp_transport import replace_lone_surrogates
+from run_specialist.tools.threads import in_thread, kill_all
 from run_specialist.version import release
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Service:
         readable = self._readable()
         files = [file for file, _ in readable.offered.values()]
         # Looking for files may take long.
-        catalogue = readable.without(await in_thread(partial(self._runner.working.unavailable, files)))
+        catalogue = readable.without(await in_thread(partial(self._runner.maker.unavailable, files)))
         self._report(catalogue)
         # A problem that is solved and comes back is reported again.
         self._reported.intersection_update(catalogue.problems)
@@ -236,7 +236,7 @@ async def serve(runner: Runner, make_transport: "Callable[[], Stdio | Http]", sa
     code = Exit.OK
     ending: asyncio.Task[None] | None = None
     async with runner:
-        runner.working.check_models(runner.registry.nearest())
+        runner.environments.models.check_any([file.specialist for file in runner.registry.nearest() if file.specialist])
         await asyncio.to_thread(check_store, runner.store)
         transport = make_transport()
         service = Service(runner, say)
@@ -261,7 +261,7 @@ async def serve(runner: Runner, make_transport: "Callable[[], Stdio | Http]", sa
         served = [file for file, _ in (await service.catalogue()).offered.values()]
 
         def ready(place: str) -> None:
-            if note := runner.working.offline_note(served):
+            if note := runner.maker.offline_note(served):
                 say(f"warning: {note}")
             say(f"serving {len(served)} specialist{'' if len(served) == 1 else 's'} on {place}")
 

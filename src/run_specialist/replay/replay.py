@@ -36,6 +36,7 @@ from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.prompt_texts import AddedText
 from run_specialist.spawning.server_tools import server_tool, server_tools
 from run_specialist.spawning.spawner import Parent, RunEnvironment, digest, settings_of, spawn
+from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import servers_of
@@ -293,7 +294,8 @@ async def _rebuilt(
     settings = resolve(file, overrides).settings
     idle = settings.model_copy(update=_NOT_STARTED)
     parent = Parent("", runner.root, cassette.parents) if cassette.parents else None
-    environment = await runner.environments.make(runner.root, file, idle, provider, parent)
+    context = RunContext(file, idle, runner.root, runner.environments.trust)
+    environment = await runner.environments.make(context, provider, parent)
     environment = _with_recorded_tools(cassette, settings, environment)
     if settings.memory is not None:
         environment = _with_recorded_memory(cassette, environment)

@@ -179,10 +179,15 @@ class _FileTools:
         if (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{escape_path(path)} is a folder; use ls to see what is in it")
         content = None if self._copy is None else self._copy.readable(relative)
-        with text_lines(self._sandbox, relative, content) as text:
-            before = sum(1 for _ in islice(text.lines, offset - 1))
-            chosen = list(numbered(islice(text.lines, limit), offset, self._limit, alone=limit == 1))
-            total = count_lines(text, before + len(chosen))
+        # One line takes at most a quarter of the result; a single requested line is not clipped.
+        most = max(CLIP, min(READ_CLIP, self._limit // 4))
+        with text_lines(self._sandbox, relative, content) as (lines, size):
+            before = sum(1 for _ in islice(lines, offset - 1))
+            chosen = [
+                f"{number:>6}\t{line if limit == 1 else clip(line, length, most=most)}"
+                for number, (line, length) in enumerate(islice(lines, limit), offset)
+            ]
+            total = count_lines(lines, size, before + len(chosen))
         if not chosen and before:
             raise ToolError(f"{escape_path(path)} ends before line {offset}; it has {total} lines")
         if self._copy is not None and content is not None:
@@ -322,8 +327,8 @@ def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator
     for path, columns in by_path.items():
         wanted = {line + step for line in columns for step in range(-context, context + 1)}
         last = None
-        with suppress(ToolError), text_lines(sandbox, path) as text:
-            for number, (content, length) in enumerate(islice(text.lines, max(wanted)), 1):
+        with suppress(ToolError), text_lines(sandbox, path) as (lines, _):
+            for number, (content, length) in enumerate(islice(lines, max(wanted)), 1):
                 if number not in wanted:
                     continue
                 if context and not first and number - 1 != last:
@@ -344,16 +349,16 @@ _MAX_NOTE = 150
 def hit_lines(hits: Sequence[Hit], query: str) -> Iterator[str]:
     """Yield the heading and the best lines of each passage, with an empty line between passages."""
     wanted = stems(" ".join(content_terms(query)))
-    for position, hit in enumerate(hits):
+    for position, (path, passage) in enumerate(hits):
         if position:
             yield ""
-        lines = hit.passage.lines
+        lines = passage.lines
         # The first window of consecutive lines that contains the most wanted stems.
         counts = [len(wanted & stems(text)) for _, text in lines]
         sums = [sum(counts[first : first + _WINDOW]) for first in range(max(1, len(lines) - _WINDOW + 1))]
         start = sums.index(max(sums))
-        for number, text in (*hit.passage.headings[-1:], *lines[start : start + _WINDOW]):
-            yield f"{escape_path(hit.path)}:{number}: {text}"
+        for number, text in (*passage.headings[-1:], *lines[start : start + _WINDOW]):
+            yield f"{escape_path(path)}:{number}: {text}"
 
 
 def comma_list(words: Iterable[str]) -> str:
@@ -364,16 +369,6 @@ def comma_list(words: Iterable[str]) -> str:
             return f"{text}, …" if text else ""
         text = f"{text}, {word}" if text else word
     return text
-
-
-def numbered(lines: Iterable[tuple[str, int]], first: int, result_limit: int, *, alone: bool) -> Iterator[str]:
-    """Yield lines with their numbers; a single requested line is not clipped.
-
-    result_limit: maximum length of the result, of which one line takes at most a quarter [characters].
-    """
-    most = max(CLIP, min(READ_CLIP, result_limit // 4))
-    for number, (line, length) in enumerate(lines, first):
-        yield f"{number:>6}\t{line if alone else clip(line, length, most=most)}"
 
 
 def describe(sandbox: Sandbox, entry: Entry) -> str:
@@ -388,15 +383,15 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
             return f"{name} -> (leads to what you may not read)"
     if entry.kind == "folder":
         try:
-            count = len(entries(sandbox, entry.relative))
+            found = len(entries(sandbox, entry.relative))
         except OSError:
             return f"{name}/  unreadable"
-        return f"{name}/  {count} {'entry' if count == 1 else 'entries'}"
+        return f"{name}/  {found} {'entry' if found == 1 else 'entries'}"
     try:
         size = sandbox.size(entry.relative)
-        with text_lines(sandbox, entry.relative) as text:
-            lines = count_lines(text, 0)
-        note = f"{lines} {'line' if lines == 1 else 'lines'}"
+        with text_lines(sandbox, entry.relative) as (lines, length):
+            count = count_lines(lines, length, 0)
+        note = f"{count} {'line' if count == 1 else 'lines'}"
     except OSError:
         return f"{name}  (is gone by now)"
     except ToolError as error:

@@ -276,21 +276,17 @@ def _list_folder(
                 elif item.is_file(follow_symlinks=False):
                     kind = "file"
                 entry = Entry(f"{relative}/{item.name}" if relative else item.name, kind)
-                if _is_visible(sandbox, entry, rules):
+                is_folder = kind == "folder"
+                if (
+                    item.name.casefold() != ".git"
+                    and sandbox.is_short_enough(entry.relative)
+                    and sandbox.is_selected(entry.relative, is_folder=is_folder)
+                    and not sandbox.is_closed(entry.relative, is_folder=is_folder)
+                    and not rules.hide(entry.relative, is_folder=is_folder)
+                ):
                     visible.append(entry)
     visible.sort(key=lambda entry: entry.relative)
     return visible, rules
-
-
-def _is_visible(sandbox: Sandbox, entry: Entry, rules: IgnoreRules) -> bool:
-    is_folder = entry.kind == "folder"
-    return (
-        entry.name.casefold() != ".git"
-        and sandbox.is_short_enough(entry.relative)
-        and sandbox.is_selected(entry.relative, is_folder=is_folder)
-        and not sandbox.is_closed(entry.relative, is_folder=is_folder)
-        and not rules.hide(entry.relative, is_folder=is_folder)
-    )
 
 
 def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = check_cancelled) -> Iterator[str]:
@@ -374,16 +370,8 @@ TIMEOUT = 20.0
 _CHUNK = 65_536
 _NOTE_MARGIN = 40
 _MAX_COUNTED = 10_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """An open text file."""
-
-    lines: Iterator[tuple[str, int]]
-    """Lines, each with its original length [characters]."""
-    size: int
-    """Size of the file [bytes]."""
+Lines = Iterator[tuple[str, int]]
+"""Lines of a text, each with its original length [characters]."""
 
 
 def is_text(sandbox: Sandbox, relative: str) -> bool:
@@ -410,18 +398,18 @@ def _opened(sandbox: Sandbox, relative: str, content: bytes | None = None) -> It
 
 
 @contextmanager
-def text_lines(sandbox: Sandbox, relative: str, content: bytes | None = None) -> Iterator[Text]:
-    """Open a text file and return its lines.
+def text_lines(sandbox: Sandbox, relative: str, content: bytes | None = None) -> Iterator[tuple[Lines, int]]:
+    """Open a text file and return its lines and its size [bytes].
 
     content: its content if that is known already.
     Raises ToolError if the file cannot be read or is not text.
     """
     with _opened(sandbox, relative, content) as (file, encoding):
         lines = lines_of(file, encoding, time.monotonic() + TIMEOUT)
-        yield Text(_masked(lines), os.fstat(file.fileno()).st_size if content is None else len(content))
+        yield _masked(lines), os.fstat(file.fileno()).st_size if content is None else len(content)
 
 
-def _masked(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+def _masked(lines: Iterable[tuple[str, int]]) -> Lines:
     """Mask secrets of which a result might show an unrecognizable part: private keys, and secrets in long lines."""
     for line, length in lines_without_keys(lines):
         if length > CLIP:
@@ -447,11 +435,11 @@ def read_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | N
     return "\n".join(line for line, _ in _masked((line, len(line)) for line in lines)), len(content)
 
 
-def count_lines(text: Text, read: int) -> int | str:
+def count_lines(remaining: Lines, size: int, read: int) -> int | str:
     """Return the number of lines of a partly read file; `many` for a large file, which is not read to its end."""
-    if text.size <= _MAX_COUNTED:
-        return read + sum(1 for _ in text.lines)
-    return read if next(text.lines, None) is None else "many"
+    if size <= _MAX_COUNTED:
+        return read + sum(1 for _ in remaining)
+    return read if next(remaining, None) is None else "many"
 
 
 def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:

@@ -220,12 +220,8 @@ _PER_FILE = 3
 _WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "variants": 0.8}
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A passage that matches a query."""
-
-    path: str
-    passage: Passage
+Hit = tuple[str, Passage]
+"""Path and passage that match a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,14 +266,14 @@ class PassageIndex:
         best: list[Hit] = []
         seen: set[tuple[str, int, str]] = set()
         for row in self._ranked(found) if found.rows else ():
-            hit = self._hits[row]
-            lines = {(hit.path, number, text) for number, text in hit.passage.lines}
+            path, passage = self._hits[row]
+            lines = {(path, number, text) for number, text in passage.lines}
             if self._rarity is not None and not seen.isdisjoint(lines):
                 continue
             seen |= lines
-            per_file[hit.path] += 1
-            if per_file[hit.path] <= _PER_FILE and len(best) < limit:
-                best.append(hit)
+            per_file[path] += 1
+            if per_file[path] <= _PER_FILE and len(best) < limit:
+                best.append((path, passage))
         counts = {term: len(rows) for term, rows in found.by_term.items()}
         return Hits(tuple(best), "passages", len(found.any), counts)
 
@@ -300,11 +296,11 @@ class PassageIndex:
         for expression, rows in found.rows.items():
             for row in rows:
                 in_passage[row] += weights[expression] / total
-            for path in {self._hits[row].path for row in rows}:
+            for path in {self._hits[row][0] for row in rows}:
                 in_file[path] += weights[expression] / total
 
         def key(row: int) -> tuple[float, int]:
-            return -scores[row] * (0.5 + in_passage[row] + 0.5 * in_file[self._hits[row].path]), row
+            return -scores[row] * (0.5 + in_passage[row] + 0.5 * in_file[self._hits[row][0]]), row
 
         return sorted(scores, key=key)
 
@@ -313,7 +309,7 @@ class PassageIndex:
             name = f"{escape_path(path)} {variants(escape_path(path))}"
             for passage in found:
                 row = len(self._hits)
-                self._hits.append(Hit(path, passage))
+                self._hits.append((path, passage))
                 headings = "\n".join(title for _, title in passage.headings)
                 yield row, name, headings, passage.text, variants(f"{headings}\n{passage.text}")
 

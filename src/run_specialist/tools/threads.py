@@ -1,6 +1,7 @@
 """Run tools in threads and processes that can be abandoned."""
 
 import asyncio
+import atexit
 import contextvars
 import os
 import signal
@@ -17,6 +18,8 @@ from threading import Thread
 from typing import Any
 
 KILL = signal.SIGKILL if os.name == "posix" else signal.SIGTERM
+_running: set[int] = set()
+"""Process groups that were started and not yet stopped."""
 _ABANDONED: ContextVar[Future[None] | None] = ContextVar("abandoned", default=None)
 """Set in threads of `in_thread`; cancelled once the caller has stopped waiting."""
 
@@ -143,11 +146,20 @@ async def running(command: Sequence[str], limit: int = 65_536, **options: Any) -
         lambda: SubprocessStreamProtocol(limit, loop), *command, start_new_session=os.name == "posix", **options
     )  # fmt: skip
     process = Process(transport, protocol, loop)
+    _running.add(process.pid)
     try:
         yield process
     finally:
         signal_group(process.pid, KILL)
+        _running.discard(process.pid)
         transport.close()
+
+
+@atexit.register
+def kill_all() -> None:
+    """Kill all processes of `running` immediately, at the end of the program."""
+    for pid in _running:
+        signal_group(pid, KILL)
 
 
 async def exits_within(process: Process, seconds: float, poll: float = 0.01) -> bool:

@@ -64,7 +64,8 @@ class _Renderer(RendererHTML):
     def fence(self, tokens: Sequence[Token], at: int, *_: object) -> str:
         return f'<pre class="text" tabindex="0"><code>{escapeHtml(tokens[at].content)}</code></pre>\n'
 
-    code_block = fence
+    def code_block(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        return self.fence(tokens, at)
 
     def link_open(self, tokens: Sequence[Token], at: int, *_: object) -> str:
         url = str(tokens[at].attrs.get("href", ""))

@@ -1,8 +1,6 @@
 """The live view of `map`: in any width and height, through pauses and resizes."""
 
 import io
-import itertools
-import re
 
 import pytest
 from hypothesis import example, given
@@ -18,7 +16,6 @@ from run_specialist.record.events import Called, Replied, Requested
 from run_specialist.record.messages import Usage
 from tests.loop_jobs import Clock
 from tests.map_batches import LookedAt, done
-from tests.reflowing_terminal import ReflowingTerminal
 
 COUNTS = Counts(answered=30, landed=4, partial=1, failed={"rate_limited": 2}, under_way=2, total=112)
 
@@ -144,42 +141,3 @@ def test_without_a_file_the_beginning_of_each_answer_is_shown(clock):
         "answered 400: no such thing · 5 tool",
         "calls · 12 s",
     ]
-
-
-def ordinary(text):
-    """Return what a terminal shows of a text without its colors."""
-    return re.sub(r"\x1b\[\?25[lh]", "", text)
-
-
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("widths", list(itertools.permutations([200, 80, 40], 3)), ids=str)
-@pytest.mark.parametrize("late", [False, True])
-def test_a_resize_leaves_no_traces(clock, widths, late):
-    """After any resizes each line is there once, also if frames were drawn before the program knew the new width."""
-    terminal, paper = ReflowingTerminal(widths[0]), io.StringIO()
-    console = Console(file=paper, width=widths[0], height=30, highlight=False, force_terminal=True, color_system=None)
-    view = MapView(LookedAt(COUNTS), progress_of(clock), console)
-    view.live.auto_refresh = False
-
-    def show():
-        view.live.refresh()
-        terminal.write(ordinary(paper.getvalue()))
-        paper.seek(0)
-        paper.truncate()
-
-    with view.live:
-        show()
-        view.end(ENDS[1])
-        show()
-        for width in widths[1:]:
-            terminal.resize(width)
-            if late:
-                show()
-            console.width = width
-            show()
-            assert sum("items · 2 under way" in line for line in terminal.lines) == 1
-            assert sum("  38  docs/l" in line for line in terminal.lines) == 1
-            assert max(map(len, terminal.lines)) <= width
-    terminal.write(ordinary(paper.getvalue()))
-    assert " ".join(" ".join(terminal.lines).split()).startswith("2 docs/2.md · failed: the API")
-    assert "under way" not in " ".join(terminal.lines)

@@ -62,7 +62,7 @@ WRONG = [
 
 
 def test_every_setting_has_a_type():
-    """Each key that a call can override is typed, and no other; `model` is an argument of its own."""
+    """Each key that a call can override is typed, and no other; `model` is an option of a call."""
     assert set(get_type_hints(Settings)) == set(Specialist.model_fields) - IDENTITY - {"model"}
     assert set(get_type_hints(Limits)) == {name for name in Specialist.model_fields if name.endswith("_limit")} - {
         "parallel_tools_limit",
@@ -70,7 +70,7 @@ def test_every_setting_has_a_type():
         "summary_limit",
     }
     extra = {"question", "listener", "watch"}
-    assert set(RunOptions.__annotations__) == set(get_type_hints(Settings)) | extra
+    assert set(RunOptions.__annotations__) == set(get_type_hints(Settings)) | extra | {"model"}
     assert set(ResumeOptions.__annotations__) == set(get_type_hints(Limits)) | extra
     # The cost limit of a batch is that of all its items together.
     of_a_batch = {"model", "at_once", "typical_cost", "retry", "batch", "source", "breaker", "pause_limit"}

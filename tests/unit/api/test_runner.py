@@ -1,11 +1,10 @@
 """The Python API: specialists, tools, augmenters and limits passed to a run."""
 
 import asyncio
-import inspect
 
 import pytest
 
-from run_specialist.api.runner import Runner, run, run_sync
+from run_specialist.api.runner import Runner, run_sync
 from run_specialist.errors import NotResumable, SpecialistNotFound, UsageError
 from run_specialist.providers.base import Choice, Delta
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
@@ -35,11 +34,6 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     assert (named.specialist, named.tool_calls.limit) == ("owls", 2)
     assert run_sync("other", "What do owls eat?", model="offline", dir=near).specialist == "other"
     assert run_sync(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
-
-
-def test_run_sync_has_the_same_signature_as_run():
-    """The synchronous twin has the same parameters, by name and type, so that editors complete them."""
-    assert inspect.signature(run_sync) == inspect.signature(run)
 
 
 @pytest.mark.anyio

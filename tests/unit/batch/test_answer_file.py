@@ -106,9 +106,7 @@ def test_a_crashed_call_is_recovered(tmp_path, name):
     "content",
     [
         b"name,age\nx,3\n",
-        b'{"a": 1}\n',
         b"\xff\xfe\x00",
-        b"text",
         b'number,state\r\n"1',
         b"number,state,answer,evidence,verified,gaps,calls,cost_usd,seconds,run_id,error\r\nx\r\n",
     ],

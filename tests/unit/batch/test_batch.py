@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.batch.batch import Batch, Bounds
-from run_specialist.errors import AtWork, StoreUnusable, UsageError
+from run_specialist.errors import AtWork, UsageError
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import ScriptedRuns, all_of, batch_of, items, outcome
 
@@ -157,14 +157,6 @@ async def test_a_defect_in_one_run_costs_no_other_item():
     assert "internal error: RuntimeError('defect')" in done[2].error
 
 
-async def test_a_batch_is_iterated_over_once():
-    """Its outcomes are passed on once; the same call brings them again."""
-    batch = batch_of(1, ScriptedRuns(answers))
-    await all_of(batch)
-    with pytest.raises(UsageError, match="call `map` again"):
-        await all_of(batch)
-
-
 @pytest.mark.parametrize("name", ["at_once", "breaker", "cost_limit", "pause_limit"])
 @pytest.mark.parametrize("value", [-1, float("nan")])
 def test_a_bound_that_is_too_small_is_refused(name, value):
@@ -185,20 +177,3 @@ async def test_an_error_that_is_the_same_for_every_item_is_raised():
     with pytest.raises(UsageError, match="not trusted"):
         await all_of(batch)
     assert (batch.counts.failed, batch.counts.not_run, batch.exit_code) == ({}, 100, Exit.USAGE)
-
-
-async def test_without_its_store_the_batch_ends():
-    """If the store is lost, no item counts as failed: the same call continues once it is available again."""
-    runs = ScriptedRuns(answers)
-    whole = runs.take_up
-
-    async def take_up(item, run_id, lend, *, is_new):
-        if item.number > 10:
-            raise StoreUnusable("runs.db: disk I/O error")
-        return await whole(item, run_id, lend, is_new=is_new)
-
-    runs.take_up = take_up
-    batch = batch_of(100, runs, at_once=4)
-    assert len(await all_of(batch)) == 10
-    assert (batch.ended_because, batch.problem) == ("store_lost", "runs.db: disk I/O error")
-    assert (batch.counts.failed, batch.counts.not_run, batch.exit_code) == ({}, 90, Exit.NO_ANSWER)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from run_specialist.batch.limits import ENDING, PAUSING, Breaker
+from run_specialist.batch.limits import PAUSING, Breaker
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, failed, outcome
 
@@ -69,17 +69,6 @@ def test_an_answered_probe_ends_the_pause_and_another_answer_does_not():
     assert breaker.answered(is_probe=True)
     assert (breaker.pause, breaker.wait(0.0), breaker.begin()) == (None, 0.0, False)
     assert not breaker.failed("run", "rate_limited", "", None, 1.0), "the row begins anew"
-
-
-@pytest.mark.parametrize("kind", sorted(ENDING))
-def test_a_wrong_key_or_model_ends_at_once_and_later_in_a_row(kind):
-    """Before any answer the first failure is certain; after one it takes three in a row."""
-    breaker = Breaker()
-    assert breaker.failed("run", kind, "401", None, 0.0)
-    assert breaker.ended == kind
-    breaker = Breaker()
-    breaker.answered(is_probe=False)
-    assert [breaker.failed(f"run {n}", kind, "401", None, 0.0) for n in range(3)] == [False, False, True]
 
 
 class Endpoint:

@@ -34,9 +34,6 @@ def test_written_lines_read_back(values, plain):
     ("line", "reason"),
     [
         ("{'a': 1}", "is not valid JSON: Expecting property name enclosed in double quotes at character 2"),
-        ('{"a": 1', "is not valid JSON: Expecting ',' delimiter at character 8"),
-        ('{"a": 1} {}', "is not valid JSON: Extra data at character 10"),
-        ('{"a": ' + "9" * 5000 + "}", "is not valid JSON: Exceeds the limit"),
         ("[" * 100_000, "is not valid JSON: nested too deeply"),
     ],
 )
@@ -52,10 +49,8 @@ def test_an_invalid_line_is_named(tmp_path, line, reason):
     ("text", "reason"),
     [
         ('{"a": 1}', "a.json is not a JSON array; give the format `jsonl`"),
-        ("", "a.json:1 is not valid JSON: Expecting value"),
         ('[\n"a"\n"b"]', "a.json:3 is not valid JSON: Expecting ',' delimiter"),
         ('"a"\n"b"\n', "a.json:2 is not valid JSON: Extra data at character 1; give the format `jsonl`"),
-        ('[\n\n{"a": }]', "a.json:3 is not valid JSON: Expecting value"),
         ("[" * 100_000, "a.json is not valid JSON: nested too deeply"),
     ],
 )

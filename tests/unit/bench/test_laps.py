@@ -95,16 +95,7 @@ def test_the_script_tag_is_found_in_a_request():
     assert [script.query(number) for number in range(4)] == ["one", "two", "one 2", "two 3"]
 
 
-@pytest.mark.parametrize(
-    ("told", "calls"),
-    [
-        ("10 tool calls remaining", 2),
-        ("1 call left", 2),
-        ("0 tool calls remaining", 0),
-        ("Your budget is spent: 0 tool calls remain", 0),
-        ("Tool call limit reached (3)", 0),
-    ],
-)
+@pytest.mark.parametrize(("told", "calls"), [("10 tool calls remaining", 2), ("0 tool calls remaining", 0)])
 def test_an_obedient_model_reacts_only_to_the_end_of_its_calls(told: str, calls: int):
     """A scripted model that obeys reacts to notices that no calls are left, and to no other notice."""
     script = Script("it", wants=9, abreast=2, obeys=1)

@@ -84,10 +84,10 @@ def test_the_project_comes_before_the_user_and_the_environment_before_both(proje
         ("strict = 'yes'", "strict: must be true or false, got 'yes'"),
         ("dir = 'nowhere'", "nowhere is not a folder"),
         ("trust = true", "trust: this cannot be set in a config file; use the option --trust"),
-        ("api_key = 'x'", "api_key: secrets do not belong in a config file"),
-        ("anthropic-api-key = 'x'", "anthropic-api-key: secrets do not belong in a config file"),
-        ("mcp_token = 'x'", "mcp_token: secrets do not belong in a config file"),
-        ("openai_base_url = 'x'", "openai_base_url: addresses of servers are set by environment variables only"),
+        ("api_key = 'x'", "api_key: secrets and addresses of servers do not belong in a config file"),
+        ("anthropic-api-key = 'x'", "anthropic-api-key: secrets and addresses of servers"),
+        ("mcp_token = 'x'", "mcp_token: secrets and addresses of servers"),
+        ("openai_base_url = 'x'", "openai_base_url: secrets and addresses of servers"),
     ],
 )
 def test_a_wrong_key_or_value_is_an_error_in_both_files(project, user, line, told):

@@ -4,7 +4,6 @@ from typing import get_args
 
 import pytest
 
-from run_specialist.api.batch_maker import PriceUnknown
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.errors import AtWork, StoreUnusable, UsageError
 from run_specialist.fleet.worker import (
@@ -18,6 +17,7 @@ from run_specialist.fleet.worker import (
     unbegun,
 )
 from run_specialist.record.outcome import ErrorKind
+from run_specialist.spawning.spawner import PriceUnknown
 from tests.unit.record.outcomes import outcome as make_outcome
 
 HELD_UP = {"rate_limited", "overloaded", "quota", "connection"}

@@ -91,15 +91,12 @@ REQUEST = ("models", 0, "requests", 0)
         (["run_specialist_cassette"], 3, "not a cassette of format 1"),
         (["run_specialist_cassette"], None, "not a cassette of format 1"),
         (["question"], None, "question: field required"),
-        (["colour"], 1, "colour: extra inputs are not permitted"),
         (["settings", "tool_calls_limit"], "x", "settings.tool_calls_limit: "),
         (["settings", "colour"], "x", "settings.colour: "),
         (["tools", 0, "name"], None, "tools.0: is not the definition of a tool"),
-        ([*REQUEST], 3, "models.0.requests.0: input should be "),
         ([*REQUEST, "choice"], "x", "models.0.requests.0.choice: input should be 'auto', "),
         ([*REQUEST, "messages", 0, "blocks", 0, "type"], None, "models.0.requests.0.messages.0: is not a block of a "),
         ([*REQUEST, "reply", "content", 1, "id"], 1, "models.0.requests.0.reply: is not a block of a message"),
-        (["children", 0, "usage"], None, "children.0.usage: field required"),
     ],
 )
 def test_c4_a_problem_of_a_file_has_its_place(saved, path, value, reason):
@@ -124,7 +121,6 @@ def test_c4_a_problem_of_a_file_has_its_place(saved, path, value, reason):
     [
         (b"", "not valid JSON: EOF while parsing a value"),
         (b"[]", "not a cassette of format 1"),
-        (b'{"a": 1} x', "not valid JSON: trailing characters"),
         (b'{\n"a": "\xff"}', "not valid JSON: invalid unicode"),
         (b'{"a": ' + b"[" * 100_000, "not valid JSON: recursion limit"),
     ],

@@ -3,8 +3,8 @@
 import pytest
 
 from run_specialist.spawning import prompt_texts as subject
-from run_specialist.spawning.prompt_texts import MemoryRequest, agent_memory
-from run_specialist.spawning.trust import Trust, origins_of, origins_of_stored
+from run_specialist.spawning.prompt_texts import agent_memory
+from run_specialist.spawning.trust import RunContext, Trust, origins_of_stored
 from run_specialist.specialist.loader import load
 from run_specialist.specialist.origins import ValueOrigins
 from tests.projects import project
@@ -25,9 +25,10 @@ def given(tmp_path, monkeypatch):
             file = load(path)
             settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
             trusting = Trust(given=trust, folder=tmp_path / "trusted")
-            origins = origins_of(file) if resumed is None else origins_of_stored(settings, file)
-            wanted = MemoryRequest(("our-own-secret",), resumed is not None, ValueOrigins() if by_program else origins)
-            return agent_memory(file, settings, made.root, trusting, wanted)
+            origins = None if resumed is None else origins_of_stored(settings, file)
+            origins = ValueOrigins() if by_program else origins
+            context = RunContext(file, settings, made.root, trusting, origins, resumed=resumed is not None)
+            return agent_memory(context, ("our-own-secret",))
 
         write.made = made
         yield write
@@ -81,7 +82,7 @@ def test_own_files_need_no_trust(given, tmp_path):
     (home / "own.md").write_text("---\nname: own\ndescription: d\nmemory: project\n---\nBody\n")
     file = load(home / "own.md")
     trust = Trust(folder=tmp_path / "trusted")
-    found = agent_memory(file, file.specialist, given.made.root, trust, MemoryRequest())
+    found = agent_memory(RunContext(file, file.specialist, given.made.root, trust))
     assert found.tool is not None
     assert "`memory`" in found.text.text
     assert found.text.text.endswith("(There are none yet.)")
@@ -172,8 +173,8 @@ def test_stored_settings_of_an_own_file_are_trusted_only_as_they_are_in_it(given
 
     def tool(**stored):
         settings = file.specialist.model_copy(update=stored)
-        wanted = MemoryRequest(resumed=True, origins=origins_of_stored(settings, file))
-        return agent_memory(file, settings, given.made.root, trust, wanted).tool
+        origins = origins_of_stored(settings, file)
+        return agent_memory(RunContext(file, settings, given.made.root, trust, origins, resumed=True)).tool
 
     assert tool() is not None
     assert [tool(memory="user"), tool(name="other")] == [None, None]

@@ -7,7 +7,7 @@ import pytest
 from run_specialist.errors import UsageError
 from run_specialist.spawning import prompt_texts
 from run_specialist.spawning.prompt_texts import missing_skill, read_texts, with_skills_checked
-from run_specialist.spawning.trust import Trust
+from run_specialist.spawning.trust import RunContext, Trust
 from run_specialist.specialist import skills as project_instructions
 from run_specialist.specialist.loader import SpecialistFile, load
 
@@ -38,7 +38,7 @@ def skill(folder: Path, text: str) -> Path:
 def added(file: SpecialistFile, project: Path) -> list[str]:
     """Return the texts that are added to a file's prompt."""
     assert file.specialist is not None
-    return [one.text for one in read_texts(file, file.specialist, project, Trust(given=True)).texts]
+    return [one.text for one in read_texts(RunContext(file, file.specialist, project, Trust(given=True))).texts]
 
 
 def test_nothing_is_added_unless_the_file_says_so(project: Path) -> None:
@@ -47,7 +47,7 @@ def test_nothing_is_added_unless_the_file_says_so(project: Path) -> None:
     (project / "CLAUDE.md").write_text("rules")
     file = agent(project)
     assert file.specialist is not None
-    texts = read_texts(file, file.specialist, project, Trust(given=True))
+    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
     assert (texts.texts, texts.added_to("Body ")) == ((), "Body ")
 
 
@@ -76,7 +76,7 @@ def test_a_missing_skill_is_an_error_with_its_place(project: Path, name: str) ->
     assert file.specialist is not None
     reason = "no skill named nope" if name == "nope" else ".* is not a valid skill name"
     with pytest.raises(UsageError, match=rf"agent\.md:4:1: skills: {reason}"):
-        read_texts(file, file.specialist, project, Trust(given=True))
+        read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
     assert missing_skill(file, file.specialist, project)
     (checked,) = with_skills_checked([file], project)
     assert [(p.line, p.key, p.level) for p in checked.problems] == [(4, "skills", "error")]
@@ -93,7 +93,7 @@ def test_links_out_of_the_project_are_not_followed(project: Path) -> None:
     assert "outside the project" in missing_skill(file, file.specialist, project)
     file = agent(project, "project_instructions: true")
     assert file.specialist is not None
-    texts = read_texts(file, file.specialist, project, Trust(given=True))
+    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
     assert (texts.texts, "outside the project" in str(texts.warnings)) == ((), True)
     (project / "AGENTS.md").unlink()
     (project / "AGENTS.md").symlink_to("docs.md")
@@ -125,7 +125,7 @@ def test_programs_that_give_instructions_to_their_agents_do_so_here(
     (project / "CLAUDE.md").write_text("of Claude")
     file = agent(project, front, where=where)
     assert file.specialist is not None
-    texts = read_texts(file, file.specialist, project, Trust(given=True)).texts
+    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True))).texts
     assert [one.name for one in texts] == ([name] if name else [])
     assert not [problem for problem in file.problems if problem.level == "warning"]
 
@@ -136,7 +136,7 @@ def test_instructions_are_bounded_and_one_file_stands_in_for_the_other(project: 
     assert file.specialist is not None
     assert added(file, project) == []
     (project / "CLAUDE.md").write_bytes(b"\xef\xbb\xbf" + "ä".encode() * project_instructions.LARGEST_INSTRUCTIONS)
-    texts = read_texts(file, file.specialist, project, Trust(given=True))
+    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
     assert texts.texts[0].name == "CLAUDE.md"
     assert texts.texts[0].text.count("ä") == (project_instructions.LARGEST_INSTRUCTIONS - 3) // 2
     assert texts.warnings[0].endswith(":4:1: project_instructions: CLAUDE.md is cut after 32 KiB")
@@ -166,7 +166,9 @@ def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeyp
     for module in (project_instructions, project_instructions):
         monkeypatch.setattr(module, "ownership_problem", lambda *_: "it belongs to another user")
     assert "belongs to another user" in missing_skill(file, file.specialist, project)
-    texts = prompt_texts.read_texts(file, file.specialist.model_copy(update={"skills": ()}), project, Trust(given=True))
+    texts = prompt_texts.read_texts(
+        RunContext(file, file.specialist.model_copy(update={"skills": ()}), project, Trust(given=True))
+    )
     assert (texts.texts, "another user" in str(texts.warnings)) == ((), True)
 
 

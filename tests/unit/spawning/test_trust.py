@@ -10,7 +10,7 @@ import pytest
 
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.spawning.extra_tools import wanted_by
-from run_specialist.spawning.trust import Claim, Demand, Trust, origins_of_stored
+from run_specialist.spawning.trust import Claim, Demand, RunContext, Trust, origins_of_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from tests.projects import project
@@ -46,7 +46,7 @@ def claim_of(app, path: Path | None = None, **how: bool) -> Claim:
     """Return what a specialist's file would start and import."""
     file = load(path or app.root / "specialists" / "finder.md")
     origins = origins_of_stored(file.specialist, file) if how.get("resumed") else None
-    return wanted_by(file, file.specialist, app.root, origins, **how).claim
+    return wanted_by(RunContext(file, file.specialist, app.root, origins=origins, **how)).claim
 
 
 def test_a_refusal_names_place_action_and_remedy(tmp_path):
@@ -112,14 +112,6 @@ def test_a_damaged_trust_file_grants_nothing(tmp_path, content):
     assert f"({path} is damaged and was ignored)" in str(caught.value)
     assert Trust(folder=tmp_path, given=True).check(asked) == ()
     assert Trust(folder=tmp_path).is_known(asked)
-
-
-def test_an_unreadable_trust_file_is_named(tmp_path):
-    """A folder in place of the trust file is reported as unreadable."""
-    asked = claim(tmp_path)
-    (tmp_path / f"{asked.fingerprint}.json").mkdir()
-    with pytest.raises(NotTrusted, match="cannot be read: Is a directory"):
-        Trust(folder=tmp_path).check(asked)
 
 
 def test_unstorable_trust_is_valid_for_one_runner(tmp_path):
@@ -264,9 +256,11 @@ def test_a_specialist_created_in_python_needs_no_trust(app):
     """A Specialist created in Python needs no trust, because its program can import and start anything anyway."""
     value = Specialist(name="mine", description="", prompt="", python_tools=(f"{app.package}.tools:lookup",))
     file = SpecialistFile(Path("<mine>"), "mine", "", specialist=value, given_origin="caller")
-    assert wanted_by(file, value, app.root).claim.demands == ()
+    assert wanted_by(RunContext(file, value, app.root)).claim.demands == ()
     gone = load(app.root / "mine.md")
-    (demand,) = wanted_by(gone, value, app.root, origins_of_stored(value, gone), resumed=True).claim.demands
+    (demand,) = wanted_by(
+        RunContext(gone, value, app.root, origins=origins_of_stored(value, gone), resumed=True)
+    ).claim.demands
     assert demand.refused.startswith("data, such as a stored run")
 
 
@@ -281,7 +275,9 @@ def test_a_stored_run_is_compared_with_the_current_file(app, home):
 
     def wanted(path, settings):
         file = load(path)
-        return wanted_by(file, settings, app.root, origins_of_stored(settings, file), resumed=True).claim
+        return wanted_by(
+            RunContext(file, settings, app.root, origins=origins_of_stored(settings, file), resumed=True)
+        ).claim
 
     assert wanted(own, stored).demands == ()
     forged = stored.model_copy(update={"mcp_servers": {"files": {"command": "harm"}}})
@@ -297,7 +293,7 @@ def test_the_claim_covers_the_bytes_that_were_read(app):
     """The claim covers the bytes read; a later change to the file affects only later loads."""
     path = app.root / "specialists" / "finder.md"
     file = load(path)
-    before = wanted_by(file, file.specialist, app.root).claim.fingerprint
+    before = wanted_by(RunContext(file, file.specialist, app.root)).claim.fingerprint
     path.write_text(path.read_text() + "\nMore.")
-    assert wanted_by(file, file.specialist, app.root).claim.fingerprint == before
+    assert wanted_by(RunContext(file, file.specialist, app.root)).claim.fingerprint == before
     assert claim_of(app).fingerprint != before

@@ -10,7 +10,7 @@ import pytest
 
 from run_specialist.errors import NotTrusted
 from run_specialist.spawning.extra_tools import wanted_by
-from run_specialist.spawning.trust import Claim, Trust
+from run_specialist.spawning.trust import Claim, RunContext, Trust
 from run_specialist.specialist.loader import load
 from run_specialist.tools import project_modules, python_tools
 from tests.projects import Project, project
@@ -35,7 +35,7 @@ def app(tmp_path):
 def claim_of(app: Project) -> Claim:
     """Return what the specialist's file would start and import at this moment."""
     file = load(app.root / "specialists" / "finder.md", app.root)
-    return wanted_by(file, file.specialist, app.root).claim
+    return wanted_by(RunContext(file, file.specialist, app.root)).claim
 
 
 def asks_again(app: Project, path: str) -> bool:
@@ -99,7 +99,7 @@ def test_a_module_without_project_imports_keeps_its_fingerprint(modules):
     """Without project imports the fingerprint is the digests of module and packages, so earlier trust stays valid."""
     modules.write("PKG/tools.py", "import json", "def lookup() -> str:", "    return ''")
     file = load(modules.root / "specialists" / "finder.md", modules.root)
-    (found,) = wanted_by(file, file.specialist, modules.root).found
+    (found,) = wanted_by(RunContext(file, file.specialist, modules.root)).found
     (demand,) = claim_of(modules).demands
     assert demand.fingerprint == " ".join([found.reference, *(module.digest for module in found.chain)])
 
@@ -280,7 +280,7 @@ def test_a_command_without_project_files_keeps_its_fingerprint(scripts, entry):
     """Without executable project files the server's fingerprint is unchanged, so earlier trust stays valid."""
     scripts.specialist(f"mcp_servers: {{it: {entry}}}")
     file = load(scripts.root / "specialists" / "finder.md", scripts.root)
-    wanted = wanted_by(file, file.specialist, scripts.root)
+    wanted = wanted_by(RunContext(file, file.specialist, scripts.root))
     assert [demand.fingerprint for demand in wanted.claim.demands] == [wanted.servers["it"].fingerprint]
 
 

@@ -1,10 +1,8 @@
 """The limit suggested from past runs."""
 
 from fractions import Fraction
-from math import ceil
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.views.tune import Need, enough_for, limit_for, suggest, tune
@@ -141,16 +139,3 @@ NEEDS = st.lists(
     max_size=40,
 )
 LIMITS = st.none() | st.integers(1, 100)
-
-
-def quantile(needs):
-    """Return the number of calls that sufficed for nine of ten runs that ended by themselves."""
-    calls = sorted(need.calls for need in needs if need.known)
-    return calls[ceil(NINE * len(calls)) - 1] if calls else 0
-
-
-@given(NEEDS, LIMITS)
-def test_no_suggestion_is_below_the_ninth_decile(needs, now):
-    """Nine tenths of the runs that ended by themselves would also end within the suggested limit."""
-    suggested = suggest(needs, now, 0.0).tool_calls_limit
-    assert suggested is None or suggested > quantile(needs)
