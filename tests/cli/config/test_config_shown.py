@@ -5,8 +5,7 @@ import re
 
 from run_specialist.api.config_files import KEYS
 from tests.cli.specialists_command import call as manage
-from tests.contracts.printed_tables import PRINTED
-from tests.contracts.shapes import faults
+from tests.contracts.tables import PRINTED, faults
 
 
 def test_config_shows_numbers_as_in_a_file():
