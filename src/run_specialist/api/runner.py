@@ -44,7 +44,6 @@ from run_specialist.spawning.trust import Trust, model_claims
 from run_specialist.specialist.checks import KEY
 from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile
-from run_specialist.specialist.registry import MAX_DEPTH
 from run_specialist.specialist.settings import Data, ResolvedSettings, resolve
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
@@ -217,7 +216,7 @@ class Runner:
         store: Path | str | None = None,
         on_lost: OnLost = "go_on",
         trust: bool = False,
-        max_depth: int = MAX_DEPTH,
+        max_depth: int = 2,
         secrets: Sequence[str] = (),
         require_model: bool | None = None,
         defaults: Defaults = NO_DEFAULTS,
