@@ -46,6 +46,8 @@ CLOSE_TIMEOUT = 2 * EXIT_GRACE + 2 * TERM_GRACE
 """Timeout for closing a session, after which its task is cancelled [s]."""
 
 _MAX_NAMED = 10
+_OF_TOOL = 2
+"""Number of location parts that name a tool of a list."""
 _SESSION_TERMINATED = "Session terminated"
 
 
@@ -86,30 +88,25 @@ class _InvalidTools:
                 tasks.cancel_scope.cancel()
 
     def _remove(self, result: Any) -> None:  # noqa: ANN401 - what a server sent
-        if not self.version or not isinstance(result, dict) or not isinstance(result.get("tools"), list):
-            return
-        # The list is invalid even without tools, so no tool is at fault; the library tolerates some such errors.
-        if self._error({**result, "tools": []}):
-            return
-        valid = []
-        for number, tool in enumerate(result["tools"], 1):
-            if error := self._error({**result, "tools": [tool]}):
-                name = tool.get("name") if isinstance(tool, dict) else None
-                self._names.append(shown(name) if isinstance(name, str) and name else f"number {number}")
-                self._first_error = self._first_error or error
-            else:
-                valid.append(tool)
-        result["tools"] = valid
-
-    def _error(self, result: dict[str, Any]) -> "ValidationError | None":
         from mcp_types import methods  # noqa: PLC0415 - slow to import; loaded when the server started
         from pydantic import ValidationError  # noqa: PLC0415 - as above
 
+        if not self.version or not isinstance(result, dict) or "tools" not in result:
+            return
         try:
             methods.parse_server_result("tools/list", self.version, result)
         except ValidationError as error:
-            return error
-        return None
+            places = [one["loc"] for one in error.errors(include_url=False, include_input=False)]
+            # With another error no tool is at fault; the library tolerates some of them.
+            if any(len(place) < _OF_TOOL or place[0] != "tools" for place in places):
+                return
+            invalid = {place[1] for place in places}
+            for number, tool in enumerate(result["tools"]):
+                name = tool.get("name") if number in invalid and isinstance(tool, dict) else None
+                if number in invalid:
+                    self._names.append(shown(name) if isinstance(name, str) and name else f"number {number + 1}")
+            result["tools"] = [tool for number, tool in enumerate(result["tools"]) if number not in invalid]
+            self._first_error = self._first_error or error
 
     def warning(self, hide: Hide) -> str:
         """Return one line about the removed tools; empty if there are none."""
@@ -117,7 +114,7 @@ class _InvalidTools:
             return ""
         names, single = few(self._names, _MAX_NAMED), len(self._names) == 1
         what = f"its tool {names} is" if single else f"its tools {names} are"
-        why = violation(what, self._first_error, hide, within=2)
+        why = violation(what, self._first_error, hide, within=_OF_TOOL)
         return f"{why}; the run continues without {'it' if single else 'them'}"
 
 

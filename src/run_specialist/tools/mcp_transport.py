@@ -234,7 +234,12 @@ class ServerProcess:
 
         assert process.stdout is not None  # noqa: S101 - stdout is a pipe
         try:
-            while line := await read_line(process.stdout):
+            is_open = True
+            while is_open:
+                try:
+                    line = await process.stdout.readuntil(b"\n")
+                except asyncio.IncompleteReadError as error:
+                    line, is_open = error.partial, False
                 if message := parse(line):
                     await messages.send(message)
             self._ended_early |= not self._closing
@@ -278,17 +283,6 @@ class ServerProcess:
             self._exit_code = process.returncode
             # A child of the server may keep the pipe open.
             await asyncio.wait([stderr_task], timeout=_DRAIN_TIMEOUT)
-
-
-async def read_line(stream: asyncio.StreamReader) -> bytes:
-    """Return the next line; empty at the end of the stream.
-
-    Raises LimitOverrunError for a line that is too long.
-    """
-    try:
-        return await stream.readuntil(b"\n")
-    except asyncio.IncompleteReadError as error:
-        return error.partial
 
 
 def parse(line: bytes) -> "SessionMessage | None":
