@@ -7,7 +7,6 @@ import pytest
 from pydantic import BaseModel
 
 from run_specialist.budget import Budget
-from run_specialist.errors import ToolError
 from run_specialist.tools.base import Context, Output, Toolset
 from run_specialist.tools.python_tools import tool
 from run_specialist.tools.threads import is_cancelled
@@ -28,21 +27,6 @@ class Point(BaseModel):
 def go(to: Point, fast: bool = False) -> str:
     """Go somewhere."""
     return f"{type(to).__name__} {to.x},{to.y} {fast}"
-
-
-async def test_arguments_are_checked_and_converted():
-    """Arguments are validated and converted to the annotated types, and defaults are filled in."""
-    assert (await go.call({"to": {"x": "3"}})).text == "Point 3,0 False"
-    with pytest.raises(ToolError, match=r"to\.x: .*valid integer.*; speed: "):
-        await go.call({"to": {"x": "far"}, "speed": 3})
-
-
-def test_the_schema_comes_from_the_signature():
-    """Name, description, types, defaults and required parameters come from the function."""
-    assert (go.name, go.description) == ("go", "Go somewhere.")
-    assert go.input_schema["type"] == "object"
-    assert go.input_schema["required"] == ["to"]
-    assert go.input_schema["properties"]["fast"]["default"] is False
 
 
 async def test_a_validation_error_inside_a_tool_is_not_an_invalid_argument():
