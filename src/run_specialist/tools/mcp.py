@@ -54,7 +54,8 @@ class McpConnection:
         Raises Unreachable.
         """
         self._restart_error = ""
-        return await (await self._live_session()).listing()
+        listing: Listing = await (await self._live_session()).listing()
+        return listing
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
         """Call a tool and return its result; a server that has ended is restarted first, once.
@@ -69,7 +70,7 @@ class McpConnection:
             raise ToolError("the arguments hold half a character, or a number that is none") from None
         for _ in range(2):
             try:
-                return await (await self._restarted()).call(tool, arguments)
+                return str(await (await self._restarted()).call(tool, arguments))
             except SessionForgotten:
                 await self.close()
         raise ToolError("the server forgets who asks between one request and the next")

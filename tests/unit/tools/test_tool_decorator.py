@@ -1,15 +1,14 @@
-"""`@tool`: which functions become tools, their schemas, arguments, results and context."""
+"""`@tool`: descriptions and schemas, suitable functions, their context, arguments and results."""
 
 import asyncio
 import enum
 import functools
 import math
-import re
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from pydantic import BaseModel, Field
@@ -21,11 +20,6 @@ from run_specialist.tools.base import Context, Tool
 from run_specialist.tools.python_tools import tool
 
 pytestmark = pytest.mark.anyio
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping as OnlyForTypes
-
-CONTEXT = Context("run-1", "call-1", Budget.of({Kind.TOOL_CALLS: 4}), 60)
 
 
 class Place(BaseModel):
@@ -40,133 +34,19 @@ def properties(made):
     return made.input_schema["properties"]
 
 
-class Desk:
-    """A callable object with a method."""
+def annotated(annotation, known=None):
+    """Return a function `look` whose second parameter, `context`, has this annotation.
 
-    def look(self, word: str) -> str:
-        """Look on the desk."""
-        return f"desk {word}"
-
-    async def __call__(self, word: str) -> str:
-        """Ask the desk."""
-        return f"asked {word}"
-
-
-def looks(word: str, where: str = "here", *, times: int = 1) -> str:
-    """Look somewhere.
-
-    Args:
-        word: The word.
-        where: The place.
-        times: How often.
+    known: the names that its module knows; None = all.
     """
-    return f"{word} {where} {times}"
 
+    def look(word, context):
+        """Look."""
+        return context.call_id
 
-async def test_methods_callable_objects_and_partials_become_tools():
-    """Bound methods, callable objects and partials become tools.
-
-    Arguments that a partial binds are hidden from models, which cannot set them.
-    """
-    method, thing = tool(Desk().look), tool(Desk())
-    assert (method.name, method.description, list(properties(method))) == ("look", "Look on the desk.", ["word"])
-    assert (await method.call({"word": "x"})).text == "desk x"
-    assert (thing.name, thing.description) == ("Desk", "Ask the desk.")
-    assert (await thing.call({"word": "x"})).text == "asked x"
-    partial = tool(functools.partial(looks, where="there"))
-    assert (partial.name, partial.description) == ("looks", "Look somewhere.")
-    assert list(properties(partial)) == ["word", "times"]
-    assert properties(partial)["word"]["description"] == "The word."
-    assert (await partial.call({"word": "x", "times": 2})).text == "x there 2"
-    with pytest.raises(ToolError, match="where"):
-        await partial.call({"word": "x", "where": "elsewhere"})
-    assert (await tool(functools.partial(looks, "bound")).call({"where": "y"})).text == "bound y 1"
-
-
-async def test_a_wrapper_keeps_the_signature_of_its_function():
-    """A wrapper with `functools.wraps` keeps the function's name, docstring and parameters."""
-
-    @functools.wraps(looks)
-    def wrapper(*arguments, **named):
-        return looks(*arguments, **named).upper()
-
-    assert list(properties(tool(wrapper))) == ["word", "where", "times"]
-    assert (await tool(wrapper).call({"word": "x"})).text == "X HERE 1"
-
-
-def starred(*words: str) -> str:
-    """Look."""
-
-
-def by_place(word, /) -> str:
-    """Look."""
-
-
-def unknown(word: "Nowhere") -> str:  # noqa: F821 - undefined on purpose
-    """Look."""
-
-
-def only_for_types(word: "OnlyForTypes") -> str:
-    """Look."""
-
-
-def no_schema(good: str, word: Desk) -> str:
-    """Look."""
-
-
-def takes_callable(word: "asyncio.Future") -> str:
-    """Look."""
-
-
-def two(one: Context, other: Context) -> str:
-    """Look."""
-
-
-def broken(word: "1 / 0") -> str:
-    """Look."""
-
-
-async def yields(word: str):
-    """Look."""
-    yield word
-
-
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [
-        (starred, "starred: parameter *words cannot be passed by keyword"),
-        (by_place, "by_place: parameter word cannot be passed by keyword"),
-        (unknown, "unknown: cannot create a JSON Schema for parameter word: name 'Nowhere' is not defined"),
-        (only_for_types, "only_for_types: cannot create a JSON Schema for parameter word: name 'OnlyForTypes'"),
-        (no_schema, "no_schema: cannot create a JSON Schema for parameter word: "),
-        (takes_callable, "takes_callable: cannot create a JSON Schema for parameter word: "),
-        (two, "two: both one and other are a Context"),
-        (broken, "broken: cannot create a JSON Schema for parameter word: division by zero"),
-        (yields, "yields: asynchronous generators are not supported"),
-        (Desk.look, "look: unbound method"),
-        (Place, "Place: expected a function, got a class"),
-        (3, "int: expected a function, got an object of type int"),
-        (lambda: "", "'<lambda>': invalid tool name; use at most"),
-        (Tool("look", "Look.", looks), "Tool: is already a tool"),
-        (math.hypot, "hypot: "),
-    ],
-    ids=lambda value: getattr(value, "__name__", None),
-)
-def test_an_unsuitable_function_is_a_one_line_error(function, said):
-    """An unsuitable function is a one-line error that names it and, if one is at fault, the parameter."""
-    with pytest.raises(UsageError) as caught:
-        tool(function)
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "given", [{"name": "two words"}, {"name": ""}, {"name": "x" * 65}, {"timeout": 0}, {"timeout": -1}], ids=str
-)
-def test_an_invalid_name_or_timeout_is_refused(given):
-    """An invalid name or timeout is refused when the tool is defined."""
-    with pytest.raises(UsageError):
-        tool(**given)(looks)
+    made = type(look)(look.__code__, {"__builtins__": __builtins__} if known is None else known, "look")
+    made.__annotations__ = {"word": "str", "context": annotation}
+    return made
 
 
 def test_the_decorator_uses_name_and_docstring_unless_overridden():
@@ -188,10 +68,11 @@ def test_the_decorator_uses_name_and_docstring_unless_overridden():
     assert look("still a function") == "still a function"
 
 
-HEAD = "Look up a word.\n\n    Takes long.\n\n    "
-GOOGLE = (
-    HEAD
-    + """Args:
+GOOGLE = """Look up a word.
+
+    Takes long: it asks twice.
+
+    Args:
         word: The word to look for. It may
             go on here.
         limit (int, optional): At most so many.
@@ -200,10 +81,11 @@ GOOGLE = (
     Returns:
         What was found.
     """
-)
-NUMPY = (
-    HEAD
-    + """Parameters
+NUMPY = """Look up a word.
+
+    Takes long: it asks twice.
+
+    Parameters
     ----------
     word : str
         The word to look for. It may
@@ -216,17 +98,17 @@ NUMPY = (
     str
         What was found.
     """
-)
-SPHINX = (
-    HEAD
-    + """:param word: The word to look for. It may
+SPHINX = """Look up a word.
+
+    Takes long: it asks twice.
+
+    :param word: The word to look for. It may
         go on here.
     :type word: str
     :param limit: At most so many.
     :param ctx: What is left.
     :returns: What was found.
     """
-)
 
 
 @pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
@@ -243,9 +125,12 @@ def test_parameter_descriptions_come_from_the_docstring(docstring):
     made = tool(look)
     told = {name: value.get("description") for name, value in properties(made).items()}
     assert told == {"word": "The word to look for. It may go on here.", "limit": "At most so many."}
-    assert made.description.startswith("Look up a word.\n\nTakes long.\n\n")
+    assert made.description.startswith("Look up a word.\n\nTakes long: it asks twice.\n\n")
     assert "What was found." in made.description
-    assert not re.search("The word|Args|Parameters|What is left", made.description)
+    assert "The word" not in made.description
+    assert "Args" not in made.description
+    assert "Parameters" not in made.description
+    assert "What is left" not in made.description
 
 
 def test_a_field_overrides_the_docstring():
@@ -314,19 +199,118 @@ def test_parameters_with_a_default_are_optional():
     assert properties(look)["plain"]["default"] == 3
 
 
-def typed(word: str, context: Context) -> str:
+class Desk:
+    """A callable object with a method."""
+
+    def look(self, word: str) -> str:
+        """Look on the desk."""
+        return f"desk {word}"
+
+    async def __call__(self, word: str) -> str:
+        """Ask the desk."""
+        return f"asked {word}"
+
+
+def looks(word: str, where: str = "here", *, times: int = 1) -> str:
+    """Look somewhere.
+
+    Args:
+        word: The word.
+        where: The place.
+        times: How often.
+    """
+    return f"{word} {where} {times}"
+
+
+async def test_methods_callable_objects_and_partials_become_tools():
+    """Bound methods, callable objects and partials become tools.
+
+    Arguments that a partial binds are hidden from models, which cannot set them.
+    """
+    method, thing = tool(Desk().look), tool(Desk())
+    assert (method.name, method.description, list(properties(method))) == ("look", "Look on the desk.", ["word"])
+    assert (await method.call({"word": "x"})).text == "desk x"
+    assert (thing.name, thing.description) == ("Desk", "Ask the desk.")
+    assert (await thing.call({"word": "x"})).text == "asked x"
+    partial = tool(functools.partial(looks, where="there"))
+    assert (partial.name, partial.description) == ("looks", "Look somewhere.")
+    assert list(properties(partial)) == ["word", "times"]
+    assert properties(partial)["word"]["description"] == "The word."
+    assert (await partial.call({"word": "x", "times": 2})).text == "x there 2"
+    with pytest.raises(ToolError, match="where"):
+        await partial.call({"word": "x", "where": "elsewhere"})
+    assert (await tool(functools.partial(looks, "bound")).call({"where": "y"})).text == "bound y 1"
+
+
+async def test_a_wrapper_keeps_the_signature_of_its_function():
+    """A wrapper with `functools.wraps` keeps the function's name, docstring and parameters."""
+
+    @functools.wraps(looks)
+    def wrapper(*arguments, **named):
+        return looks(*arguments, **named).upper()
+
+    assert list(properties(tool(wrapper))) == ["word", "where", "times"]
+    assert (await tool(wrapper).call({"word": "x"})).text == "X HERE 1"
+
+
+def starred(*words: str) -> str:
     """Look."""
-    return context.call_id
 
 
-def optional(word: str, context: Context | None = None) -> str:
+def by_place(word, /) -> str:
     """Look."""
-    return context.call_id
 
 
-def text(word: str, context: "Context") -> str:
+def two(one: Context, other: Context) -> str:
     """Look."""
-    return context.call_id
+
+
+async def yields(word: str):
+    """Look."""
+    yield word
+
+
+NO_SCHEMA = "look: cannot create a JSON Schema for parameter context: "
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (starred, "starred: parameter *words cannot be passed by keyword"),
+        (by_place, "by_place: parameter word cannot be passed by keyword"),
+        (annotated("Nowhere"), f"{NO_SCHEMA}name 'Nowhere' is not defined"),
+        (annotated(Desk), NO_SCHEMA),
+        (annotated(asyncio.Future), NO_SCHEMA),
+        (annotated("1 / 0"), f"{NO_SCHEMA}division by zero"),
+        (two, "two: both one and other are a Context"),
+        (yields, "yields: asynchronous generators are not supported"),
+        (Desk.look, "look: unbound method"),
+        (Place, "Place: expected a function, got a class"),
+        (3, "int: expected a function, got an object of type int"),
+        (lambda: "", "'<lambda>': invalid tool name; use at most"),
+        (Tool("look", "Look.", looks), "Tool: is already a tool"),
+        (math.hypot, "hypot: "),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_an_unsuitable_function_is_a_one_line_error(function, said):
+    """An unsuitable function is a one-line error that names it and, if one is at fault, the parameter."""
+    with pytest.raises(UsageError) as caught:
+        tool(function)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given", [{"name": "two words"}, {"name": ""}, {"name": "x" * 65}, {"timeout": 0}, {"timeout": -1}], ids=str
+)
+def test_an_invalid_name_or_timeout_is_refused(given):
+    """An invalid name or timeout is refused when the tool is defined."""
+    with pytest.raises(UsageError):
+        tool(**given)(looks)
+
+
+CONTEXT = Context("run-1", "call-1", Budget.of({Kind.TOOL_CALLS: 4}), 60)
 
 
 def named(word: str, ctx) -> str:
@@ -339,17 +323,12 @@ async def late(word: str, context: Context) -> str:
     return context.call_id
 
 
-def elsewhere(word, context) -> str:
-    """Look."""
-    return context.call_id
+TYPES = [Context, Context | None, Optional[Context], Annotated[Context, "a note"]]  # noqa: UP045 - supported too
+# As in a module that imports `Context`, and in one that imports it only for type checkers.
+TEXTS = [annotated("Context", {"Context": Context}), annotated("run_specialist.Context | None")]
 
 
-# Simulate a function whose module imports `Context` only for type checkers.
-elsewhere = type(elsewhere)(elsewhere.__code__, {"__builtins__": __builtins__}, "elsewhere")
-elsewhere.__annotations__ = {"word": "str", "context": "run_specialist.Context | None"}
-
-
-@pytest.mark.parametrize("function", [typed, optional, text, named, late, elsewhere])
+@pytest.mark.parametrize("function", [*map(annotated, TYPES), *TEXTS, named, late])
 async def test_the_context_is_passed_and_hidden_from_the_model(function):
     """The context is passed by its type, in any spelling, or by the name `ctx`; a model can neither see nor set it."""
     made = tool(function)
@@ -425,14 +404,18 @@ class Odd:
     ("value", "text"),
     [
         ("as it is", "as it is"),
+        ("", ""),
         (None, ""),
         ({"a": [1, None, True]}, '{"a": [1, null, true]}'),
         (["ä", 2], '["ä", 2]'),
+        ([], "[]"),
         (Place(x=1), '{"x": 1, "y": 0}'),
+        ([Place(x=1)], '[{"x": 1, "y": 0}]'),
         (Size(2.0), '{"width": 2.0}'),
         (Colour.RED, "red"),
         ({"colour": Colour.BLUE, "path": Path("a/b")}, '{"colour": "blue", "path": "a/b"}'),
         (3, "3"),
+        (False, "false"),
         (b"bytes\xff", "bytes\ufffd"),
         ((number for number in range(3)), "[0, 1, 2]"),
         ({"odd": Odd()}, '{"odd": "an odd thing"}'),
