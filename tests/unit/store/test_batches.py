@@ -74,7 +74,6 @@ def test_batches_do_not_touch_each_other(store_url, book):
     book.set_state("b2", "cancelled", "by hand")
     book.mark("b2", [ItemStateChange("b1-a", "dead")])
     book.put_back("b2", ["b1-a"])
-    assert book.take_over("b2", "b1-a", 0) == 0
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b2-a", 1, "cancelled", 0)]
     assert ask(store_url, "select batch_id, state from batches order by batch_id") == [
         ("b1", "open"),
@@ -103,22 +102,13 @@ def test_other_states_leave_the_items_as_they_are(store_url, book, state):
     assert ask(store_url, "select state from batches") == [(state,)]
 
 
-def test_takeovers_are_counted_until_a_new_turn(book):
-    """Takeovers count up while the run stores no new turn, and from 1 again after it did."""
-    book.put(BATCH, [item("a", 1)])
-    assert [book.take_over("b1", "b1-a", turns) for turns in (0, 0, 2, 2, 2, 3)] == [1, 2, 1, 2, 3, 1]
-    assert book.take_over("b1", "unknown", 0) == 0
-
-
 def test_an_item_put_back_is_as_new(store_url, book):
     """An item that is put back has no error and no takeovers, and waits."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.take_over("b1", "b1-a", 4)
     book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead", "as well")])
     book.put_back("b1", ["b1-a"])
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b1-b", 2, "dead", 0)]
     assert ask(store_url, "select turns, error from items where run_id = 'b1-a'") == [(0, None)]
-    assert book.take_over("b1", "b1-a", 0) == 1
 
 
 def test_many_items_are_written_in_portions(store_url, book, monkeypatch):
