@@ -243,7 +243,7 @@ class RunContext:
         return Claim(self.file.path, self.file.digest, self.project, tuple(dict.fromkeys(demands)))
 
 
-async def check_model(context: RunContext, model: str | None, key: str) -> Sequence[str]:
+async def check_model(context: RunContext, model: str, key: str) -> Sequence[str]:
     """Check that the model of a file may be used; return warnings.
 
     model: as the file, or a stored run, names it; models that are not local need credentials instead of trust.
@@ -251,8 +251,6 @@ async def check_model(context: RunContext, model: str | None, key: str) -> Seque
     Raises UsageError for a misspelt name and for one that no endpoint can serve, and NotTrusted if the user has to
     allow a local model first.
     """
-    if model is None:
-        return ()
     check_spelling(model, context.place(key))
     check_served(model, context.place(key))
     # Disks may be slow and must not block the event loop.
