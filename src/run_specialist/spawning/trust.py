@@ -43,11 +43,6 @@ class Demand:
     """Why trust cannot allow it, in one clause; empty if it can."""
 
 
-def origins_of(file: SpecialistFile) -> ValueOrigins:
-    """Return the origins of settings that are all those of a file."""
-    return ValueOrigins(dict.fromkeys(Specialist.model_fields, file.origin))
-
-
 def origins_of_stored(
     stored: Specialist, current: SpecialistFile, call: tuple[Specialist, ValueOrigins] | None = None
 ) -> ValueOrigins:
@@ -58,9 +53,10 @@ def origins_of_stored(
     call: the settings of the call that continues the run, with their origins; None if it only names the run.
     """
     known = [] if call is None else [call]
+    of_current = ValueOrigins(dict.fromkeys(Specialist.model_fields, current.origin))
     # If the file is gone, only the defaults of this program are known.
     of_file = (Specialist(name="", description="", prompt=""), ValueOrigins())
-    known.append(of_file if current.specialist is None else (current.specialist, origins_of(current)))
+    known.append(of_file if current.specialist is None else (current.specialist, of_current))
     kinds: dict[str, OriginKind] = {}
     for key, value in stored:
         kinds[key] = next((origins.of(key) for settings, origins in known if getattr(settings, key) == value), "data")
