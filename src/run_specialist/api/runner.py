@@ -28,7 +28,7 @@ from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults
 from run_specialist.specialist.project import is_same, places, project_root
-from run_specialist.specialist.registry import MAX_DEPTH, Registry
+from run_specialist.specialist.registry import Registry
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.python_tools import as_tools
@@ -219,7 +219,7 @@ class Runner:
         store: Path | str | None = None,
         on_lost: OnLost = "go_on",
         trust: bool = False,
-        max_depth: int = MAX_DEPTH,
+        max_depth: int = 2,
         secrets: Sequence[str] = (),
         require_model: bool | None = None,
         defaults: Defaults = NO_DEFAULTS,
