@@ -37,17 +37,10 @@ def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             rows.append(
                 run | given | {"status": told["status"] if told else "running", "outcome": told and json.dumps(told)}
             )
-            for number in range(told["tool_calls"]["used"] if told else 0):
-                call = {
-                    "run_id": run["run_id"],
-                    "number": number + 1,
-                    "turn": 1,
-                    "at": 0.0,
-                    "seconds": 0.0,
-                    "name": "read",
-                }
-                call |= {"call_id": "c", "characters": 0, "is_error": False, "note": "", "repeated": number < repeated}
-                made.append(call)
+            made += [
+                {"run_id": run["run_id"], "number": number, "repeated": number <= repeated, "body": "{}"}
+                for number in range(1, (told["tool_calls"]["used"] if told else 0) + 1)
+            ]
         engine = open_engine(f"sqlite:///{notes / 'runs.db'}")
         with engine.begin() as connection:
             connection.execute(insert(runs), rows)
