@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jsonschema
 
-from tests.cli.specialists_command import BAD, GOOD, call
+from tests.cli.specialists_command import GOOD, call
 
 
 def shown(*arguments: str) -> dict[str, list[str]]:
@@ -54,15 +54,6 @@ def test_show_names_settings_from_the_preset_of_the_file(project: Path) -> None:
     assert values["budget_notice"] == {"value": False, "source": "preset", "line": 4, "path": None}
     assert values["time_limit"] == {"value": 600, "source": "file", "line": 6, "path": None}
     assert values["cost_limit"] == {"value": None, "source": "default", "line": None, "path": None}
-
-
-def test_show_of_an_invalid_file_has_no_settings(project: Path) -> None:
-    """For an invalid file, `show` has its problems and no settings."""
-    (project / "specialists" / "bad.md").write_text(BAD)
-    result = call("show", "bad", "--json")
-    shown = json.loads(result.stdout)
-    assert (shown["status"], shown["settings"], shown["prompt"]) == ("error", {}, None)
-    assert "specialists/bad.md:4:19: tool_calls_limit" in call("show", "specialists/bad.md").stdout
 
 
 def test_show_escapes_control_characters(project: Path) -> None:

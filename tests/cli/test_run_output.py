@@ -1,13 +1,9 @@
 """The command `run-specialist`: machine-readable output, `--help`, and completion of names."""
 
-import inspect
 import json
-import os
 
 import pytest
-from typer.main import get_command
 
-from run_specialist.cli.ask import app, run
 from run_specialist.providers import models
 from run_specialist.record.messages import Usage
 from tests.contracts.outcome_table import OUTCOME, PRINTED_OUTCOME
@@ -130,39 +126,3 @@ def test_json_is_valid_in_any_encoding(api, write, call, flag):
     result = call("finder", "What?", flag, charset="ascii")
     last = json.loads(result.stdout if flag == "--json" else result.stdout.splitlines()[-1])
     assert last.get("outcome", last)["answer"] == "Käuzchen 🦉"
-
-
-def test_help_lists_every_option(call):
-    """`--help` lists each parameter of the command under all of its names, with a help text."""
-    text = " ".join(call("--help", env={"COLUMNS": "200"}).stdout.split())
-    parameters = {one.name: one for one in get_command(app).params}
-    for name in inspect.signature(run).parameters:
-        parameter = parameters[name]
-        assert parameter.help
-        assert " ".join(parameter.help.split()) in text
-        names = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar]
-        assert [name for name in names if name not in text.replace(",", " ").split()] == []
-
-
-@pytest.mark.exhaustive(one_in=9)
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [("run-specialist fi", ["finder", "fighter"]), ("run-specialist fin", ["finder"]), ("run-specialist q-q", [])],
-)
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_the_names_of_specialists(write, program, shell, typed, offered):
-    """Completion offers the specialists with the typed prefix, including those whose file is invalid."""
-    write("finder")
-    write("fighter", "tool_calls_limit: many")
-    words = typed.split()
-    asked = {
-        "_RUN_SPECIALIST_COMPLETE": f"complete_{shell}",
-        "COMP_WORDS": typed,
-        "COMP_CWORD": str(len(words) - 1),
-        "_TYPER_COMPLETE_ARGS": typed,
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-    }
-    out, err = program(env=os.environ | asked).communicate(timeout=60)
-    assert err == ""
-    ours = {name for name in ("finder", "fighter", "run") if name in out}
-    assert ours == set(offered)
