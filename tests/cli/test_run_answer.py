@@ -9,7 +9,6 @@ from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls
 
 LOOK = calls("search", {"query": "owls"})
-NOTICE = "Tool budget: you have {} for this task"
 
 
 def paragraphs(request):

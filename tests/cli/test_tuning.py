@@ -16,8 +16,6 @@ from run_specialist.store.sqlite import open_engine
 from run_specialist.store.tables import calls, runs
 from tests.unit.views.past_runs import outcome
 
-MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
-
 
 @pytest.fixture
 def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
