@@ -163,10 +163,3 @@ def test_bars_fit_the_width(store, write):
         assert longest >= (columns - 45) // 2
         assert half == longest // 2
         assert ["9", "1"] in [line.split()[:2] for line in lines]
-
-
-def _piece(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 4096)
-    except OSError:
-        return b""
