@@ -6,8 +6,8 @@ import pytest
 
 from run_specialist.providers import models
 from run_specialist.record.messages import Usage
-from tests.contracts.outcome_table import OUTCOME, PRINTED_OUTCOME
-from tests.contracts.shapes import faults as shape_faults
+from tests.contracts.tables import SHAPES
+from tests.contracts.tables import faults as shape_faults
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 
@@ -35,7 +35,7 @@ def test_json_output_matches_its_table_for_every_ending(api, write, call, script
     api(script)
     result = call("finder", "What?", "--json", *flags)
     assert result.exit_code == exit_code
-    assert list(shape_faults(json.loads(result.stdout), PRINTED_OUTCOME)) == []
+    assert list(shape_faults(json.loads(result.stdout), SHAPES["PRINTED_OUTCOME"])) == []
 
 
 def test_json_has_usage_evidence_and_cost(api, write, call):
@@ -93,7 +93,7 @@ def test_s3_7_events_are_one_json_object_a_line(api, write, call):
     assert [event["event"] for event in events][:2] == ["started", "request"]
     assert events[0]["question"] == "What\nof it?"
     assert events[-1]["event"] == "finished"
-    assert list(shape_faults(events[-1]["outcome"], OUTCOME)) == []
+    assert list(shape_faults(events[-1]["outcome"], SHAPES["OUTCOME"])) == []
     assert sum(event["event"] in ("started", "finished") for event in events) == 2
     phases = [event["phase"] for event in events if event["event"] == "tool_call"]
     assert sorted(phases) == ["finished", "finished", "skipped", "started", "started"]
