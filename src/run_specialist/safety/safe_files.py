@@ -238,6 +238,8 @@ def _proc_device() -> int | None:
 
 _PERMISSIONS, _WRITABLE = 0o777, 0o222
 _PREFIX, _ENDING = ".run-specialist-", ".tmp"
+LARGEST = 10_000_000
+"""Maximum size of a file whose content is part of its state [bytes]."""
 _REPLACING = threading.Lock()
 """Held from the last check of a file until its replacement, so that runs of this process do not interfere."""
 
@@ -275,10 +277,9 @@ def is_same_state(one: str | None, other: str | None) -> bool:
     return one.rpartition(" ")[2] == other.rpartition(" ")[2]
 
 
-def state_at(root: Path, relative: str, most: int) -> tuple[str | None, bytes | None]:
+def state_at(root: Path, relative: str) -> tuple[str | None, bytes | None]:
     """Return the state of what is at a path, and its content, of a symlink its target; None if there is nothing.
 
-    most: maximum size of content that is read [bytes].
     Raises OSError.
     """
     try:
@@ -286,13 +287,13 @@ def state_at(root: Path, relative: str, most: int) -> tuple[str | None, bytes | 
             info, data = here.info(name), None
             if stat.S_ISLNK(info.st_mode):
                 data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
-            elif stat.S_ISREG(info.st_mode) and info.st_size <= most:
+            elif stat.S_ISREG(info.st_mode) and info.st_size <= LARGEST:
                 # A command may have made its own file unreadable.
                 is_closed = not info.st_mode & stat.S_IRUSR
                 if is_closed:
                     set_mode(root, relative, info.st_mode | stat.S_IRUSR)
                 try:
-                    data = _read(here, name, most)[0]
+                    data = _read(here, name, LARGEST)[0]
                 finally:
                     if is_closed:
                         set_mode(root, relative, info.st_mode)
@@ -323,13 +324,13 @@ def set_mode(root: Path, relative: str, mode: int) -> None:
             os.close(descriptor)
 
 
-def unlink_file(root: Path, relative: str, expected: str, *, folders: int, most: int) -> None:
+def unlink_file(root: Path, relative: str, expected: str, *, folders: int) -> None:
     """Unlink a file, symlink or FIFO, and up to a number of folders above it that are then empty.
 
     expected: the state that it must have, or the digest of its content.
     Raises OSError, Changed for another state.
     """
-    if not is_same_state(state_at(root, relative, most)[0], expected):
+    if not is_same_state(state_at(root, relative)[0], expected):
         raise Changed
     above = relative.rpartition("/")[0]
     with _place(root, relative) as (here, name):
@@ -354,27 +355,24 @@ def read_content(root: Path, relative: str, most: int) -> bytes | None:
         return None
 
 
-def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected of it
-    root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str, most: int
-) -> None:
+def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str = "") -> None:
     """Write a file atomically: other programs see the content before, or the whole new one.
 
     expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
     temporary: name of the temporary file beside it, as `temporary_name` returns it.
-    most: maximum size of the old content [bytes].
     Raises OSError: Changed for other content.
     """
-    above = relative.rpartition("/")[0]
+    above, temporary = relative.rpartition("/")[0], temporary or temporary_name()
     if expected is None:
         make_folders(root, above)
     with _place(root, relative) as (here, name):
-        mode, owner = (None, None) if expected is None else _unchanged(here, name, expected, most)
+        mode, owner = (None, None) if expected is None else _unchanged(here, name, expected)
         try:
             _write_new(here, temporary, data, mode, owner)
             with _REPLACING:
                 _require_same_place(root, above, here)
                 if expected is not None:
-                    _unchanged(here, name, expected, most)
+                    _unchanged(here, name, expected)
                 elif _link(here, temporary, name):
                     return
                 os.replace(
@@ -408,13 +406,13 @@ def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
     return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
 
 
-def _unchanged(here: Folder, name: str, expected: str, most: int) -> tuple[int, tuple[int, int]]:
+def _unchanged(here: Folder, name: str, expected: str) -> tuple[int, tuple[int, int]]:
     """Return mode and owner of a file that may be replaced; raises OSError."""
     try:
         info = here.info(name)
     except FileNotFoundError:
         raise Changed("it was deleted in the meantime") from None
-    data, mode = _read(here, name, most)
+    data, mode = _read(here, name, LARGEST)
     if digest_of(data) != expected:
         raise Changed
     if info.st_nlink > 1:

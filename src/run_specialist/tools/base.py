@@ -36,19 +36,16 @@ class RunLog(Protocol):
 
     def notify(self, event: Event) -> None:
         """Report an event to the observers of the run, and store it; credentials in its texts are masked."""
-        ...
 
     @property
     def is_stored(self) -> bool:
         """Whether the run is stored, so that its changes can be undone later."""
-        ...
 
     async def stored(self, record: Record) -> bool:
         """Store a record and wait until it is stored; return whether it was.
 
         Also True for a run that is not stored at all.
         """
-        ...
 
 
 class BudgetLender(Protocol):
@@ -60,19 +57,15 @@ class BudgetLender(Protocol):
         wanted: the child's own limits; None = no limit.
         least: minimum amounts, granted as long as the remainder covers them.
         """
-        ...
 
     def settle(self, child: Child | None) -> None:
         """Charge the child's spending once and release the rest of the loan; None if the child never ran."""
-        ...
 
     def warn(self, text: str) -> None:
         """Add a warning to the run's events and outcome; a repeated text is added only once."""
-        ...
 
     def pass_on(self, event: Event) -> None:
         """Forward an event of the child to the run's observers."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, WRITE
 from run_specialist.tools import text_edit
 from run_specialist.tools.base import Context, Offer, Output, RunLog, Tool, few
 from run_specialist.tools.file_checkpoint import EVENT_DIFF, CommandChanges
-from run_specialist.tools.file_checkpoint import LARGEST_KEPT as MOST_KEPT
 from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret, own_folders, reason_to_protect
 from run_specialist.tools.text_edit import NO_DIFF, Diff, Replacement
@@ -101,51 +100,6 @@ class WorkingCopy:
 _OWN = "{!r} may not be changed: it belongs to the specialists and settings of the user"
 
 
-class Writable:
-    """The files below a root that may be changed."""
-
-    def __init__(self, root: Path, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
-        """Select the files.
-
-        writable: folders, files or globs below the root; empty = none.
-        closed: real paths of files and folders that may not be changed in any case.
-        Raises UsageError for a path outside the root.
-        """
-        try:
-            self._selected = Sandbox(root, writable)
-        except UsageError as error:
-            raise UsageError(str(error).replace("paths:", "writable:", 1)) from None
-        self.root = self._selected.root
-        self._names = tuple(writable)
-        self._closed = tuple(closed)
-
-    def locate(self, path: str) -> str:
-        """Return a path relative to the root, its symlinks resolved; the file need not exist.
-
-        Raises ToolError if it may not be changed.
-        """
-        self._selected.require_root()
-        relative = self._selected.relative(self._selected.resolve(path))
-        if relative is None:
-            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
-        shown = escape_path(relative)
-        if not relative:
-            raise ToolError(f"'.' is a folder; {self._allowed()}")
-        if why := reason_to_protect(relative):
-            raise ToolError(f"{shown!r} may not be changed: {why}")
-        if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
-            raise ToolError(f"{shown!r} is no usable path: it is too long, or has characters that cannot be printed")
-        real = self.root / relative
-        if any(real.is_relative_to(one) for one in self._closed):
-            raise ToolError(_OWN.format(shown))
-        if not self._names or not self._selected.is_selected(relative, is_folder=False):
-            raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
-        return relative
-
-    def _allowed(self) -> str:
-        return f"you may change {', '.join(self._names) or 'nothing'}"
-
-
 _EDIT = (
     "Replace passages of a file that you have read. `old` is the passage, copied exactly, without the line numbers "
     "that `read` prints, and long enough to occur only once; or set replace_all. For several changes of one file give "
@@ -198,9 +152,45 @@ _DRY = "in the patch of this dry run only; `read` shows the new content, the oth
 class EditTools:
     """The tool functions of one run; they make its changes one after the other."""
 
-    def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
-        self._writable = writable
+    def __init__(self, root: Path, writable: Sequence[str], copy: WorkingCopy) -> None:
+        """Select the files that may be changed.
+
+        writable: folders, files or globs below the root; empty = none.
+        Raises UsageError for a path outside the root.
+        """
+        try:
+            self._selected = Sandbox(root, writable)
+        except UsageError as error:
+            raise UsageError(str(error).replace("paths:", "writable:", 1)) from None
+        self._names = tuple(writable)
+        self._closed = copy.closed()
         self._copy = copy
+
+    def _locate(self, path: str) -> str:
+        """Return a path relative to the root, its symlinks resolved; the file need not exist.
+
+        Raises ToolError if it may not be changed.
+        """
+        self._selected.require_root()
+        relative = self._selected.relative(self._selected.resolve(path))
+        if relative is None:
+            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
+        shown = escape_path(relative)
+        if not relative:
+            raise ToolError(f"'.' is a folder; {self._allowed()}")
+        if why := reason_to_protect(relative):
+            raise ToolError(f"{shown!r} may not be changed: {why}")
+        if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
+            raise ToolError(f"{shown!r} is no usable path: it is too long, or has characters that cannot be printed")
+        real = self._selected.root / relative
+        if any(real.is_relative_to(one) for one in self._closed):
+            raise ToolError(_OWN.format(shown))
+        if not self._names or not self._selected.is_selected(relative, is_folder=False):
+            raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
+        return relative
+
+    def _allowed(self) -> str:
+        return f"you may change {', '.join(self._names) or 'nothing'}"
 
     async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -274,7 +264,7 @@ class EditTools:
 
     def _plan(self, path: str, revise: Callable[[str | None], str]) -> tuple[FileChanging, bytes | None, bytes, Diff]:
         """Return the record of a possible change, with the content before and after it, and their difference."""
-        relative = self._writable.locate(path)
+        relative = self._locate(path)
         shown = escape_path(relative)
         try:
             before = self._copy.content(relative)
@@ -291,7 +281,7 @@ class EditTools:
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
         above = relative.split("/")[:-1] if before is None else []
-        exist = [os.path.lexists(self._writable.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
+        exist = [os.path.lexists(self._selected.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
         temporary, missing = safe_files.temporary_name(), exist.count(False)
         digests = digest, safe_files.digest_of(after)
         record = FileChanging(secrets.token_hex(8), relative, *digests, text, temporary, missing)
@@ -299,14 +289,8 @@ class EditTools:
 
     def _write(self, record: FileChanging, after: bytes) -> None:
         try:
-            safe_files.replace_file(
-                self._writable.root,
-                record.path,
-                after,
-                expected=record.before,
-                temporary=record.temporary,
-                most=text_edit.MOST,
-            )
+            root, temporary = self._selected.root, record.temporary
+            safe_files.replace_file(root, record.path, after, expected=record.before, temporary=temporary)
         except OSError as error:
             hint = "; read it again" if isinstance(error, safe_files.Changed) else ""
             raise ToolError(f"{escape_path(record.path)} was not changed: {error.strerror or error}{hint}") from error
@@ -320,7 +304,7 @@ def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
 
     def offer(name: str, description: str, schema: Mapping[str, Any]) -> Offer:
         def make(settings: Specialist, root: Path) -> Tool:
-            tools = EditTools(Writable(root, settings.writable, copy.closed()), copy)
+            tools = EditTools(root, settings.writable, copy)
             function = tools.edit if name == EDIT else tools.write
             is_closed = copy.patch is not None and copy.patch.is_closed
             return Tool(name, description, _refused if is_closed else function, schema=schema)
@@ -429,7 +413,7 @@ def _undo_file(
         if not dry_run:
             for change in changes:
                 safe_files.delete_temporary(root, path, change.temporary)
-        now, data = safe_files.state_at(root, path, MOST_KEPT)
+        now, data = safe_files.state_at(root, path)
         oldest, reason = _oldest_to_undo(changes, now)
         if oldest is None:
             return UndoneFile(shown, "left" if reason else "unchanged", reason)
@@ -502,13 +486,13 @@ def _restore(root: Path, path: str, change: FileChanging, now: str | None, data:
     now, data: state and content of what is there.
     """
     if change.before is None:
-        safe_files.unlink_file(root, path, str(now), folders=change.folders, most=MOST_KEPT)
+        safe_files.unlink_file(root, path, str(now), folders=change.folders)
         return
     kind, content = _mode(change.before), (change.content or "").encode("utf-8", "surrogateescape")
     is_link = kind is not None and stat.S_ISLNK(kind)
     is_written_over = data is not None and stat.S_ISREG(_mode(now) or 0) and not is_link
     if now is not None and not is_written_over:
-        safe_files.unlink_file(root, path, now, folders=0, most=MOST_KEPT)
+        safe_files.unlink_file(root, path, now, folders=0)
     if is_link:
         safe_files.make_link(root, path, os.fsdecode(content))
         return
@@ -516,9 +500,7 @@ def _restore(root: Path, path: str, change: FileChanging, now: str | None, data:
         safe_files.set_mode(root, path, kind | stat.S_IRUSR | stat.S_IWUSR)
     if not is_written_over or data != content:
         expected = safe_files.digest_of(data or b"") if is_written_over else None
-        safe_files.replace_file(
-            root, path, content, expected=expected, temporary=safe_files.temporary_name(), most=MOST_KEPT
-        )
+        safe_files.replace_file(root, path, content, expected=expected)
     if kind is not None:
         safe_files.set_mode(root, path, kind)
 

@@ -19,7 +19,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from typing import NamedTuple
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safety.safe_files import Folder, state_at, state_of, temporary_name
+from run_specialist.safety.safe_files import LARGEST, Folder, state_at, state_of, temporary_name
 from run_specialist.tools.ignore import IgnoreRules
 from run_specialist.tools.sandbox import escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
@@ -38,8 +38,6 @@ SET_ASIDE = ".undone-"
 """Suffix of a place that was undone; a random number follows."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries below the writable folders."""
-LARGEST_KEPT = 10_000_000
-"""Maximum size of a file whose content is kept [bytes]."""
 MOST_KEPT = 100_000_000
 """Maximum size of all kept content [bytes]; files that git does not ignore come first, then smaller ones."""
 MOST_CHANGES = 10_000
@@ -97,10 +95,6 @@ class Tree:
     """Folders that could not be listed."""
     uncounted: int = 0
     """Number of entries that were only searched for protected names."""
-
-    def mounted(self) -> list[str]:
-        """Return the protected places that are no symlinks, which a sandbox shows read-only."""
-        return [path for path, target in self.protected.items() if target is None]
 
     def is_protected(self, path: str) -> bool:
         """Return whether a path is a protected place, or below one."""
@@ -271,7 +265,7 @@ class FileCheckpoint:
         chosen = [
             (path in self.before.ignored, entry.size, path)
             for path, entry in self.before.entries.items()
-            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST_KEPT and not is_secret(path)
+            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST and not is_secret(path)
         ]
         # A protected file is put back even if it is ignored.
         chosen.sort(key=lambda one: (one[0] and not self.before.is_protected(one[2]), *one[1:]))
@@ -283,7 +277,7 @@ class FileCheckpoint:
                 if at + size > MOST_KEPT:
                     break
                 with suppress(OSError), Folder(str((self.root / path).parent), None).file(Path(path).name) as file:
-                    data = file.read(LARGEST_KEPT + 1)
+                    data = file.read(LARGEST + 1)
                     # A file of another size has changed since it was found.
                     if len(data) == entry.size:
                         self.before.entries[path] = entry._replace(at=at)
@@ -373,7 +367,7 @@ class FileCheckpoint:
     def _now(self, path: str) -> tuple[str | None, bytes | None]:
         """Return state and content of what is at a path; None if it cannot be read."""
         try:
-            return state_at(self.root, path, LARGEST_KEPT)
+            return state_at(self.root, path)
         except OSError:
             return None, None
 
@@ -502,24 +496,20 @@ def held(root: Path, writable: Sequence[str]) -> Iterator[bool]:
 
     wanted = {str(above): fcntl.LOCK_SH for top in writable for above in (root / top).parents}
     wanted |= {str(root / top): fcntl.LOCK_EX for top in writable}
-    descriptors: list[int] = []
     is_free = True
-    try:
+    with ExitStack() as locks:
         for path, how in sorted(wanted.items()):
             name = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
             with suppress(OSError):
                 folder = _all_places() / _LOCKS
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                descriptors.append(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                lock = locks.enter_context((folder / name).open("ab"))
                 try:
-                    fcntl.flock(descriptors[-1], how | fcntl.LOCK_NB)
+                    fcntl.flock(lock, how | fcntl.LOCK_NB)
                 except BlockingIOError:
                     is_free = False
                     break
         yield is_free
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:

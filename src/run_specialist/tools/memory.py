@@ -115,24 +115,19 @@ class NotesFolder:
                 raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
             after = change(before)
             if after is None:
-                safe_files.unlink_file(self._root, path, expected or "", folders=note.count("/"), most=LARGEST)
+                safe_files.unlink_file(self._root, path, expected or "", folders=note.count("/"))
                 return ""
             data = after.encode("utf-8", "replace")
             if len(data) > LARGEST:
                 raise ToolError(f"{note} would be larger than {LARGEST // 1024} KiB; use several notes, or shorten it")
             if found is None and sum(1 for _ in islice(_below(top, ""), MOST)) >= MOST:
                 raise ToolError(f"there are {MOST} notes already; merge or delete some")
-            self._write(path, data, expected)
+            safe_files.replace_file(self._root, path, data, expected=expected)
         return after
 
     @property
     def _root(self) -> Path:
         return Path(os.path.realpath(self.base))
-
-    def _write(self, path: str, data: bytes, expected: str | None) -> None:
-        safe_files.replace_file(
-            self._root, path, data, expected=expected, temporary=safe_files.temporary_name(), most=LARGEST
-        )
 
     def _make(self) -> None:
         """Create the notes folder."""
@@ -140,7 +135,7 @@ class NotesFolder:
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.ignored:
             with suppress(safe_files.Changed):
-                self._write(f"{self.ignored}/{_GITIGNORE}", b"*\n", None)
+                safe_files.replace_file(self._root, f"{self.ignored}/{_GITIGNORE}", b"*\n", expected=None)
         safe_files.make_folders(self._root, self.folder)
 
 

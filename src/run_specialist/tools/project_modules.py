@@ -242,15 +242,18 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
     with suppress(ValueError):  # a server with an unset variable does not start
         server = server.expanded(os.environ)
     folder, command = project / (server.cwd or ""), server.command or ("",)
-    candidates = list(dict.fromkeys(_path_candidates(command, server.env)))
+    # A command without a folder is looked up in PATH.
+    words = [command[0]] if os.path.dirname(command[0]) else []  # noqa: PTH120 - it may not be a path
+    for word in (*command[1:], *(value for _, value in server.env)):
+        words += [word, *word.split(os.pathsep), *_shell_split(word)]
+    candidates = [*dict.fromkeys([*words, *(word.partition("=")[2] for word in words)])]
+    variables = [*server.env, *((word.partition("=")[0], word.partition("=")[2]) for word in words)]
     named = [folder / word for word in candidates if os.path.isdir(folder / word)]  # noqa: PTH112 - may be any text, even with NUL
     folders = dict.fromkeys([folder, *named])
     if len(folders) * len(candidates) > MAX_PATHS:
         return None
     data = _data_words(command, server.env)
-    words = [word for word in candidates if not (word in data and Path(word).suffix.lower() in _DATA)]
-    assignments = [one for word in command for one in (word, *_shell_split(word)) if "=" in one]
-    variables = [*server.env, *((name, value) for name, _, value in (one.partition("=") for one in assignments))]
+    paths = [word for word in candidates if not (word in data and Path(word).suffix.lower() in _DATA)]
     # Lua's paths have patterns, Java's wildcards; an empty part is the working folder.
     looked_up = [
         base / re.split(r"[?*]", one)[0].removesuffix("/")
@@ -263,7 +266,7 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
     found = _Files(project, search)
     try:
         for path in [
-            *(base / word for base in folders for word in words),
+            *(base / word for base in folders for word in paths),
             *(base / name for base in named for name in _STARTED_IN_FOLDERS),
         ]:
             if os.path.isfile(path) and _is_below(path, project):  # noqa: PTH113 - as above
@@ -282,15 +285,6 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
     except OverflowError:
         return None
     return tuple(f"{path}:{hashlib.sha256(data).hexdigest()}" for path, data in sorted(found.files.items()))
-
-
-def _path_candidates(command: Sequence[str], env: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield strings that may be paths: words, the part after `=`, and the words of a shell command line."""
-    if os.path.dirname(command[0]):  # noqa: PTH120 - it may not be a path
-        yield command[0]  # without a folder, it is looked up in PATH
-    for word in [*command[1:], *(value for _, value in env)]:
-        parts = [*word.split(os.pathsep), *_shell_split(word)]
-        yield from (word, *parts, *(one.partition("=")[2] for one in (word, *parts)))
 
 
 def _data_words(command: Sequence[str], env: Sequence[tuple[str, str]]) -> set[str]:

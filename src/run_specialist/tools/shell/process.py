@@ -405,7 +405,8 @@ async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its 
     counts = is_linux and release is not None and (int(release[1]), int(release[2])) >= _COUNTS_PER_SANDBOX
     limited = _LIMITED.format(seconds=max(round(seconds), 1), processes=_PROCESSES if counts else "")
     words = [system_sandbox.shell(), "-c", limited, system_sandbox.shell(), line]
-    protected = checkpoint.before.mounted() if checkpoint else []
+    places = checkpoint.before.protected.items() if checkpoint else ()
+    protected = [path for path, target in places if target is None]  # a sandbox cannot show a symlink read-only
     try:
         files = await in_thread(lambda: command_files(sandbox, writable, protected))
         with ExitStack() as opened:
