@@ -82,10 +82,11 @@ def frozen(root):
 
 
 @pytest.fixture
-def put(url, frozen):
+def put(url, root):
     """Return a function that puts so many items into the queue."""
 
     def put_items(count, **changed):
+        frozen = freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump()
         return put_batch(url, BATCH, frozen | changed, count)
 
     return put_items

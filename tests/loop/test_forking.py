@@ -190,17 +190,6 @@ async def test_f_7_what_cannot_be_forked_is_refused_by_name(desk, at, options, r
     assert desk.load().run_id == first.outcome.run_id
 
 
-async def test_f_7_a_reply_that_was_not_acted_upon_is_no_turn_yet(desk):
-    """If the process died before the calls of the last reply had run, one turn less can be forked."""
-    killed = await desk.record(*THREE, ANSWER)
-    records = killed.notebook.records
-    last = [place for place, record in enumerate(records) if type(record).__name__ == "Received"][1]
-    await desk.keep(records[: last + 1])
-    with pytest.raises(Exception, match=r"has 1 turn; use 0 to 1"):
-        await desk.fork(2, ANSWER)
-    assert (await desk.fork(1, ANSWER)).outcome.tool_calls.used == 1
-
-
 async def test_f_9_a_preset_replaces_the_one_before(desk):
     """A preset and a landing of the fork replace those of the run; limits that are not given stay."""
     desk.specialist = desk.specialist.model_copy(update={"tool_calls_limit": 3})
@@ -234,26 +223,3 @@ async def test_f_2_calls_with_odd_ids_get_new_ones(desk):
     assert answered.blocks[0]["tool_use_id"] == "copied_1"
     assert [call.call.id for call in desk.load().calls] == ["copied_1"]
     assert not [text for text in fork.outcome.warnings if "left out" in text]
-
-
-async def test_f_1_a_question_asked_after_a_turn_is_not_copied_with_it(desk):
-    """A fork at the turn after which a run failed does not ask the question with which the run was resumed."""
-    first = await desk.ask(looks(1), DOWN)
-    await desk.go_on(looks(2), ANSWER, question="And why?", tool_calls_limit=9)
-    fork = await desk.fork(1, ANSWER, run_id=first.outcome.run_id)
-    assert "And why?" not in str(fork.requests[0].messages)
-    assert desk.load().frozen["questions"] == []
-    later = await desk.fork(2, ANSWER, run_id=first.outcome.run_id)
-    assert "And why?" in str(later.requests[0].messages)
-    assert desk.load().frozen["questions"] == ["And why?"]
-
-
-async def test_f_9_another_preset_takes_back_what_the_first_has_set(desk):
-    """What only the preset of the run has set is the default again in a fork with another one."""
-    await desk.ask(looks(1), ANSWER, preset="finalize")
-    before = desk.load().frozen["settings"]
-    await desk.fork(1, ANSWER, preset="budget-notice")
-    settings = desk.load().frozen["settings"]
-    assert (before["summarize_at"], before["parallel_tools_limit"]) == (150_000, 1)
-    assert (settings["summarize_at"], settings["parallel_tools_limit"]) == (None, 4)
-    assert settings["countdown"] == {"from": 3, "style": "budget", "warn_at": None}

@@ -6,12 +6,11 @@ import itertools
 import pytest
 
 from run_specialist.errors import ProviderError
-from run_specialist.mcp_server import runs as mcp_runs
 from run_specialist.providers.scripted import calls, says
 from run_specialist.store.reader import Store
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
-from tests.wire.looker_script import FOUND, HOLDS, LOOKS, listed
+from tests.wire.looker_script import FOUND, LOOKS, listed
 from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
@@ -54,26 +53,6 @@ async def test_progress_includes_calls_of_children(project):
     assert "child: look: 'owls' · 1 of 3 tool calls used, 2 remaining" in progress_log.messages
     figures = [progress for progress, _, _ in progress_log.notifications]
     assert figures == sorted(set(figures))
-
-
-async def test_a_slow_run_repeats_its_progress(looker, monkeypatch):
-    """A slow run repeats its last progress message with a larger figure, which resets the client's timeout."""
-    monkeypatch.setattr(mcp_runs, "HEARTBEAT", 0.01)
-    held, progress_log = BlockingTool(), ProgressLog()
-
-    def enough(message: str | None) -> bool:
-        return "still at work" in (message or "")
-
-    async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
-        asked = asyncio.ensure_future(served.call("looker", progress_log, query="?"))
-        while sum(map(enough, progress_log.messages)) < 3:
-            progress_log.received.clear()
-            await asyncio.wait_for(progress_log.received.wait(), PATIENCE)
-        held.released.set()
-        assert not (await asked).is_error
-    assert all((message or "").count("still at work") <= 1 for message in progress_log.messages)
-    figures = [progress for progress, _, _ in progress_log.notifications]
-    assert all(before < after for before, after in itertools.pairwise(figures))
 
 
 @pytest.mark.exhaustive(one_in=7)

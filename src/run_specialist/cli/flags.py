@@ -333,7 +333,7 @@ class SettingOptions(LimitOptions):
 
 TrustFlag = Annotated[
     bool,
-    typer.Option("--trust", help="Allow the commands and imports this file declares; remembered until they change."),
+    typer.Option("--trust", help="Allow the commands and imports that files declare; remembered until they change."),
 ]
 
 

@@ -177,14 +177,7 @@ def new(
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="sonnet, opus, haiku, a full id, or inherit.")
     ] = None,
-    tool_calls_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|none",
-            callback=flags.takes("tool_calls_limit"),
-            help="Maximum number of tool calls in a run.  [default: 30]",
-        ),
-    ] = None,
+    tool_calls_limit: flags.ToolCallsLimit = None,
     dir_: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
     ] = None,
@@ -269,11 +262,6 @@ def schema(
             console.fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
         console.print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
         console.print_line(json.dumps(SCHEMA_SETTING, indent=2)[2:-2])
-        console.say(
-            "the YAML extension of VS Code does not check Markdown by itself: docs/specialist-files.md names tools "
-            "that do",
-            dim=True,
-        )
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:

@@ -42,9 +42,6 @@ ServedRoot = Annotated[
         help="Project to search for specialists, and folder that the file tools can read.  [default: the project root]",
     ),
 ]
-TrustAll = Annotated[
-    bool, typer.Option("--trust", help="Allow the commands and imports that the specialist files declare.")
-]
 Token = Annotated[
     str | None,
     typer.Option(
@@ -68,7 +65,7 @@ def mcp(
     requests_at_once: flags.RequestsAtOnce = None,
     store: flags.StoreUrl = None,
     on_lost: flags.OnLostFlag = "go_on",
-    trust: TrustAll = False,
+    trust: flags.TrustFlag = False,
     token: Token = None,
     no_token: NoToken = False,
 ) -> None:

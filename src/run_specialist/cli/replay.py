@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from run_specialist.budget import counted
 from run_specialist.cli import console
 from run_specialist.cli.console import fail, guarded
 from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl, TrustFlag
@@ -20,7 +21,7 @@ def _print_replay(done: "ReplayResult", saved: Path | None) -> None:
     cassette, found = done.cassette, done.difference
     requests, calls = len(cassette.requests), len(cassette.calls)
     if found is None:
-        sizes = f"{requests} request{'s' * (requests != 1)}, {calls} tool call{'s' * (calls != 1)}"
+        sizes = f"{counted(requests, 'request')}, {counted(calls, 'tool call')}"
         missing = f"; definitions not compared: {', '.join(done.not_compared)}" if done.not_compared else ""
         where = f"; saved to {saved}" if saved else ""
         console.print_wrapped(f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}{missing}{where}")

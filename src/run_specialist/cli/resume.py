@@ -49,11 +49,6 @@ DespiteChanges = Annotated[
     bool, typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs.")
 ]
 
-ResumeRoot = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Folder that the run may read.  [default: the project root]"),
-]
-
 
 @flattened
 def resume(
@@ -72,7 +67,7 @@ def resume(
     force: DespiteChanges = False,
     trust: flags.TrustFlag = False,
     all_projects: AllProjects = False,
-    root: ResumeRoot = None,
+    root: flags.FilesRoot = None,
     store: flags.StoreUrl = None,
     on_lost: flags.OnLostFlag = "go_on",
     output: flags.OutputOptions,

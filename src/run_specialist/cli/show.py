@@ -101,13 +101,7 @@ def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]
     from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
 
     for line in ["", *map(with_flags, sentences(files, reasons))] if reasons else ():
-        _print_wrapped(line)
-
-
-def _print_wrapped(line: str) -> None:
-    console.print_line(
-        "\n".join(console.wrapped(line, shutil.get_terminal_size().columns)) if console.is_terminal() else line
-    )
+        console.print_wrapped(line)
 
 
 _MOST_RUNS = 1_000
@@ -228,5 +222,5 @@ def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
             console.print_line(f"{near(file.path)}: {state}")
         if line:
             console.print_line("")
-            _print_wrapped(line)
+            console.print_wrapped(line)
         console.say("for one specialist, with its own file: specialists show NAME", dim=True)

@@ -2,7 +2,7 @@
 
 import shutil
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,14 +10,14 @@ import typer
 
 from run_specialist.budget import counted, dollars
 from run_specialist.cli import console
-from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl, configured_project
+from run_specialist.cli.flags import Dir, Json, ProjectRoot, SpecialistName, StoreUrl, configured_project
 from run_specialist.cli.runs import AllProjects, project_filter
 from run_specialist.cli.tables import GAP, local, print_rendered, print_table, short_path
 from run_specialist.errors import SpecialistNotFound
+from run_specialist.store.location import NONE, place, shown
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
-    from run_specialist.store.stored import PastRun
     from run_specialist.views.tune import Bill, Tuning
 
 
@@ -34,12 +34,7 @@ _VERDICTS = {
 
 
 def tune(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="Its name, or the path of its file.", autocompletion=console.complete_names
-        ),
-    ],
+    name: SpecialistName,
     store: StoreUrl = None,
     last: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Use only the newest N runs.  [default: all]")
@@ -61,6 +56,7 @@ def tune(
     """
     with console.guarded():
         from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - fast `--help`
+        from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
         from run_specialist.views.tune import tune as tuned  # noqa: PLC0415 - fast `--help`
 
         file = None
@@ -68,7 +64,14 @@ def tune(
         with suppress(SpecialistNotFound):
             file = configured_project(console.project_folder(root), dir_, meant=root is not None)[0].find(name)
         specialist = file.name if file else name
-        found = ended_runs(specialist, store, project_filter(root, all_projects=all_projects))
+        url, project = place(store).url, project_filter(root, all_projects=all_projects)
+        if url == NONE:
+            console.fail("runs are not stored, so there is nothing to learn from; name a store with --store")
+        with Store(url) as opened:
+            found = opened.past(specialist, project)
+        if not found:
+            where_in = f" in {short_path(project)}; use --all-projects for those of other projects" if project else ""
+            console.fail(f"{shown(url)} has no ended run of {specialist}{where_in}")
         limit: int | Literal["none"] | None = None
         digest = None
         if file is not None and file.specialist is not None:
@@ -196,23 +199,3 @@ def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
 
 def _percent(share: float) -> str:
     return "under 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"  # noqa: PLR2004 - rounds to 0 %
-
-
-def ended_runs(name: str, given: str | None, project: str | None) -> "Sequence[PastRun]":
-    """Return the runs that have ended, the newest first.
-
-    given: the store; None = the default one.
-    project: only its runs; None = those of all projects.
-    """
-    from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
-
-    where = place(given)
-    if where.url == NONE:
-        console.fail("runs are not stored, so there is nothing to learn from; name a store with --store")
-    with Store(where.url) as store:
-        runs = store.past(name, project)
-        if not runs:
-            where_in = f" in {short_path(project)}; use --all-projects for those of other projects" if project else ""
-            console.fail(f"{shown(where.url)} has no ended run of {name}{where_in}")
-        return runs

@@ -65,8 +65,6 @@ class Account:
         self._models = [*before.models]
         if not self._models or self._models[-1].model != provider.model:
             self._models.append(AskedModel(provider.model, int(before.used.get(Kind.TURNS, 0)) + 1))
-        self._of_model = Spending(self._models[-1].usage, self._models[-1].cost_usd)
-        """Spending of the current model."""
         self.landing = Spending()
         """Spending of the landing alone, without a landing from before the run was resumed."""
         self._growth = 1
@@ -122,7 +120,8 @@ class Account:
         self.total = self.total.plus(usage, cost)
         if in_landing:
             self.landing = self.landing.plus(usage, cost)
-        self._of_model = self._of_model.plus(usage, cost)
+        of_model = Spending(self._models[-1].usage, self._models[-1].cost_usd).plus(usage, cost)
+        self._models[-1] = replace(self._models[-1], usage=of_model.usage, cost_usd=of_model.cost_usd)
         tokens = usage.total_tokens
         self._largest_input = max(self._largest_input, tokens - usage.output_tokens)
         self._largest_request = max(self._largest_request, tokens)
@@ -138,8 +137,7 @@ class Account:
         cold: estimated input that the new model reads without a cache; None if nothing was sent yet [tokens].
         Returns the price of this input [USD]; None if it is unknown.
         """
-        self._models = self._asked(failure)
-        self._of_model = Spending()
+        self._models[-1] = replace(self._models[-1], failure=failure)
         self._models.append(AskedModel(self._provider.model, self.turns + 1))
         most = self._provider.capabilities.max_output_tokens
         self.max_tokens = min(self._affordable_reply() * self._growth, most)
@@ -152,21 +150,12 @@ class Account:
     @property
     def models(self) -> tuple[AskedModel, ...]:
         """The models that were asked, in order, each with its spending."""
-        asked, end = self._asked(), self.turns + 1
+        asked, end = [*self._models], self.turns + 1
         for place in reversed(range(len(asked))):
             one = asked[place]
             asked[place] = replace(one, turns=end - one.since_turn, cost_usd=rounded(one.cost_usd))
             end = one.since_turn
         return tuple(asked)
-
-    def _asked(self, failure: str | None = None) -> list[AskedModel]:
-        """Return the models that were asked, each with its spending except for the newest turns.
-
-        failure: why the last one is no longer used; None if it still is.
-        """
-        *earlier, now = self._models
-        spent = self._of_model
-        return [*earlier, replace(now, usage=spent.usage, cost_usd=spent.cost_usd, failure=failure or now.failure)]
 
     def snapshot(self, **others: Any) -> RunSnapshot:  # noqa: ANN401 - of several types
         """Return a snapshot with the spending.

@@ -41,7 +41,7 @@ from run_specialist.mcp_server.tools import Catalogue, checked_arguments, outcom
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import project_path
-from run_specialist.tools.mcp_transport import replace_lone_surrogates
+from run_specialist.tools.mcp import replace_lone_surrogates
 from run_specialist.tools.threads import in_thread, kill_all
 from run_specialist.version import release
 

@@ -12,13 +12,12 @@ from run_specialist import prompts
 from run_specialist.api.config_files import read_config
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Rung
-from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.errors import ChoiceRefused, ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
 from run_specialist.loop.job import Job
 from run_specialist.loop.landing import CHOICES
 from run_specialist.loop.run import Run
-from run_specialist.providers.base import Capabilities, Choice, Conversation, Opening, Provider, Request, Watch
+from run_specialist.providers.base import Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.choose import ModelChain, described
-from run_specialist.providers.knowledge import Knowledge
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.messages import Message, Reply, ToolCall, Usage
 from run_specialist.record.outcome import Outcome
@@ -54,6 +53,7 @@ ADVICE = "If the change is intended, ask the question again and replay or save t
 _READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
 # With these settings nothing is imported, started or searched.
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
+_REFUSED = {Choice.RESPOND: ForcingRefused, Choice.SCHEMA: SchemaRefused}
 _NOT_OVERRIDDEN = NOT_KEPT | {"model", "fallback_models"}
 
 
@@ -95,8 +95,8 @@ async def replay(
     """
     normalize = normalizer(root or project_root(Path.cwd())) if cassette.is_file else lambda value: value
     recorded = _RecordedRun(cassette, normalize)
-    first, *following = (_RecordedProvider(recorded, number) for number in range(len(cassette.models)))
-    provider = ModelChain(first, following) if following else first
+    providers = [_RecordedProvider(recorded, number) for number in range(len(cassette.models))]
+    provider = ModelChain(providers[0], providers[1:]) if providers[1:] else providers[0]
     named = None if root is None else root.absolute()  # noqa: ASYNC240 - asks the system for the current folder only
     project = project_root(named or Path.cwd(), named)
     config = read_config(project, meant=is_same(project, named))
@@ -111,7 +111,9 @@ async def replay(
     ) as runner:
         found = runner.registry.find(str(file or cassette.specialist))
         job, settings, not_compared = await _rebuilt(recorded, runner, found, provider)
-        recorded.lands_the_same = settings["landing"] == cassette.settings.landing
+        if settings["landing"] != cassette.settings.landing:
+            for model in providers:
+                model.capabilities = replace(model.capabilities, rungs=None)
         run = Run(job, clock=lambda: 0.0)
         try:
             outcome = await run.outcome()
@@ -153,7 +155,6 @@ class _RecordedRun:
         self._normalize = normalize
         # Number of requests sent so far.
         self.sent = 0
-        self.lands_the_same = True
         # A call that the run did not execute, reported with the next request.
         self.found: Difference | None = None
         self._calls: dict[str, deque[RecordedCall]] = {}
@@ -213,23 +214,16 @@ class _RecordedProvider:
         self._run, self._recorded = run, run.cassette.models[place]
         self.model = self._recorded.model
         self._model: Provider = described(self.model).provider
-        self._knowledge = Knowledge(replace(self._model.capabilities, reads_json_calls=True, context_tokens=None))
         self._costs = {one.reply.usage: one.cost_usd for one in self._recorded.requests if one.reply}
+        self._opening: Opening | None = None
         # Not recorded are the first rung of `finalize`, for which nothing is sent, and the rung on which a model
         # continues the landing of the one before.
         earlier = [rung for one in run.cassette.models[:place] for rung in one.rungs]
         begun = earlier[-1:] or ([Rung.WAIT] if run.cassette.settings.landing == "finalize" else [])
         first, requests = self._recorded.rungs[:1], self._recorded.requests
         goes_on = [CHOICES.get(rung, Choice.AUTO) for rung in first] != [one.choice for one in requests[:1]]
-        self._rungs = (*(begun if goes_on or not earlier else ()), *self._recorded.rungs)
-        self._opening: Opening | None = None
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The usual capabilities, and the rungs of the recorded landing unless the setting has changed."""
-        if not self._run.lands_the_same:
-            return self._knowledge.capabilities
-        return replace(self._knowledge.capabilities, rungs=self._rungs)
+        rungs = (*(begun if goes_on or not earlier else ()), *self._recorded.rungs)
+        self.capabilities = replace(self._model.capabilities, reads_json_calls=True, context_tokens=None, rungs=rungs)
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams
         """Start a conversation; a second one, for a summary, differs at its first request."""
@@ -262,7 +256,6 @@ class _RecordedProvider:
         run.compare(stored, {**now, "tool choice": request.choice, "landing instruction": instruction})
         if line.reply is None:
             raise self._failure(line)
-        self._knowledge.learn_from(request, line.reply)
         return line.reply
 
     def _failure(self, line: RecordedRequest) -> ProviderError:
@@ -275,7 +268,7 @@ class _RecordedProvider:
             return ProviderError(text.rpartition(f"; {self.model}: ")[2], kind=cassette.outcome.error_kind)
         if line.choice is Choice.AUTO:
             return ContextExceeded("the recorded request exceeded the context of its model")
-        return self._knowledge.refused(line.choice, "the recorded request was refused")
+        return _REFUSED.get(line.choice, ChoiceRefused)("the recorded request was refused")
 
     def cost(self, usage: Usage) -> float | None:
         """Return the recorded cost of a reply; for other amounts the cost at the current price [USD]."""

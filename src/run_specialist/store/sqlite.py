@@ -14,7 +14,7 @@ from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, FOLDER, VERSION, file_of, newer_version_error
 from run_specialist.store.rows import Row
-from run_specialist.store.schema import Statements, sqlite_statements
+from run_specialist.store.schema import sqlite_statements
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -47,7 +47,6 @@ _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingErr
 class FileSession(Session):
     """A session on a connection of sqlite3."""
 
-    statements = Statements(":{}")
     patience = PATIENCE
 
     def __init__(self, raw: sqlite3.Connection, path: Path) -> None:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain, islice, product
 from math import log
 from pathlib import PurePosixPath
@@ -89,12 +89,6 @@ class Table:
     def best(self, expression: str, count: int) -> dict[int, float]:
         """Return up to `count` rows that match an FTS5 expression, with their BM25 scores, best first."""
         return dict(self._connection.execute(self._ranked, (expression, count)).fetchall())
-
-    def words(self) -> list[str]:
-        """Return all words of the table, in lower case and stemmed."""
-        # It exists already if an earlier call ran out of memory.
-        self._connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.word USING fts5vocab(main, texts, row)")
-        return [word for (word,) in self._connection.execute("SELECT term FROM temp.word")]
 
 
 def expressions(term: str) -> list[str]:
@@ -417,9 +411,6 @@ _MIN_CHUNKS = 16
 _MAX_RANKED = 200
 _MAX_JOINED = 3
 """Maximum number of consecutive words tried as one identifier."""
-_MAX_CONTAINING = 50
-"""Maximum number of longer words tried in place of a word that does not occur by itself."""
-_MIN_WORD = 4
 _MAX_WORD = 40
 _HEADINGS = re.compile(r"\n#.*")
 _FILE_WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "ideographs": 0.8}
@@ -428,8 +419,7 @@ _FILE_WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "ideographs": 0.8}
 class FileIndex:
     """Index of the words of very many files, without their text and without spelling variants.
 
-    Queries are expanded instead: `HttpServerConfig` is found by `http server`, and by `server` if that word does not
-    occur by itself.
+    Queries are expanded instead: `HttpServerConfig` is found by `http server`.
     """
 
     def __init__(self, sandbox: Sandbox, texts: Iterable[tuple[str, str]], largest: int) -> None:
@@ -457,7 +447,7 @@ class FileIndex:
         return Hits(best, "files", self._count_files(found.any), counts)
 
     def _expand(self, found: MatchingRows, terms: Sequence[str]) -> None:
-        """Add the rows that match consecutive words joined, and parts of a word that does not occur by itself."""
+        """Add the rows that match consecutive words joined, and the two parts of a word that does not occur."""
         for start, count in product(range(len(terms)), range(2, _MAX_JOINED + 1)):
             words = terms[start : start + count]
             joined = f'"{"".join(piece for term in words for piece in parts(term))}" *'
@@ -466,29 +456,12 @@ class FileIndex:
                 found.by_term.update({term: found.by_term[term] or matching for term in words})
         for term in terms:
             word = term.casefold()
-            if found.by_term[term] or parts(term) != [word] or not _MIN_WORD <= len(word) <= _MAX_WORD:
+            if found.by_term[term] or parts(term) != [word] or len(word) > _MAX_WORD:
                 continue
-            splits = (f"{word[:end]} {word[end:]}" for end in range(2, len(word) - 1))
-            matching_by_form = {
-                f'"{form}"': self._table.rows(f'"{form}"') for form in chain(splits, self._words_containing(word))
-            }
-            found.rows.update({form: matching for form, matching in matching_by_form.items() if matching})
-            found.by_term[term] = set().union(*matching_by_form.values())
-
-    def _words_containing(self, word: str) -> Iterator[str]:
-        """Yield some of the longer words that contain a word."""
-        at = self._words.find(word)
-        for _ in range(_MAX_CONTAINING):
-            if at < 0:
-                return
-            end = self._words.index("\n", at)
-            yield self._words[self._words.rindex("\n", 0, at) + 1 : end]
-            at = self._words.find(word, end)
-
-    @cached_property
-    def _words(self) -> str:
-        # Built on demand: most searches do not need the list of all words.
-        return "\n".join(["", *self._table.words(), ""])
+            for end in range(2, len(word) - 1):
+                if matching := self._table.rows(f'"{word[:end]} {word[end:]}"'):
+                    found.rows[f'"{word[:end]} {word[end:]}"'] = matching
+                    found.by_term[term] |= matching
 
     def _count_files(self, rows: Iterable[int]) -> int:
         return len({self._chunks[row][0] for row in rows})

@@ -159,7 +159,7 @@ class HtmlPage:
         page = Environment(
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
         )
-        formats = (clock, counted, lasted, moment, path, percent, pretty, signed, stamp, ticks, dollars)
+        formats = (clock, counted, lasted, line, moment, path, percent, pretty, signed, stamp, ticks, total, dollars)
         page.filters |= {**{one.__name__: one for one in formats}, **self.filters}
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")

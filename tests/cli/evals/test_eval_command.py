@@ -122,18 +122,6 @@ def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_):
     assert len(simulator.requests) == 12, "the runs with a limit of 8 were used again"
 
 
-@pytest.mark.exhaustive
-def test_without_a_store_the_cases_are_run_and_not_kept(api, eval_, cases):
-    """Checks of the answer hold; those that read spans say why they cannot."""
-    simulator = api(looks)
-    result = eval_("--store", "none", "--json")
-    toads = runs_of(result)["toads", "as it is", 1]
-    assert [one["name"] for one in toads["checks"]] == ["Contains", "MaxToolCalls"]
-    assert toads["checks"][1]["value"] is False
-    eval_("--store", "none")
-    assert len(simulator.requests) == 8
-
-
 def test_a_first_set_can_be_written_from_runs(api, eval_, finder):
     """Its cases pass on the runs that it comes from; a set that exists is kept."""
     api(looks)

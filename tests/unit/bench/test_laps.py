@@ -49,21 +49,6 @@ async def test_each_peer_sends_one_request_per_call(peer: str):
     assert not any(tally["refusals"] for tally in told.values())
 
 
-@pytest.mark.exhaustive
-@pytest.mark.anyio
-@pytest.mark.usefixtures("_own_folder")
-async def test_the_tool_runner_is_billed_like_the_full_loop():
-    """The tool runner sends only new content, but is billed like the loop that sends everything."""
-    billed, sent = {}, {}
-    async with served() as (url, service):
-        for peer in ("bare", "tool_runner"):
-            await measure(peer, "calls", {"url": url, "run": peer, "calls": [12]})
-            told = service.statistics(f"{peer}-12")[f"{peer}-12"]
-            billed[peer], sent[peer] = told["billed"], told["bytes_in"]
-    assert sent["tool_runner"] < sent["bare"] / 5
-    assert billed["tool_runner"] == pytest.approx(billed["bare"], rel=0.03)
-
-
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 async def test_children_and_a_landing_are_measured():

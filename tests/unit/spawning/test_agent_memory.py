@@ -34,12 +34,6 @@ def given(tmp_path, monkeypatch):
         yield write
 
 
-def test_without_the_key_there_is_nothing(given):
-    """No file is read and nothing is added, whatever lies there."""
-    given.made.write(IN_PROJECT, "- one")
-    assert given("tools: search", trust=True) == subject.AgentMemory()
-
-
 def test_a_trusted_file_gets_its_notes_and_the_tool(given):
     """With `--trust` once, and from then on without; the prompt says what the notes are and how to keep them."""
     given.made.write(IN_PROJECT, "- one our-own-secret")
@@ -89,12 +83,6 @@ def test_own_files_need_no_trust(given, tmp_path):
     assert given("memory: project", by_program=True).tool is not None
 
 
-def test_agents_of_claude_code_know_what_they_learnt_there(given):
-    """The folder is the one that Claude Code gives them."""
-    given.made.write(".claude/agent-memory/finder/MEMORY.md", "- learnt there")
-    assert given("memory: project", folder=".claude/agents").text.text.endswith("- learnt there")
-
-
 def test_a_resumed_run_has_its_prompt_already(given):
     """Nothing is read again; stored settings of others are not trusted."""
     given.made.write(IN_PROJECT, "- one")
@@ -103,14 +91,6 @@ def test_a_resumed_run_has_its_prompt_already(given):
     assert found.tool is not None
     assert "- one" not in found.text.text
     assert given("memory: project", resumed={"memory": "local"}).tool is None
-
-
-def test_the_tool_can_be_disallowed(given):
-    """The notes are read all the same, and the prompt does not mention the tool."""
-    given.made.write(IN_PROJECT, "- one")
-    found = given("memory: project", "disallowed_tools: memory", trust=True)
-    assert (found.tool, found.withheld, found.warnings) == (None, "", ())
-    assert "`memory`" not in found.text.text
 
 
 @pytest.mark.parametrize(

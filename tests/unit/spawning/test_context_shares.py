@@ -94,24 +94,3 @@ def test_a_preset_suits_any_model_and_does_not_win():
     fitted = fit(8192, preset="finalize", **PRESETS["finalize"])
     assert (fitted.settings.summarize_at, fitted.warnings) == (5108, ())
     assert fit(8192, preset="finalize", **{**PRESETS["finalize"], "summarize_at": 3000}).settings.summarize_at == 3000
-
-
-@pytest.mark.parametrize(("context", "front", "warns"), [(2048, 6000, True), (4096, 6000, False), (4096, 9000, True)])
-def test_a_context_without_room_warns(context, front, warns):
-    """Where prompt and tools fill the context, the run starts, with a warning that says what takes how much."""
-    fitted = fit(context, front=front)
-    assert ["is left for results" in text for text in fitted.warnings] == [True] * warns
-    assert fitted.settings.tool_result_limit >= 400
-
-
-def test_what_is_assumed_about_the_context_is_a_warning():
-    """The note of the provider reaches the user."""
-    assert fit(8192, note="not loaded").warnings == ("not loaded",)
-
-
-@pytest.mark.parametrize(("calls", "length"), [(1, 4144), (2, 3108), (4, 1554), (100, 200)])
-def test_many_calls_in_one_turn_share_the_length(calls, length):
-    """One call has the whole limit of a result; several share that of the turn, down to a minimum."""
-    provider = ScriptedProvider([])
-    assert job(provider, tool_result_limit=4144, turn_chars=6216).result_chars(calls) == length
-    assert job(provider, tool_result_limit=4144).result_chars(calls) == 4144

@@ -41,16 +41,6 @@ def added(file: SpecialistFile, project: Path) -> list[str]:
     return [one.text for one in read_texts(RunContext(file, file.specialist, project, Trust(given=True))).texts]
 
 
-def test_nothing_is_added_unless_the_file_says_so(project: Path) -> None:
-    """The prompt of a specialist without these keys is its body, byte for byte, whatever the project has."""
-    (project / "AGENTS.md").write_text("rules")
-    (project / "CLAUDE.md").write_text("rules")
-    file = agent(project)
-    assert file.specialist is not None
-    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
-    assert (texts.texts, texts.added_to("Body ")) == ((), "Body ")
-
-
 def test_skills_are_found_from_near_to_far(project: Path) -> None:
     """A plugin's skill wins over the project's, and that over the user's own; each is read whole."""
     home, plugin = project.parent / "home", project / "plugins" / "one"
@@ -142,20 +132,6 @@ def test_instructions_are_bounded_and_one_file_stands_in_for_the_other(project: 
     assert texts.warnings[0].endswith(":4:1: project_instructions: CLAUDE.md is cut after 32 KiB")
 
 
-def test_a_skill_that_is_empty_too_large_or_no_file_is_an_error(project: Path) -> None:
-    """The error for an invalid skill names its path."""
-    folder = project / ".agents" / "skills"
-    skill(folder / "empty", "---\nname: empty\n---\n")
-    skill(folder / "large", "x" * (project_instructions.LARGEST + 1))
-    (folder / "folder" / "SKILL.md").mkdir(parents=True)
-    for name, reason in (("empty", "is empty"), ("large", "is larger than 256 KiB"), ("folder", "cannot be read")):
-        file = agent(project, f"skills: {name}")
-        assert file.specialist is not None
-        why = missing_skill(file, file.specialist, project)
-        assert reason in why
-        assert f"{name}/SKILL.md" in why
-
-
 def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts of a project of another user need the same permission as its specialists."""
     skill(project / ".agents" / "skills" / "a", "text")
@@ -170,17 +146,3 @@ def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeyp
         RunContext(file, file.specialist.model_copy(update={"skills": ()}), project, Trust(given=True))
     )
     assert (texts.texts, "another user" in str(texts.warnings)) == ((), True)
-
-
-def test_a_project_file_linked_from_the_own_folder_has_the_own_skills_last(project: Path) -> None:
-    """A file of a project stays one by a link: the user's skills beside the link do not hide the project's."""
-    home = project.parent / "home"
-    skill(home / ".claude" / "skills" / "a", "of the user")
-    agent(project, "skills: [a]")
-    link = home / ".claude" / "agents" / "agent.md"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(project / "specialists" / "agent.md")
-    file = load(link, project)
-    assert added(file, project) == ["# Skill: a\n\nof the user"]
-    skill(project / ".agents" / "skills" / "a", "of the project")
-    assert added(file, project) == ["# Skill: a\n\nof the project"]

@@ -46,12 +46,6 @@ def test_a_file_that_allows_it_gets_both(given):
     assert (found.withheld, found.warnings) == ({}, ())
 
 
-def test_the_api_needs_no_extra_to_read_pages(given, monkeypatch):
-    """Without the packages of the extra there is nothing behind the tool of the API."""
-    monkeypatch.setattr(server_tools, "find_spec", lambda _name: None)
-    assert [tool.instead for tool in given(BOTH, "server_tools: true").offered] == [None, None]
-
-
 @pytest.mark.parametrize(
     ("lines", "on_server", "reason"),
     [
@@ -95,12 +89,3 @@ def test_stored_consent_of_others_is_not_trusted(tmp_path, monkeypatch):
 
     assert got("true") == ["web_fetch", "web_search"]
     assert got("false") == []
-
-
-@pytest.mark.parametrize(
-    "lines", [("tools: '*'",), (), ("tools: search",), (BOTH, "disallowed_tools: WebSearch, fetch")]
-)
-def test_who_does_not_name_it_does_not_get_it(given, lines):
-    """A pattern, no list, another list, and a list that disallows it: no tool and no warning."""
-    found = given(*lines, "server_tools: true")
-    assert (names(found), found.withheld, found.warnings) == ([], {}, ())

@@ -145,14 +145,6 @@ def test_several_processes_may_store_trust_at_once(tmp_path):
     assert len(list(tmp_path.iterdir())) == 10
 
 
-def test_a_project_file_needs_trust_for_a_function(app):
-    """The demand names the line of the key, the module and the module's file."""
-    (demand,) = claim_of(app).demands
-    path = app.root / "specialists" / "finder.md"
-    assert demand.place == f"{path}:4:1: python_tools"
-    assert demand.action == f"import {app.package}.tools ({app.root / app.package / 'tools.py'})"
-
-
 @pytest.mark.parametrize("path", ["PKG/tools.py", "PKG/__init__.py", "specialists/finder.md"])
 def test_a_change_to_any_file_of_the_chain_changes_the_claim(app, path):
     """Changing the specialist, module or a parent package changes the claim; reverting it restores it."""
@@ -183,16 +175,6 @@ def test_a_command_and_a_loopback_url_need_trust(app, entry):
     """Loopback URLs need trust too: any local user can listen there, and environment variables may be sent."""
     app.specialist(f"mcp_servers: {{web: {entry}}}")
     assert [demand.action for demand in claim_of(app).demands] == [SERVERS[entry]]
-
-
-def test_one_error_names_every_demand(app):
-    """One error line names every demand with its key."""
-    app.specialist("python_tools: ['PKG.tools:lookup']", "mcp_servers: {files: {command: serve}}")
-    with pytest.raises(
-        NotTrusted,
-        match=r"finder\.md:4:1: python_tools: would import .*; .*finder\.md:5:1: mcp_servers: would start serve;",
-    ):
-        Trust().check(claim_of(app))
 
 
 @pytest.mark.parametrize("place", [".config/run-specialist/specialists", ".claude/agents"])
@@ -287,13 +269,3 @@ def test_a_stored_run_is_compared_with_the_current_file(app, home):
         Trust(given=True).check(wanted(own, forged))
     forged = load(app.root / "specialists" / "finder.md").specialist.model_copy(update={"python_tools": ("os:system",)})
     assert not Trust(given=True).allows(wanted(app.root / "specialists" / "finder.md", forged))
-
-
-def test_the_claim_covers_the_bytes_that_were_read(app):
-    """The claim covers the bytes read; a later change to the file affects only later loads."""
-    path = app.root / "specialists" / "finder.md"
-    file = load(path)
-    before = wanted_by(RunContext(file, file.specialist, app.root)).claim.fingerprint
-    path.write_text(path.read_text() + "\nMore.")
-    assert wanted_by(RunContext(file, file.specialist, app.root)).claim.fingerprint == before
-    assert claim_of(app).fingerprint != before

@@ -188,16 +188,6 @@ def test_a_search_killed_by_a_limit_is_reported_as_stopped(call, write, monkeypa
     )
 
 
-def test_a_failed_search_in_python_is_reported_as_stopped(call, write, monkeypatch, tmp_path):
-    """A search in Python that fails, for example out of memory, is reported as stopped, by its exit code."""
-    script = tmp_path / "breaks.py"
-    script.write_text(f"import sys; sys.exit({by_pattern.scripts.SEARCH_FAILED})")
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(by_pattern.scripts, "__file__", str(script))
-    write({"a.md": "needle\n"})
-    assert call("grep", pattern="needle").startswith("[stopped by a limit of time or memory; use")
-
-
 def test_a_search_that_cannot_be_started_is_an_error(call, write, monkeypatch, tmp_path):
     """A search that cannot be started is a ToolError, not a result without matches."""
     monkeypatch.setenv("PATH", "")

@@ -340,15 +340,6 @@ async def test_what_cannot_be_opened_for_writing(run, path, why):
     assert why in reason
 
 
-async def test_commands_that_may_change_something_wait_for_each_other(run):
-    """Otherwise one command could move a file that another one must protect."""
-    run.write("out/x")
-    command = "mkdir out/busy && sleep 0.05 && rmdir out/busy && echo alone"
-    tool = run.tool(writable=("out",))
-    outputs = await asyncio.gather(*(run(command, tool=tool) for _ in range(2)))
-    assert [output.text for output in outputs] == ["alone\n"] * 2
-
-
 @pytest.mark.parametrize("folders", [("out", "out"), ("out", "out/in"), (".", "out/in")])
 async def test_p_5_commands_of_two_runs_wait_for_each_other(run, folders):
     """Where one may change what the other may change: otherwise each would list the changes of the other."""
