@@ -54,24 +54,34 @@ async def test_simultaneous_callers_share_one_process(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_calls_run_concurrently(tmp_path):
-    """Calls run concurrently: a quick call does not wait for a slow one."""
+async def test_a_good_server_answers_calls_of_all_kinds(tmp_path):
+    """Calls run concurrently, errors are ToolErrors after which the server keeps running, and odd names are cleaned.
+
+    Images, audio and links are each described in one line; a resource that is text is included.
+    """
     async with connected(tmp_path, good(tmp_path)) as one:
         slow = asyncio.create_task(one.call("slow", seconds=60))
-        assert await one.call("add", a=1, b=2) == "3"
+        (odd,) = [name for name in one.tools if name.startswith("odd")]
+        assert len(f"mcp__good__{odd}") <= 64
+        assert await one.call(odd) == "odd"
+        assert (await one.call("fail")).startswith("ToolError: Error executing tool fail")
+        assert "valid integer" in await one.call("add", a="x", b=1)
+        assert "half a character" in await one.call("add", a="\ud800", b=1)
+        assert "a number that is none" in await one.call("add", a=float("nan"), b=1)
+        assert (await one.call("mixed")).splitlines() == [
+            "a text",
+            "[left out, since only text is read: image, image/png, 1,200 bytes]",
+            "[left out, since only text is read: audio, audio/wav, 1,200 bytes]",
+            "[resource: owls, About owls, file:///owls.md]",
+            "[resource: file:///mice.md]",
+            "About mice",
+        ]
+        assert "3" in await one.call("structured")
+        assert await one.call("add", a=1, b=1) == "2"
         assert not slow.done()
         slow.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await slow
-
-
-@pytest.mark.exhaustive
-async def test_an_odd_tool_name_is_cleaned_for_the_model_only(tmp_path):
-    """The name shown to the model is shortened and cleaned; the call sends the server's own name."""
-    async with connected(tmp_path, good(tmp_path)) as one:
-        (name,) = [name for name in one.tools if name.startswith("odd")]
-        assert len(f"mcp__good__{name}") <= 64
-        assert await one.call(name) == "odd"
 
 
 async def test_the_server_gets_a_minimal_environment(tmp_path, monkeypatch):
@@ -105,32 +115,6 @@ async def test_cwd_is_relative_to_the_root(tmp_path):
         assert f"cwd={tmp_path / 'inner'}" in await one.call("environment")
     async with connected(tmp_path, good(tmp_path, cwd="outer")) as one:
         assert f"there is no folder {tmp_path / 'outer'}" in one.warnings[0]
-
-
-@pytest.mark.exhaustive
-async def test_content_that_is_no_text_is_described_in_one_line(tmp_path):
-    """Images, audio and links are each described in one line; a resource that is text is included."""
-    async with connected(tmp_path, good(tmp_path)) as one:
-        assert (await one.call("mixed")).splitlines() == [
-            "a text",
-            "[left out, since only text is read: image, image/png, 1,200 bytes]",
-            "[left out, since only text is read: audio, audio/wav, 1,200 bytes]",
-            "[resource: owls, About owls, file:///owls.md]",
-            "[resource: file:///mice.md]",
-            "About mice",
-        ]
-        assert "3" in await one.call("structured")
-
-
-@pytest.mark.exhaustive
-async def test_server_errors_are_tool_errors_and_the_server_keeps_running(tmp_path):
-    """Errors of the tool and arguments the server refuses are ToolErrors; the server keeps running."""
-    async with connected(tmp_path, good(tmp_path)) as one:
-        assert (await one.call("fail")).startswith("ToolError: Error executing tool fail")
-        assert "valid integer" in await one.call("add", a="x", b=1)
-        assert "half a character" in await one.call("add", a="\ud800", b=1)
-        assert "a number that is none" in await one.call("add", a=float("nan"), b=1)
-        assert await one.call("add", a=1, b=1) == "2"
 
 
 @pytest.mark.exhaustive
