@@ -11,7 +11,7 @@ from typer.main import get_command
 from run_specialist.cli.ask import app, run
 from run_specialist.providers import models
 from run_specialist.record.messages import Usage
-from tests.contracts.values import ERROR_KINDS
+from tests.contracts.tables import words
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 
@@ -86,7 +86,7 @@ OUTCOME = exactly(
             changes=many({"type": "object"}),
         )
     ),
-    error_kind={"enum": [*sorted(ERROR_KINDS), None]},
+    error_kind={"enum": [*sorted(words("ERROR_KINDS")), None]},
     retry_after=AMOUNT,
     patch={"type": ["string", "null"]},
     models=many({"type": "object"}),

@@ -20,21 +20,7 @@ from run_specialist.record import events
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import ErrorKind, Exit, Outcome, Status
 from run_specialist.views.tune import Verdict
-from tests.contracts.event_tables import EVENTS
-from tests.contracts.outcome_table import OUTCOME, PRINTED_OUTCOME
-from tests.contracts.printed_tables import FILE, MESSAGES, PRINTED, PROBLEM, SETTING
-from tests.contracts.shapes import Shape, faults
-from tests.contracts.values import (
-    BUDGET_PHASES,
-    CALL_PHASES,
-    CHOICES,
-    ERROR_KINDS,
-    EXIT_CODES,
-    HOW,
-    KINDS,
-    STATUSES,
-    STOPS,
-)
+from tests.contracts.tables import EVENTS, PRINTED, SHAPES, faults, words
 from tests.docs.markdown import JSON, named, table
 from tests.loop_jobs import LOOK
 from tests.scripted_specialists import ScriptedSpecialists, write
@@ -44,7 +30,7 @@ ANSWER = calls(("respond", {"answer": "mice", "evidence": [{"source": "a:1", "qu
 FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
 
 
-def holds(value: object, shape: Shape) -> None:
+def holds(value: object, shape: Any) -> None:
     """Assert that a value, encoded as JSON, matches its table."""
     found = list(faults(json.loads(json.dumps(value)), shape))
     assert not found, f"{CONTRACT}: {'; '.join(found)}"
@@ -59,17 +45,15 @@ def the_same(told: object, known: object) -> None:
     ("value", "shape", "found"),
     [
         ({"a": 1}, {"a": "count"}, []),
-        ([3, "none", None], ["limit?"], []),
-        ({"a": 1}, {"a": "text"}, ["$.a: wanted text, found 1"]),
+        ([3, "none", None], ["limit|null"], []),
         ({"a": True}, {"a": "number"}, ["$.a: wanted number, found True"]),
         ({"a": 1}, {"a": "count", "b": "any"}, ["$.b: is gone"]),
         ({"a": 1, "b": 2}, {"a": "count"}, ["$.b: is new"]),
-        ([None, "x"], ["text?"], []),
         ([None], ["text"], ["$[0]: wanted text, found None"]),
-        (None, ({"a": "count"}, None), []),
-        ({"a": -1}, ({"a": "count"}, None), ["$.a: wanted count, found -1"]),
+        (None, [{"a": "count"}, None], []),
+        ({"a": -1}, [{"a": "count"}, None], ["$.a: wanted count, found -1"]),
         ({"x": [1], "y": 2}, {"...": ["count"]}, ["$.y: wanted a list, found 2"]),
-        ("c", {"a", "b"}, ["$: wanted one of a, b, found 'c'"]),
+        ("c", "a|b", ["$: wanted a|b, found 'c'"]),
         ([], {"a": "count"}, ["$: wanted an object, found []"]),
     ],
 )
@@ -80,33 +64,31 @@ def test_a_changed_key_or_type_is_reported(value, shape, found):
 
 def test_exit_codes_and_statuses_equal_the_tables():
     """Exit codes, statuses, kinds, phases, rungs, stops, choices and verdicts equal those of the tables."""
-    the_same({code.name: int(code) for code in Exit}, EXIT_CODES)
-    the_same(set(get_args(Status)), STATUSES)
-    the_same(set(get_args(ErrorKind)), ERROR_KINDS)
-    the_same({kind.value for kind in Kind}, KINDS)
-    the_same({phase.value for phase in Phase}, BUDGET_PHASES)
-    the_same(set(get_args(events.CallPhase)), CALL_PHASES)
-    the_same({rung.value for rung in Rung} - {"wait"}, HOW)
-    the_same({stop.value for stop in Stop}, STOPS)
-    the_same({choice.value for choice in Choice}, CHOICES)
-    the_same(set(get_args(Verdict)), PRINTED["specialists tune"]["suggestion"]["verdict"])
+    codes = {"OK": 0, "USAGE": 2, "PROVIDER": 3, "NO_ANSWER": 4, "INTERRUPTED": 130}
+    the_same({code.name: int(code) for code in Exit}, codes)
+    for name, known in (("STATUSES", Status), ("ERROR_KINDS", ErrorKind), ("CALL_PHASES", events.CallPhase)):
+        the_same(set(get_args(known)), words(name))
+    for name, values in (("KINDS", Kind), ("BUDGET_PHASES", Phase), ("STOPS", Stop), ("CHOICES", Choice)):
+        the_same({one.value for one in values}, words(name))
+    the_same({rung.value for rung in Rung} - {"wait"}, words("HOW"))
+    the_same("|".join(sorted(get_args(Verdict))), PRINTED["specialists tune"]["suggestion"]["verdict"])
 
 
 def test_every_event_and_field_is_in_the_tables():
     """Every event and every field is listed in the tables, even those that no test run emits."""
     known = {one.event: {field.name for field in fields(one)} for one in events.Event.__subclasses__()}
     the_same(known, {name: set(shape) for name, shape in EVENTS.items()})
-    the_same({field.name for field in fields(Outcome)} - {"error", "exit_code"}, set(OUTCOME))
+    the_same({field.name for field in fields(Outcome)} - {"error", "exit_code"}, set(SHAPES["OUTCOME"]))
 
 
 def test_the_fields_of_a_listed_file_are_documented():
     """The fields of `list` and `check` are documented in one table, and those that `show` adds are in its text."""
     told = [name for row in table(JSON, "## specialists list, check and show") for name in named(row[0])]
-    the_same(told, list(FILE))
+    the_same(told, list(SHAPES["FILE"]))
     row = table(JSON, "## specialists list, check and show")[-1][1]
-    assert [key for key in PROBLEM if f"`{key}`" not in row] == []
+    assert [key for key in SHAPES["PROBLEM"] if f"`{key}`" not in row] == []
     text = JSON.split("\n`list --json`")[1].split("\n## ")[0]
-    added = (set(PRINTED["specialists show"]) - set(FILE)) | set(SETTING)
+    added = (set(PRINTED["specialists show"]) - set(SHAPES["FILE"])) | set(SHAPES["SETTING"])
     assert [key for key in sorted(added) if f"`{key}`" not in text] == []
 
 
@@ -145,7 +127,7 @@ async def test_the_outcome_has_the_same_shape_for_every_ending(tmp_path, script,
         outcome = await (aborted(runner) if settings is None else runner.run(FINDER, "What?", **settings))
     the_same((outcome.status, int(outcome.exit_code), outcome.error_kind), (status, code, kind))
     the_same(outcome.retry_after, 3.5 if kind == "quota" else None)
-    holds(outcome.as_json(), OUTCOME)
+    holds(outcome.as_json(), SHAPES["OUTCOME"])
 
 
 @pytest.mark.anyio
@@ -184,16 +166,16 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
     # Scripted models have no endpoint at which requests wait; see tests/wire/test_rate_limits.py.
     told += [events.Waiting("started", None, "busy"), events.Waiting("finished", 2.5, "busy")]
     for event in told:
-        shape = {"event": {event.event}, **EVENTS[event.event]}
+        shape = {"event": event.event, **EVENTS[event.event]}
         holds(event.as_json(), shape)
         if isinstance(event, events.ChildTold):
-            holds(event.told.as_json(), {"event": {event.told.event}, **EVENTS[event.told.event]})
+            holds(event.told.as_json(), {"event": event.told.event, **EVENTS[event.told.event]})
     the_same({event.event for event in told}, set(EVENTS))
-    the_same({event.phase for event in told if isinstance(event, events.Called)}, CALL_PHASES)
+    the_same({event.phase for event in told if isinstance(event, events.Called)}, words("CALL_PHASES"))
     messages = json.loads(call(f"specialists transcript {resumed} --json --store {store}"))["messages"]
     for message in messages:
-        holds(message, {"kind": {message["kind"]}, **MESSAGES[message["kind"]]})
-    the_same({message["kind"] for message in messages}, set(MESSAGES))
+        holds(message, {"kind": message["kind"], **SHAPES["MESSAGES"][message["kind"]]})
+    the_same({message["kind"] for message in messages}, set(SHAPES["MESSAGES"]))
 
 
 # JSON output of the commands
@@ -226,11 +208,11 @@ def call(command: str, *more: str, code: int = 0) -> str:
 def test_json_output_of_each_command_matches_its_table(project):
     """Each command prints one object with its table's keys and types; exit code 0, or 2 if a file has an error."""
     asked = ("run-specialist finder", "What do owls eat?", "--model", "offline", "--json")
-    holds(json.loads(call(*asked)), PRINTED_OUTCOME)
-    holds(json.loads(call("specialists resume last --tool-calls-limit 5 --json")), PRINTED_OUTCOME)
+    holds(json.loads(call(*asked)), SHAPES["PRINTED_OUTCOME"])
+    holds(json.loads(call("specialists resume last --tool-calls-limit 5 --json")), SHAPES["PRINTED_OUTCOME"])
     for line in call(*asked[:-1], "--events").splitlines():
         event = json.loads(line)
-        holds(event, {"event": {event["event"]}, **EVENTS[event["event"]]})
+        holds(event, {"event": event["event"], **EVENTS[event["event"]]})
     for command, arguments, code in (
         ("specialists list", "", 0),
         ("specialists check", "", 2),

@@ -13,8 +13,7 @@ from run_specialist.batch.read_items import FORMATS
 from run_specialist.cli import batch_options, manage, map_progress
 from run_specialist.cli.map_progress import TELLING
 from run_specialist.record.outcome import Exit
-from tests.contracts.event_tables import BATCH_COUNTS, BATCH_EVENTS
-from tests.contracts.printed_tables import PRINTED
+from tests.contracts.tables import BATCH_EVENTS, PRINTED, SHAPES
 from tests.docs.examples import execute
 from tests.docs.markdown import JSON, ROOT, blocks, named, page, table
 from tests.map_batches import done
@@ -70,7 +69,7 @@ def test_the_json_and_the_events_of_the_command_are_documented():
     keys = set(re.findall(r"`([a-z_0-9]+)`", first))
     for name in ("specialists map", "specialists map --dry-run"):
         assert set(PRINTED[name]) <= keys
-    assert set(BATCH_COUNTS) | set(PRINTED["specialists map --dry-run"]["forecast"]) <= keys
+    assert set(SHAPES["BATCH_COUNTS"]) | set(PRINTED["specialists map --dry-run"]["forecast"]) <= keys
     rows = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|$", second, re.MULTILINE))
     assert {name: text.split(", ") for name, text in rows.items()} == {
         name: [*shape] for name, shape in BATCH_EVENTS.items()

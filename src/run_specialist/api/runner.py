@@ -27,7 +27,6 @@ from run_specialist.spawning.availability import ModelRule
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults
-from run_specialist.specialist.registry import MAX_DEPTH
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.python_tools import as_tools
@@ -218,7 +217,7 @@ class Runner:
         store: Path | str | None = None,
         on_lost: OnLost = "go_on",
         trust: bool = False,
-        max_depth: int = MAX_DEPTH,
+        max_depth: int = 2,
         secrets: Sequence[str] = (),
         require_model: bool | None = None,
         defaults: Defaults = NO_DEFAULTS,

@@ -208,7 +208,7 @@ def complete_names(incomplete: str) -> list[str]:
     from run_specialist.specialist.project import places, project_root  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
-    names = [file.name for file in Registry(places(project_root(Path.cwd()), None)).nearest() if file.specialist]
+    names = [file.name for file in Registry(places(project_root(Path.cwd()), None)).nearest()]
     return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
 

@@ -168,8 +168,6 @@ def _files_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
 #
 # Runs in time linear in the files and the names they list, once for each separate cycle.
 
-MAX_DEPTH = 2
-"""Maximum delegation depth below the first specialist."""
 MAX_REPORTED = 10
 """Maximum number of bad names reported one by one per file; the rest are counted."""
 _MOST_SUGGESTED = 20

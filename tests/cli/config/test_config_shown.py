@@ -4,8 +4,7 @@ import json
 
 from run_specialist.api.config_files import KEYS
 from tests.cli.specialists_command import call as manage
-from tests.contracts.printed_tables import PRINTED
-from tests.contracts.shapes import faults
+from tests.contracts.tables import PRINTED, faults
 
 
 def test_config_shows_each_key_with_its_source(write, project_file, user_file, monkeypatch, tmp_path):

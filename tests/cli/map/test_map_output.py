@@ -10,9 +10,7 @@ from run_specialist.store import ledger
 from run_specialist.store.reader import Store
 from tests.cli.map.map_model import about, answer
 from tests.cli.specialists_command import call, program
-from tests.contracts.event_tables import BATCH_EVENTS, EVENTS
-from tests.contracts.printed_tables import PRINTED
-from tests.contracts.shapes import faults
+from tests.contracts.tables import BATCH_EVENTS, EVENTS, PRINTED, faults
 from tests.wire.simulator.faults import ApiError
 
 BAD = ApiError(400, "invalid_request_error", "messages: this item cannot be read")
@@ -50,7 +48,7 @@ def test_events_of_the_batch_and_of_its_runs(api, items, map_):
     for event in events:
         shape = (BATCH_EVENTS | EVENTS)[event["event"]]
         item = {"item": "count"} if event["event"] in EVENTS else {}
-        wrong += faults(event, {"event": {event["event"]}, **item, **shape})
+        wrong += faults(event, {"event": event["event"], **item, **shape})
     assert wrong == []
     names = [event["event"] for event in events]
     assert (names[0], names[-1]) == ("batch_started", "batch_ended")

@@ -1,11 +1,9 @@
 """Checks of `agents`: each listed specialist exists, can be run, and does not lead back in a cycle."""
 
-import inspect
 from pathlib import Path
 
 import pytest
 
-from run_specialist.api.runner import Runner
 from run_specialist.errors import SpecialistUnusable
 from run_specialist.specialist import registry as agent_graph
 from run_specialist.specialist.loader import load_text
@@ -82,22 +80,11 @@ def test_a_file_that_lists_itself_is_a_cycle():
     assert problems_of(file("a", "a"))["a"] == [("error", CIRCLE.format("a -> a"))]
 
 
-def test_a_file_between_two_cycles_is_in_neither():
-    """A file that connects two cycles is part of neither."""
-    said = problems_of(file("a", "a", "m"), file("m", "z"), file("z", "z"))
-    assert said["m"] == [("warning", "z cannot be run: it is part of a cycle")]
-
-
 def test_a_cycle_through_a_more_distant_file_is_reported():
     """A cycle through a more distant file is reported for the checked file only."""
     said = problems_of(file("a", "b"), further=[file("b", "a", folder="/far")])
     assert list(said) == ["a"]
     assert said["a"][0] == ("error", CIRCLE.format("a -> b -> a"))
-
-
-def test_the_maximum_depth_equals_the_default_of_runner():
-    """The warning uses the same maximum depth as Runner's default."""
-    assert inspect.signature(Runner).parameters["max_depth"].default == agent_graph.MAX_DEPTH
 
 
 def test_an_agent_may_be_given_as_a_path(tmp_path):

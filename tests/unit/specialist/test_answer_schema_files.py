@@ -11,7 +11,7 @@ import pytest
 
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.loader import load, load_text
-from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
+from tests.unit.specialist.schemas import DRAFT7, PERSON, load_schema, refused
 
 YAML = """
 type: object
@@ -37,12 +37,6 @@ def test_a_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
     (tmp_path / name).write_text(text, "utf-8")
     assert AnswerSchema.load(name, tmp_path).schema == PERSON
     assert AnswerSchema.load(str(tmp_path / name), Path("/nowhere")).schema == PERSON
-
-
-def test_a_json_file_is_parsed_as_json(tmp_path):
-    """A `.json` file is parsed as JSON where YAML differs, as for a surrogate pair of escapes."""
-    (tmp_path / "a.json").write_text(r'{"const": "\ud83d\ude00"}', "utf-8")
-    assert AnswerSchema.load("a.json", tmp_path).schema == {"const": "\U0001f600"}
 
 
 def test_the_schema_is_a_copy_of_the_given_dict():
@@ -110,38 +104,21 @@ def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
     [
         ({"properties": {"age": {"type": "numbr"}}}, "properties.age.type: 'numbr' is not one of ['array', 'boolean'"),
         ({"properties": {"odd key": {"minimum": "x"}}}, "properties[\"odd key\"].minimum: 'x' is not of type 'number'"),
-        ({"anyOf": [{}, {"required": "x"}]}, "anyOf[1].required: 'x' is not of type 'array'"),
         ({"pattern": "("}, "pattern: '(' cannot be matched here: unclosed group"),
-        ({"pattern": "a{1,99999999999}"}, "pattern: 'a{1,99999999999}' cannot be matched here"),
-        ({"pattern": "(a{1000}){1000}"}, "Compiled regex exceeds size limit"),
         (
             {"properties": {"a b": {"items": {"pattern": "(?=a)"}}}},
             "properties[\"a b\"].items.pattern: '(?=a)' cannot be matched here: look-around",
         ),
-        (
-            {"anyOf": [{}, {"patternProperties": {r"(.)\1": {}}}]},
-            "anyOf[1].patternProperties: '(.)\\\\1' cannot be matched here: backref",
-        ),
-        ({**DRAFT4, "patternProperties": {"(": {}}}, "patternProperties: '(' cannot"),
-        ({"x": [{"pattern": "("}], "$ref": "#/x/0"}, "x[0].pattern: '(' cannot"),
         ({"items": {**DRAFT7}}, "items.$schema: is allowed only at the top level"),
         ({"$schema": "https://example.com/own"}, "$schema: 'https://example.com/own' is not supported"),
         ({"items": {"unevaluatedProperties": False}}, "items.unevaluatedProperties: is not supported; use additionalP"),
         ({"$schema": 3}, "$schema: 3 is not supported"),
         ({"$ref": "#/$defs/x"}, "the reference '#/$defs/x' does not exist in the schema"),
-        ({"items": {"$ref": "#x"}}, "the reference '#x' does not exist in the schema"),
-        ({"$ref": "#/allOf/x", "allOf": [True]}, "the reference '#/allOf/x' does not exist in the schema"),
-        ({"$ref": "http://["}, "the reference 'http://[' does not exist in the schema"),
         ({"$ref": "http://127.0.0.1:9/x"}, "does not exist in the schema; schemas are not fetched"),
-        ({**DRAFT4, "$ref": "#/x"}, "the reference '#/x' does not exist in the schema"),
-        ({"$dynamicRef": "#x"}, "the reference '#x' does not exist in the schema"),
         ({"title": "x", "$ref": "#/title"}, "the reference '#/title' does not lead to a schema"),
         ({"x": {"y": {"type": "numbr"}}, "$ref": "#/x/y"}, "at '#/x/y': type: 'numbr' is not one of"),
-        ({"x": {"y": {"$ref": "#/z"}}, "$ref": "#/x/y"}, "the reference '#/z' does not exist in the schema"),
         ({"$ref": "#"}, "refers to itself without end"),
         ({"not": {"dependentSchemas": {"x": {"$ref": "#"}}}}, "refers to itself without end"),
-        ({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, "refers to itself without end"),
-        ({"items": {"$defs": {"a": {"not": {"$ref": "#/items"}}}, "$ref": "#/items/$defs/a"}}, "itself without end"),
         ({"x": {1, 2}}, "contains a value that JSON cannot represent: Object of type set"),
     ],
 )

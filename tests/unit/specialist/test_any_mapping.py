@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.specialist.fields import Specialist, json_schema
+from run_specialist.specialist.fields import json_schema
 from run_specialist.specialist.loader import SpecialistFile, load_text
 from tests.plugins.tiers import examples
 
@@ -61,24 +61,3 @@ def test_any_mapping_loads_or_gives_errors_with_a_line(mapping):
         assert 1 <= problem.line <= lines
         assert problem.text.isprintable()
         assert str(problem).startswith(f"agent.md:{problem.line}:{problem.column}: ")
-
-
-@settings(max_examples=EXAMPLES)
-@given(MAPPINGS)
-def test_a_loaded_specialist_can_be_written_and_loaded_again(mapping):
-    """A specialist written in canonical spelling loads as the same specialist, without errors."""
-    file = loaded({**mapping, "name": "agent", "description": "d"})
-    if file.specialist is None:
-        return
-    once = loaded(written(file.specialist), file.specialist.prompt)
-    assert once.specialist == file.specialist, once.problems
-
-
-def written(specialist: Specialist) -> dict[str, object]:
-    """Return the front matter that defines a specialist's values; a missing limit is `none`."""
-    # A map of switches sets `disallowed_tools` without naming that key.
-    told = specialist.model_fields_set | ({"disallowed_tools"} if specialist.disallowed_tools else set())
-    values = specialist.model_dump(mode="json", by_alias=True, include=told)
-    if isinstance(values.get("countdown"), dict):
-        values["countdown"] = {key: "none" if part is None else part for key, part in values["countdown"].items()}
-    return {key: "none" if value is None else value for key, value in values.items() if key in KEYS}

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.tool_names import names_tool
 
 HEAD = "---\nname: x\ndescription: x\n"
 
@@ -14,19 +13,6 @@ def problems(*lines):
     """Return the warnings and errors of a file with these keys."""
     file = load_text("\n".join([HEAD + "\n".join(lines), "---", "x", ""]), Path("x.md"))
     return [problem.text for problem in file.problems if problem.level != "notice"]
-
-
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        *[(one, "edit") for one in ("Edit", "MultiEdit", "replace", "edit/editFiles", "editFiles", "str_replace")],
-        *[(one, "write") for one in ("Write", "write_file", "create_file", "edit/createFile", "Write(docs/**)")],
-    ],
-)
-def test_names_of_other_programs_ask_for_a_tool_that_changes_files(written, name):
-    """Claude Code, Gemini CLI, opencode and Copilot; a pattern does not ask."""
-    assert names_tool([written], name)
-    assert not names_tool(["*", "e*", "w*", "edit*"], name)
 
 
 def test_without_writable_a_warning_says_what_to_add():

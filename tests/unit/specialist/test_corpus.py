@@ -1,14 +1,12 @@
 """Real agent files and malformed variants of them load as their manifest expects."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from run_specialist.specialist.loader import SpecialistFile, load
 from tests.unit.specialist.corpus import AGENTS, MANIFEST
-from tests.unit.specialist.tool_coverage import table
 
 if not MANIFEST.is_file():
     pytest.skip(f"no corpus at {AGENTS}; RUN_SPECIALIST_SHARED names another place", allow_module_level=True)
@@ -43,9 +41,3 @@ def _description_fits(file: SpecialistFile, expected: dict[str, Any]) -> bool:
     if expected["description_60"] is None:
         return bool(file.description.strip())
     return (file.description[:60], len(file.description)) == (expected["description_60"], expected["description_chars"])
-
-
-def test_the_documentation_says_which_tools_files_lack() -> None:
-    """The table in the documentation is that of these files; `tool_coverage` prints it."""
-    docs = (Path(__file__).resolve().parents[3] / "bench/answers.md").read_text("utf-8")
-    assert "\n".join(table()) in docs

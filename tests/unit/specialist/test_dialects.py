@@ -34,16 +34,6 @@ NOT_FOUND = (
     ".claude/agents/.hidden/no.md",
     "specialists/no.toml",
 )
-AT_HOME = {
-    ".config/run-specialist/specialists/a.md": "run-specialist",
-    ".claude/agents/b.md": "claude",
-    ".copilot/agents/c.agent.md": "copilot",
-    ".gemini/agents/d.md": "gemini",
-    ".config/opencode/agents/e.md": "opencode",
-    ".config/opencode/agent/deep/f.md": "opencode",
-    ".codex/agents/g.toml": "codex",
-    ".cursor/agents/h.md": "cursor",
-}
 
 
 def write(path: Path, text: str | None = None) -> None:
@@ -76,17 +66,6 @@ def test_every_dialect_is_found_in_a_project(project: Path) -> None:
     assert {file.specialist and file.specialist.prompt for file in own} == {"Body"}
 
 
-def test_every_dialect_is_found_in_the_home_folder(project: Path) -> None:
-    """The user's own files are found in the same way, and belong to no project."""
-    home = project.parent / "home"
-    for name in AT_HOME:
-        write(home / name)
-    own = [file for file in listed(project).files() if file.path.is_relative_to(home)]
-    assert {str(file.path.relative_to(home)): file.dialect for file in own} == AT_HOME
-    assert [file.name for file in own] == [*"abcdefgh"]
-    assert {file.project for file in own} == {None}
-
-
 def test_the_nearer_dialect_hides_the_farther_one(project: Path) -> None:
     """Of one name the project's file wins over the user's, ours over theirs; each hidden one says by which."""
     home = project.parent / "home"
@@ -105,15 +84,6 @@ def test_the_nearer_dialect_hides_the_farther_one(project: Path) -> None:
     assert [file.path for file in same] == list(chain)
     hidden = [[p.text for p in file.problems if p.level == "warning"] for file in same]
     assert hidden == [[], *[[f"hidden by a nearer file with the same name, {chain[0]}"]] * 4]
-
-
-def test_a_file_is_found_by_its_path_and_completed_by_its_name(project: Path) -> None:
-    """A path to a TOML file works in place of a name, and shells complete the name that the file gives."""
-    path = project / ".codex" / "agents" / "g.toml"
-    write(path, 'name = "explorer"\n' + TOML)
-    registry = listed(project)
-    assert registry.find(str(path)).name == registry.find("explorer").name == "explorer"
-    assert "explorer" in [one.name for one in registry.nearest()]
 
 
 @pytest.mark.parametrize(

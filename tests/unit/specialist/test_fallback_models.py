@@ -6,7 +6,6 @@ import pytest
 
 from run_specialist.specialist.checks import model_settings, split_models
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.settings import resolve, settings_of
 
 
 def loaded(*lines):
@@ -70,17 +69,6 @@ def test_m_9_each_name_is_checked():
     assert any("looker.md:4" in text and "inherit cannot follow another model; ignored" in text for text in texts)
 
 
-@pytest.mark.parametrize(
-    ("line", "said"), [("model: []", "got a list; ignored"), ("model: {a: b}", "got a map; ignored")]
-)
-def test_m_9_a_list_without_a_model_is_ignored(line, said):
-    """An empty list and a map name no model, with a warning."""
-    file = loaded(line)
-    assert file.specialist is not None
-    assert (file.specialist.model, file.specialist.fallback_models) == (None, ())
-    assert any(said in str(problem) for problem in file.problems)
-
-
 def test_m_9_a_model_of_the_call_replaces_all_models_of_the_file():
     """`--model` replaces the list of the file; the settings of a call with one model stay as they were."""
     file = loaded("model: [sonnet, haiku]")
@@ -91,10 +79,3 @@ def test_m_9_a_model_of_the_call_replaces_all_models_of_the_file():
     assert model_settings("opus, haiku", {}, ()) == {"model": "opus", "fallback_models": ("haiku",)}
     assert model_settings("opus", {"fallback_models": ["haiku"]}, ())["fallback_models"] == ("haiku",)
     assert model_settings(None, {}, by_file) == {}
-
-
-def test_m_9_the_settings_say_where_the_models_are_from():
-    """`show` lists the fallback models with the line that names them."""
-    found = {one.key: one for one in settings_of(resolve(loaded("model: [sonnet, haiku]"), {}))}
-    shown = found["fallback_models"]
-    assert (shown.shown, str(shown.origin)) == ("haiku", "line 3")

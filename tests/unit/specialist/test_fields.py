@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from run_specialist.specialist.fields import CANONICAL, Countdown, Specialist
+from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile, load_text
 
 HEAD = "name: agent\ndescription: d\n"
@@ -29,43 +29,25 @@ def value(line: str) -> Any:
     ("line", "expected"),
     [
         ("time_limit: 90s", 90),
-        ("time_limit: 10m", 600),
         ("time_limit: 1.5 h", 5400),
-        ("time_limit: 45", 45),
-        ("timeout: 2.5", 2.5),
         ("timeout_mins: 5", 300),
-        ("timeoutMins: '5'", 300),
         ("timeout-mins: 90s", 90),
         ("time_limit: none", None),
-        ("cost_limit: 0.25", 0.25),
         ("max_cost_usd: '1'", 1),
         ("tool_timeout: 2m", 120),
-        ("turns_limit: none", None),
-        ("total_tokens_limit: 0", 0),
-        ("summarize_at: none", None),
         ("maxToken: 150000", 150_000),
-        ("contextTokenLimit: 5", 5),
-        ("summaryTokenLimit: 6", 6),
         ("max_total_chars: 7", 7),
-        ("maxParallelTools: 1", 1),
         ("max_tool_calls: 8", 8),
-        ("tool-call-limit: 9", 9),
-        ("budget_notice: false", False),
         ("share_budget: no", False),
-        ("landing: none", "none"),
         ("landing: Force", "force"),
-        ("landing_prompt: Stop now.", "Stop now."),
         ("effort: high", "high"),
         ("preset: openai-loop", "openai-loop"),
         ("paths: thoughts/, docs/*.md", ("thoughts/", "docs/*.md")),
-        ("agents: [a, b]", ("a", "b")),
         ("python_tools: [pkg.mod:fn]", ("pkg.mod:fn",)),
         ("mcp-servers: {web: {command: x}}", {"web": {"command": "x"}}),
-        ("mcpServers: [{web: {url: 'http://localhost/'}}]", [{"web": {"url": "http://localhost/"}}]),
         ("output_schema: {type: object}", {"type": "object"}),
         ("countdown: {from: 0.8, style: budget, warnAt: 2}", Countdown(from_=0.8, style="budget", warn_at=2)),
         ("countdown: none", Countdown(from_=None)),
-        ("countdown: {from: None, style: JSON, warn-at: none}", Countdown(from_=None, style="json")),
         ("disallowedTools: Bash, Read(a, b)", ("Bash", "Read(a, b)")),
     ],
 )
@@ -78,39 +60,21 @@ def test_every_kind_of_value_is_read_under_each_name(line: str, expected: object
     ("line", "said"),
     [
         (
-            "time_limit: soon",
-            "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got soon",
-        ),
-        (
             "time_limit: .inf",
             "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got .inf",
         ),
-        (
-            "time_limit: -1s",
-            "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got -1s",
-        ),
         ("cost_limit: .nan", "cost_limit: must be an amount in USD of at least 0, or none, got .nan"),
-        ("cost_limit: true", "cost_limit: must be an amount in USD of at least 0, or none, got true"),
         (
             "tool_timeout: 0",
             "tool_timeout: must be a number of seconds above 0, or a duration like 90s or 10m, got 0",
         ),
-        ("parallel_tools_limit: none", "parallel_tools_limit: must be an integer of at least 1, got none"),
         ("parallel_tools_limit: 0", "parallel_tools_limit: must be an integer of at least 1, got 0"),
         ("budget_notice: 1", "budget_notice: must be true or false, got 1"),
         ("paths: [ok, ../up]", "paths: must be folders or globs under the root, got ../up"),
-        ("paths: /etc", "paths: must be folders or globs under the root, got /etc"),
         ("python_tools: [a:b, c]", "python_tools: must be a list of module:function, got c"),
-        ("output_schema: [1]", "output_schema: must be a JSON Schema, or the path of one, got a list"),
-        ("countdown: 3", "countdown: must be a map with from, style and warn_at, or none, got 3"),
         (
             "countdown: {from: true}",
             "countdown.from: must be a share from 0.0 to 1.0, an integer number of calls left, or none, got true",
-        ),
-        ("countdown: {style: loud}", "countdown.style: must be remaining, budget or json, got loud"),
-        (
-            "preset: fast",
-            "preset: must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got fast",
         ),
         ("disallowed_tools: [[a]]", "disallowed_tools: must be a name, got a list or a map; ignored"),
         ("output_schema: {? [a] : b}", "output_schema: a key is a list or a map"),
@@ -196,11 +160,6 @@ def test_strict_turns_warnings_into_errors() -> None:
     """Strict mode turns warnings into errors and keeps notices."""
     assert (loaded("quux: 1").strict().status, loaded("quux: 1").strict().specialist) == ("error", None)
     assert (loaded("color: red").strict().status, loaded("color: red").strict().specialist is None) == ("ok", False)
-
-
-def test_canonical_keys_and_model_fields_match() -> None:
-    """The table of keys and the model's fields match."""
-    assert set(CANONICAL) == set(Specialist.model_fields) - {"prompt", "path"}
 
 
 def test_model_is_usable_without_a_file() -> None:

@@ -10,7 +10,7 @@ from run_specialist.budget import PRESETS, Preset
 from run_specialist.errors import SpecialistUnusable, UsageError
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile, load_text
-from run_specialist.specialist.settings import Origin, checked, resolve
+from run_specialist.specialist.settings import Origin, resolve
 
 LIMITS = ("tool_calls_limit", "turns_limit", "total_tokens_limit", "cost_limit", "time_limit", "tool_chars_limit")
 
@@ -128,25 +128,14 @@ REMAINING, BUDGET, JSON = "remaining", "budget", "json"
     [
         ([], {}, (0.5, REMAINING, None)),
         (["countdown: none"], {}, (None, REMAINING, None)),
-        (["countdown: None"], {}, (None, REMAINING, None)),
         (["countdown: {from: none, warn_at: 1}"], {}, (None, REMAINING, 1)),
-        (["countdown: {from: 0.8, warn_at: 0.9}"], {}, (0.8, REMAINING, 0.9)),
-        (["countdown: {}", "preset: soft-warning"], {}, (None, REMAINING, 1)),
-        (["preset: soft-warning"], {}, (None, REMAINING, 1)),
         (["preset: soft-warning", "countdown: {from: 3}"], {}, (3, REMAINING, 1)),
-        (["preset: soft-warning", "countdown: {warn_at: 2}"], {}, (None, REMAINING, 2)),
-        (["preset: soft-warning", "countdown: {warn_at: none, from: 4}"], {}, (4, REMAINING, None)),
         (["preset: soft-warning", "countdown: none"], {}, (None, REMAINING, None)),
-        (["preset: budget-notice", "countdown: {style: remaining}"], {}, (3, REMAINING, None)),
         (["preset: openai-loop", "countdown: {from: 0.5}"], {}, (0.5, JSON, None)),
-        (["countdown: {from: 3, style: budget}"], {"countdown": {"from": 0.9}}, (0.9, BUDGET, None)),
-        (["countdown: {from: 3, style: budget}"], {"countdown": "none"}, (None, BUDGET, None)),
         (["countdown: {from: 3, style: budget}"], {"countdown": None}, (None, BUDGET, None)),
         (["countdown: {from: 3, warn_at: 1}"], {"countdown": Countdown(style=JSON)}, (3, JSON, 1)),
         (["countdown: {from: 3, warn_at: 2}"], {"preset": "finalize"}, (None, REMAINING, None)),
-        (["countdown: {from: 0.9, warn_at: 2}"], {"preset": "soft-landing"}, (0.5, REMAINING, None)),
         (["countdown: {style: budget}"], {"preset": "soft-warning"}, (None, BUDGET, 1)),
-        ([], {"preset": "soft-warning", "countdown": {"from": 0.5}}, (0.5, REMAINING, 1)),
     ],
     ids=str,
 )
@@ -192,12 +181,6 @@ def test_presets_set_exactly_the_documented_settings(preset):
     assert set(PRESETS) == set(get_args(Preset))
 
 
-def test_preset_none_in_a_call_keeps_the_preset_of_the_file():
-    """`preset=None` in a call keeps the file's preset."""
-    assert settings("preset: finalize", preset=None).landing == "finalize"
-    assert settings("preset: finalize", preset=None).preset == "finalize"
-
-
 def test_a_specialist_made_in_code_resolves_its_preset_too():
     """A Specialist created in Python resolves its preset, and values passed explicitly win over it."""
     made = Specialist(name="a", description="b", prompt="c", preset="finalize", parallel_tools_limit=2)
@@ -215,25 +198,12 @@ def test_a_specialist_made_in_code_resolves_its_preset_too():
         ({"tool_call_limit": 2}, "unknown setting: tool_call_limit; did you mean tool_calls_limit?"),
         ({"quux": 2}, "unknown setting: quux"),
         ({"tool_calls_limit": -1}, "tool_calls_limit: must be an integer of at least 0, or none, got -1"),
-        ({"tool_calls_limit": "2"}, "tool_calls_limit: must be an integer of at least 0, or none, got '2'"),
-        ({"tool_calls_limit": True}, "tool_calls_limit: must be an integer of at least 0, or none, got True"),
-        ({"tools": [3]}, "tools: must be a list of names, got [3]"),
         ({"agents": "finder"}, "agents: must be a list of names, got 'finder'"),
         ({"landing": "softly"}, "landing: must be auto, force, order, schema, none, finalize or stop, got 'softly'"),
-        (
-            {"tool_calls": 30},
-            "tool_calls: must be native or json (tool_calls_limit limits their number), got 30",
-        ),
-        (
-            {"preset": "fast"},
-            "preset: must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'",
-        ),
-        ({"countdown": 3}, "countdown: must be a map with from, style and warn_at, or none, got 3"),
         (
             {"countdown": {"from": 1.5}},
             "countdown.from: must be a share from 0.0 to 1.0, an integer number of calls left, or none, got 1.5",
         ),
-        ({"countdown": {"style": "loud"}}, "countdown.style: must be remaining, budget or json, got 'loud'"),
         ({"countdown": {"form": 1}}, "countdown.form: unknown key"),
         ({"parallel_tools_limit": None}, "parallel_tools_limit: must be an integer of at least 1, got None"),
     ],
@@ -244,11 +214,6 @@ def test_s3_4_an_invalid_explicit_setting_is_refused(overrides, said):
     with pytest.raises(UsageError) as caught:
         resolve(file_of(), overrides)
     assert str(caught.value) == said
-
-
-def test_placeholders_do_not_count_as_given():
-    """Placeholders for name and prompt do not count as given."""
-    assert checked({"turns_limit": 3, "countdown": "none"}).model_fields_set == {"turns_limit", "countdown"}
 
 
 def test_s0_9_all_errors_of_a_file_are_reported_at_once():

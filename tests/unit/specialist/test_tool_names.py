@@ -1,7 +1,5 @@
 """How names in `tools` map to the available tools."""
 
-import fnmatch
-
 import pytest
 
 from run_specialist.specialist.tool_names import BUILT_IN, ResolvedTools, resolve_tools
@@ -45,18 +43,6 @@ def test_a_server_prefix_matches_only_complete_names() -> None:
     assert resolve_tools(["mcp__a__b"], (), available).names == ("mcp__a__b__y",)
     assert resolve_tools(["mcp__a_"], (), available).names == ("mcp__a_",)
     assert resolve_tools(["mcp", "mcp_", "mcp__c"], (), available).nothing_known
-
-
-def test_only_globs_are_compared_with_each_tool(monkeypatch) -> None:
-    """Only globs are compared with each tool, because a file may name thousands of tools."""
-    compared = []
-    monkeypatch.setattr(fnmatch, "fnmatchcase", lambda *both: compared.append(both))
-    there = [f"mcp__web__tool{number}" for number in range(3_000)]
-    named = [f"{form}{number}" for number in range(1_000) for form in ("mcp__web__tool", "mcp__db__tool", "db/tool")]
-    resolved = resolve_tools(named, named[1::3], there)
-    assert (len(resolved.names), len(resolved.unknown)) == (1_000, 2_000)
-    assert resolve_tools(None, ["mcp__web"], there).names == ()
-    assert not compared
 
 
 def test_a_star_or_no_list_selects_all_tools() -> None:
