@@ -93,12 +93,6 @@ def test_a_restriction_of_another_program_is_a_warning() -> None:
     assert warned(loaded("permissionMode: plan\nisolation: worktree")) == ["permissionMode", "isolation"]
 
 
-def test_keys_without_effect_are_read() -> None:
-    """Keys that have no meaning here load without a warning."""
-    keys = "background: true\ncolor: red\nhandoffs: []\ninitialPrompt: a\nargument-hint: b\ntarget: vscode"
-    assert loaded(keys).status == "ok"
-
-
 def test_specialists_that_may_ask_all_do_not_form_cycles(tmp_path: Path) -> None:
     """Names under `agents` that form a cycle are an error, but not those of `Agent(...)` and `*`."""
     for name, front in (

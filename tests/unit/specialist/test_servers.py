@@ -213,14 +213,6 @@ def test_loopback_urls_are_recognized(entry: dict[str, Any], loopback: bool) -> 
     assert one(**entry).is_loopback is loopback
 
 
-def test_variables_are_listed_once_each() -> None:
-    """Variables in command, URL, folder, env and headers are listed once each, with or without a default."""
-    command = one(command=["${A}", "x${B:-y}"], cwd="${C}", env={"D": "${E}", "F": "${A}"})
-    assert command.variables == ("A", "B", "C", "E")
-    assert one(url="https://h/${A}", headers={"B": "Bearer ${C}"}).variables == ("A", "C")
-    assert one(url="https://h/$A").variables == ()
-
-
 def test_the_fingerprint_covers_everything_that_is_trusted(tmp_path: Path) -> None:
     """The fingerprint covers command, env, headers and folder, but not where the server is defined."""
     entries = [
