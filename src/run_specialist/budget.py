@@ -227,18 +227,12 @@ class Rung(StrEnum):
     SALVAGE = "salvage"
 
 
-_BY_CAPABILITY: Mapping[tuple[bool, bool, bool], tuple[Rung, ...]] = {
-    # (forced choice, schema, schema first)
-    (True, True, False): (Rung.FORCE, Rung.SCHEMA, Rung.NONE),
-    (True, True, True): (Rung.SCHEMA, Rung.FORCE, Rung.NONE),
-    (False, True, False): (Rung.ORDER, Rung.SCHEMA, Rung.NONE),
-    (False, True, True): (Rung.SCHEMA, Rung.ORDER, Rung.NONE),
-    (True, False, False): (Rung.FORCE, Rung.ORDER, Rung.NONE),
-    (True, False, True): (Rung.FORCE, Rung.ORDER, Rung.NONE),
-    (False, False, False): (Rung.ORDER, Rung.NONE),
-    (False, False, True): (Rung.ORDER, Rung.NONE),
-}
-"""The rungs of the style `auto`, by what the endpoint supports."""
+def _automatic(*, forced: bool, schema: bool, schema_first: bool = False) -> tuple[Rung, ...]:
+    """Return the rungs of the style `auto`, by what the endpoint supports."""
+    choice = Rung.FORCE if forced else Rung.ORDER
+    if not schema:
+        return (Rung.FORCE, Rung.ORDER, Rung.NONE) if forced else (Rung.ORDER, Rung.NONE)
+    return (Rung.SCHEMA, choice, Rung.NONE) if schema_first else (choice, Rung.SCHEMA, Rung.NONE)
 
 
 def ladder(
@@ -260,15 +254,15 @@ def ladder(
     may_force = Rung.FORCE not in refused
     match style:
         case "auto":
-            rungs = _BY_CAPABILITY[forced_choice and may_force, schema, schema_first]
+            rungs = _automatic(forced=forced_choice and may_force, schema=schema, schema_first=schema_first)
         case "force":
-            rungs = _BY_CAPABILITY[may_force, schema, False]
+            rungs = _automatic(forced=may_force, schema=schema)
         case "order":
-            rungs = _BY_CAPABILITY[False, schema, False]
+            rungs = _automatic(forced=False, schema=schema)
         case "schema" if schema:
             rungs = (Rung.SCHEMA, Rung.NONE)
         case "schema":
-            rungs = _BY_CAPABILITY[forced_choice and may_force, False, False]
+            rungs = _automatic(forced=forced_choice and may_force, schema=False)
         case "finalize":
             rungs = (Rung.WAIT, Rung.FINALIZE, Rung.NONE)
         case "none":

@@ -162,6 +162,7 @@ def die() -> None:
 def _wrap(at: str, number: int) -> None:
     """Make all journals of this process kill it; `half` kills it within the n-th transaction."""
     if at == "half":
+        from run_specialist.store.ledger import DELETE_MESSAGES
         from run_specialist.store.postgresql import ServerSession
         from run_specialist.store.sqlite import FileSession
 
@@ -169,7 +170,7 @@ def _wrap(at: str, number: int) -> None:
 
         def dying(write: Callable[..., int]) -> Callable[..., int]:
             def written(self: FileSession | ServerSession, statement: str, rows: Any) -> int:
-                if statement == self.statements.delete_messages:
+                if statement == DELETE_MESSAGES:
                     left[0] -= 1
                     if left[0] == 0:
                         die()

@@ -9,8 +9,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.mcp_servers import LONGEST_START, START_TIMEOUT
-from run_specialist.tools.mcp import LONGEST_RESULT, MOST_PAGES, MOST_TOOLS
-from run_specialist.tools.mcp_transport import LARGEST_MESSAGE
+from run_specialist.tools.mcp_session import LARGEST_MESSAGE, LONGEST_RESULT, MOST_PAGES, MOST_TOOLS
 from tests.docs.markdown import blocks, page
 from tests.loop_jobs import results
 

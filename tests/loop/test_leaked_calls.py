@@ -104,7 +104,7 @@ async def test_g_3_the_store_and_a_resumed_run_see_calls(desk):
     going = await desk.record(LOOKS, ANSWER)
     await desk.keep(going.notebook.until(Received))
     pending = desk.load().pending
-    assert [(call.id, call.name) for call in pending.calls] == [("written_1_1", "look"), ("written_1_2", "look")]
+    assert [(call.id, call.name) for call in pending.reply.calls] == [("written_1_1", "look"), ("written_1_2", "look")]
     again = await desk.go_on(written(("look", {"query": "c"})), calls(("respond", {"answer": "yes"}), first_id=90))
     assert again.outcome.tool_calls.used == 3
     assert [text.startswith("Not finished") for text in results(again.requests[0].messages[-1])] == [True, True]

@@ -69,22 +69,6 @@ async def test_mcp_calls_are_counted_and_landed_like_other_calls(tmp_path, write
     assert running(tmp_path) == []
 
 
-@pytest.mark.exhaustive
-async def test_a_long_mcp_result_is_cut_and_can_be_read_further(tmp_path, write):
-    """A long MCP result is cut, counted after the cut, and can be read further with `get_tool_response`."""
-    write("tool_result_limit: 100", servers={"good": ("good", str(tmp_path))})
-    outcome, provider = await run(
-        tmp_path,
-        calls(("mcp__good__large", {"characters": 5_000_000})),
-        calls(("get_tool_response", {"execution_id": "call_1", "offset": 1_999_990}), first_id=2),
-        says("done"),
-    )
-    first, second = (results(asked.messages[-1])[0] for asked in provider.requests[1:])
-    assert first.startswith("x" * 100 + "\n[truncated]")
-    assert second.startswith("x" * 10 + "\n[3,000,000 more characters were not kept]")
-    assert outcome.tool_calls.failed == 0
-
-
 async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
     """Secrets in results and errors are masked before a model sees them."""
     write(servers={"good": ("good", str(tmp_path))})
@@ -133,18 +117,6 @@ async def test_an_unavailable_server_causes_a_warning(tmp_path, write, how):
     assert outcome.status == "answered"
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("how", ["dies", "mute", "shut", "wide", "error", "wrong", "invalid"])
-async def test_a_server_that_misbehaves_in_a_call_causes_an_error_result(tmp_path, write, how, monkeypatch):
-    """A server that misbehaves during a call causes an error result; the run answers and the server process ends."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    write("tool_timeout: 2", servers={"raw": ("raw", how, str(tmp_path))})
-    outcome, provider = await run(tmp_path, calls(("mcp__raw__look", {})), says("done"))
-    assert results(provider.requests[1].messages[-1])[0].startswith("mcp__raw__look failed: ")
-    assert (outcome.status, outcome.tool_calls.failed) == ("answered", 1)
-    assert running(tmp_path) == []
-
-
 async def test_nothing_is_started_without_trust(tmp_path, write):
     """Without trust no server is started and no request is sent; the error names the command."""
     write(servers={"good": ("good", str(tmp_path))})
@@ -153,19 +125,6 @@ async def test_nothing_is_started_without_trust(tmp_path, write):
             await runner.run("finder", "What is known?")
     assert issubclass(NotTrusted, UsageError)
     assert running(tmp_path) == []
-
-
-@pytest.mark.exhaustive
-async def test_runs_of_one_runner_share_a_server_but_not_a_budget(tmp_path, write):
-    """Two runs of one runner share a server process, and each has its own budget."""
-    write(servers={"good": ("good", str(tmp_path))})
-    provider = ScriptedProvider([calls(("mcp__good__environment", {})), says("done")] * 2)
-    async with Runner(root=tmp_path, provider=provider, trust=True) as runner:
-        outcomes = [await runner.run("finder", "What is known?") for _ in range(2)]
-    told = [results(provider.requests[number].messages[-1])[0] for number in (1, 3)]
-    pids = [next(line for line in text.splitlines() if line.startswith("pid=")) for text in told]
-    assert pids[0] == pids[1]
-    assert [outcome.tool_calls.used for outcome in outcomes] == [1, 1]
 
 
 @pytest.mark.exhaustive

@@ -45,22 +45,6 @@ async def test_a_function_missing_on_resume_causes_errors_and_a_warning(app, tmp
     assert warning.startswith(f"{path}:4:1: python_tools: {app.package}gone:lookup: no module")
 
 
-async def test_a_module_that_fails_on_resume_causes_a_warning(app, tmp_path):
-    """If a module fails to import on resume, the run continues without its functions and warns."""
-    path = app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
-    store = str(tmp_path / "runs.db")
-    async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:
-        await runner.run("finder", "What?")
-    app.write("PKG/tools.py", "raise RuntimeError('broken')")
-    del sys.modules[f"{app.package}.tools"]
-    async with playing(ANSWER, trust=True, store=store) as runner:
-        run = await runner.resume("last", tool_calls_limit=3)
-        (warning,) = (await run.outcome()).warnings
-    assert warning.startswith(
-        f"{path}:4:1: python_tools: {app.package}.tools:lookup: importing {app.package}.tools failed"
-    )
-
-
 async def test_a_module_changed_before_a_resume_needs_trust_again(app, tmp_path):
     """A module changed before a resume must be allowed again: the run is refused before any import until it is."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")

@@ -102,7 +102,7 @@ async def test_w3_a_requested_wait_does_not_grow():
     [
         (121, 120, "try again in 121 seconds, as the API requests, longer than patience allows (120 seconds)"),
         (3600, 600, "try again in 3600 seconds, as the API requests, longer than patience allows (600 seconds)"),
-        (float("inf"), None, "try again later, because the API requests an endless wait"),
+        (float("inf"), None, "try again in inf seconds, as the API requests, longer than patience allows"),
     ],
 )
 async def test_w3_a_wait_beyond_the_patience_fails_at_once(wait, patience, said):

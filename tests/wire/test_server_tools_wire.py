@@ -186,15 +186,6 @@ async def test_a_file_that_is_not_trusted_gets_neither(messages_api, project):
     assert any("bills each search; allow it once, with --trust" in text for text in done.outcome.warnings)
 
 
-async def test_without_consent_nothing_is_searched(messages_api, project):
-    """A file that names a search without `server_tools: true` has one tool less and one warning."""
-    api = messages_api([answers("nothing")])
-    done = await asked(api, project, "tools: search, WebSearch")
-    assert sorted(tools_of(api)) == ["respond", "search"]
-    (warning,) = [text for text in done.outcome.warnings if "WebSearch" in text or "web_search" in text]
-    assert "WebSearch is run by the API, which bills it; `server_tools: true` allows that" in warning
-
-
 async def test_a_server_that_was_not_asked_to_run_tools(messages_api, project):
     """Uses that a server invents are counted and stored, odd ones too, and a spent limit ends the run."""
     odd = [

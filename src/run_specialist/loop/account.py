@@ -8,7 +8,7 @@ from typing import Any
 from run_specialist.budget import Budget, Kind, Limit
 from run_specialist.loop.observing import Observers
 from run_specialist.providers.base import Provider
-from run_specialist.record.events import Event, Warned
+from run_specialist.record.events import Event
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import AskedModel, Child
@@ -60,11 +60,11 @@ class Account:
         """Spending of all requests, including those for summaries and those of children."""
         self.children = list(before.children)
         """The child runs, in the order in which they ended."""
+        self.waiting_children = 0
+        """Number of calls in the current turn that may still reserve a share of the budget for a child."""
         self._models = [*before.models]
         if not self._models or self._models[-1].model != provider.model:
             self._models.append(AskedModel(provider.model, int(before.used.get(Kind.TURNS, 0)) + 1))
-        self._of_model = Spending(self._models[-1].usage, self._models[-1].cost_usd)
-        """Spending of the current model."""
         self.landing = Spending()
         """Spending of the landing alone, without a landing from before the run was resumed."""
         self._growth = 1
@@ -120,7 +120,8 @@ class Account:
         self.total = self.total.plus(usage, cost)
         if in_landing:
             self.landing = self.landing.plus(usage, cost)
-        self._of_model = self._of_model.plus(usage, cost)
+        of_model = Spending(self._models[-1].usage, self._models[-1].cost_usd).plus(usage, cost)
+        self._models[-1] = replace(self._models[-1], usage=of_model.usage, cost_usd=of_model.cost_usd)
         tokens = usage.total_tokens
         self._largest_input = max(self._largest_input, tokens - usage.output_tokens)
         self._largest_request = max(self._largest_request, tokens)
@@ -136,8 +137,7 @@ class Account:
         cold: estimated input that the new model reads without a cache; None if nothing was sent yet [tokens].
         Returns the price of this input [USD]; None if it is unknown.
         """
-        self._models = self._asked(failure)
-        self._of_model = Spending()
+        self._models[-1] = replace(self._models[-1], failure=failure)
         self._models.append(AskedModel(self._provider.model, self.turns + 1))
         most = self._provider.capabilities.max_output_tokens
         self.max_tokens = min(self._affordable_reply() * self._growth, most)
@@ -150,21 +150,12 @@ class Account:
     @property
     def models(self) -> tuple[AskedModel, ...]:
         """The models that were asked, in order, each with its spending."""
-        asked, end = self._asked(), self.turns + 1
+        asked, end = [*self._models], self.turns + 1
         for place in reversed(range(len(asked))):
             one = asked[place]
             asked[place] = replace(one, turns=end - one.since_turn, cost_usd=rounded(one.cost_usd))
             end = one.since_turn
         return tuple(asked)
-
-    def _asked(self, failure: str | None = None) -> list[AskedModel]:
-        """Return the models that were asked, each with its spending except for the newest turns.
-
-        failure: why the last one is no longer used; None if it still is.
-        """
-        *earlier, now = self._models
-        spent = self._of_model
-        return [*earlier, replace(now, usage=spent.usage, cost_usd=spent.cost_usd, failure=failure or now.failure)]
 
     def snapshot(self, **others: Any) -> RunSnapshot:  # noqa: ANN401 - of several types
         """Return a snapshot with the spending.
@@ -245,44 +236,16 @@ def drawn(child: Child) -> dict[Kind, float]:
     return dict(zip(SHARED_KINDS, (child.tool_calls, child.usage.total_tokens, child.cost_usd or 0), strict=True))
 
 
-class ChildBudgets:
-    """Divides the remaining budget between the calls of one turn that have not reserved their share yet."""
-
-    def __init__(self, account: Account, waiting: int) -> None:
-        """Take the run's account.
-
-        waiting: calls that may reserve a share.
-        """
-        self._account = account
-        self._waiting = waiting
-
-    def part(self, kind: Kind, least: float) -> float | None:
-        """Return the share of the next call, equal to that of each waiting call; None if the kind is unlimited.
-
-        least: minimum that is useful to the child; it gets this much as long as it is available.
-        """
-        left = self._account.limit(kind).until_landing
-        if left is None:
-            return None
-        share = left / max(self._waiting, 1)
-        return max(share // 1, min(left, 1)) if kind is Kind.TOOL_CALLS else max(share, min(left, least))
-
-    def leave(self) -> None:
-        """Remove one waiting call."""
-        self._waiting -= 1
-
-
 class ChildBudget:
     """Lends a share of the budget to the child of one call, and charges its spending."""
 
-    def __init__(self, account: Account, observers: Observers, queue: ChildBudgets, *, shared: bool) -> None:
-        """Take the parts of a run.
+    def __init__(self, account: Account, observers: Observers, *, shared: bool) -> None:
+        """Take the parts of a run; `Account.waiting_children` counts this call already.
 
         shared: whether the child draws on the run's budget; its usage is added to the run's in any case.
         """
         self._account = account
         self._observers = observers
-        self._queue = queue
         self._shared = shared
         self._lent: dict[Kind, float] = {}
         self._is_waiting = True
@@ -299,10 +262,16 @@ class ChildBudget:
             return wanted
         granted = dict(wanted)
         for kind in SHARED_KINDS:
-            share, limit = self._queue.part(kind, least.get(kind, 0)), wanted.get(kind)
-            if share is not None:
-                granted[kind] = self._lent[kind] = share if limit is None else min(share, limit)
-                self._account.lend(self._lent[kind], kind)
+            left, limit = self._account.limit(kind).until_landing, wanted.get(kind)
+            if left is None:
+                continue
+            # Equal to the share of each waiting call, but as much as is useful while it is available.
+            share = left / max(self._account.waiting_children, 1)
+            part = (
+                max(share // 1, min(left, 1)) if kind is Kind.TOOL_CALLS else max(share, min(left, least.get(kind, 0)))
+            )
+            granted[kind] = self._lent[kind] = part if limit is None else min(part, limit)
+            self._account.lend(self._lent[kind], kind)
         self.leave()
         return granted
 
@@ -310,7 +279,7 @@ class ChildBudget:
         """Withdraw from the waiting calls, so that the others get larger shares."""
         if self._is_waiting:
             self._is_waiting = False
-            self._queue.leave()
+            self._account.waiting_children -= 1
 
     def settle(self, child: Child | None) -> None:
         """Charge the child's spending, once, and release the rest of the reservation.
@@ -328,8 +297,7 @@ class ChildBudget:
 
     def warn(self, text: str) -> None:
         """Report a warning to the listeners and in the outcome, unless it was reported before."""
-        if text not in self._observers.warnings:
-            self._observers.notify(Warned(text))
+        self._observers.warn(text)
 
     def pass_on(self, event: Event) -> None:
         """Notify the listeners of an event of the child."""

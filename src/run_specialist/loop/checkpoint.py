@@ -7,7 +7,7 @@ from dataclasses import replace
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.tool_calls import Dispatcher
-from run_specialist.record.journal import Checkpointed, OnLost, TakenOver
+from run_specialist.record.journal import Checkpointed, Journal, OnLost, TakenOver
 from run_specialist.record.messages import Message
 
 COMMIT_TIMEOUT = 10.0
@@ -80,9 +80,10 @@ class Checkpoint:
         Before the first reply there is nothing to lose, so only a run that needs its store waits.
         Raises StoreLost if another process has taken over the run, or if the store is lost and the run needs it.
         """
-        if self._run.observers.journal is None:
+        journal = self._run.observers.journal
+        if journal is None:
             return
-        self._run.observers.record(self.new_record())
+        journal.write(self.new_record())
         if not (self._needs_store or self._run.account.turns):
             return
         left = self._run.account.seconds_left(in_landing=False)
@@ -91,35 +92,33 @@ class Checkpoint:
             most = REQUIRED_STORE_TIMEOUT if left is None else min(left, REQUIRED_STORE_TIMEOUT)
             reply_timeout = max(most, COMMIT_TIMEOUT)
         try:
-            problem = await self._flush(reply_timeout, left)
+            problem = await self._flush(journal, reply_timeout, left)
         except TakenOver as error:
             raise StoreLost(RUN_STOPPED.format(error)) from None
         if self._needs_store and not self.is_kept:
-            raise StoreLost(RUN_STOPPED.format(self._outage() or STORE_SILENT if self._is_slow else problem))
+            raise StoreLost(RUN_STOPPED.format(journal.outage or STORE_SILENT if self._is_slow else problem))
         self._warn(problem)
 
     async def wait_until_stored(self, *, briefly: bool = False) -> None:
         """Wait at the end until all records are stored; if that fails, warn once.
 
+        Cancellations are ignored: the work is done and only has to be stored.
         briefly: wait no longer for an unreachable store than for a slow one.
         """
-        left = COMMIT_TIMEOUT if briefly else self._run.account.seconds_left(in_landing=True)
-        try:
-            problem = await self._flush(COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
-        except TakenOver as error:
-            problem = str(error)
-        self._warn(problem)
-
-    async def wait_until_stored_uncancelled(self, *, briefly: bool = False) -> None:
-        """Wait as `wait_until_stored` does, and ignore cancellations: the work is done and only has to be stored."""
-        if self._run.observers.journal is None:
+        journal = self._run.observers.journal
+        if journal is None:
             return
-        storing = asyncio.ensure_future(self.wait_until_stored(briefly=briefly))
+        left = COMMIT_TIMEOUT if briefly else self._run.account.seconds_left(in_landing=True)
+        storing = asyncio.ensure_future(
+            self._flush(journal, COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
+        )
         while not storing.done():
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, TakenOver):
                 await asyncio.shield(storing)
+        taken_over = storing.exception()
+        self._warn(str(taken_over) if taken_over else storing.result())
 
-    async def _flush(self, reply_timeout: float, outage_timeout: float | None) -> str | None:
+    async def _flush(self, journal: Journal, reply_timeout: float, outage_timeout: float | None) -> str | None:
         """Wait until all records are stored; return the problem if they are not, or if that is not known.
 
         reply_timeout: for a store that does not answer [s].
@@ -133,31 +132,22 @@ class Checkpoint:
         while deadline is None or loop.time() - started < deadline:
             try:
                 async with asyncio.timeout(min(timeout, POLL_INTERVAL)):
-                    problem = await self._committed()
+                    problem = await journal.committed()
             except TimeoutError:
-                deadline = timeout if self._is_slow or self._outage() is None else outage_timeout
-                waited, outage = loop.time() - started, self._outage()
-                if outage and waited >= COMMIT_TIMEOUT and not self._was_unreachable:
+                outage = journal.outage
+                deadline = timeout if self._is_slow or outage is None else outage_timeout
+                if outage and loop.time() - started >= COMMIT_TIMEOUT and not self._was_unreachable:
                     self._was_unreachable = True
                     self._warn(STORE_UNREACHABLE.format(outage))
+            except TakenOver:
+                self._is_lost = True
+                raise
             else:
                 self._is_slow = False
+                self._is_lost |= problem is not None
                 return problem
         self._is_slow = True
-        return STORE_NOT_BACK.format(self._outage()) if self._outage() else STORE_SLOW
-
-    async def _committed(self) -> str | None:
-        journal = self._run.observers.journal
-        try:
-            problem = None if journal is None else await journal.committed()
-        except TakenOver:
-            self._is_lost = True
-            raise
-        self._is_lost |= problem is not None
-        return problem
-
-    def _outage(self) -> str | None:
-        return None if self._run.observers.journal is None else self._run.observers.journal.outage
+        return STORE_NOT_BACK.format(journal.outage) if journal.outage else STORE_SLOW
 
     def _warn(self, problem: str | None) -> None:
         if problem:

@@ -4,11 +4,11 @@ import json
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar
 
 from run_specialist.record.messages import (
     USE,
@@ -231,16 +231,19 @@ class FlattenedTranscript:
         return Message("user", (*self.question, *({"type": "text", "text": text} for text in texts)))
 
     @property
-    def turns(self) -> Iterator[Turn]:
+    def turns(self) -> list[Turn]:
         """The parts kept in full, as turns of one call each; text after the last call is a turn without a call."""
-        group: list[TurnPart] = []
-        for part in self.parts:
-            group.append(part)
-            if isinstance(part, CompletedCall):
-                yield Turn(tuple(group))
-                group = []
-        if group:
-            yield Turn(tuple(group))
+        return [Turn(parts) for parts in _by_call(self.parts)]
+
+
+def _by_call(parts: Iterable[TurnPart]) -> list[tuple[TurnPart, ...]]:
+    """Group parts so that each group ends with a call; text after the last call is a group without one."""
+    groups: list[list[TurnPart]] = [[]]
+    for part in parts:
+        groups[-1].append(part)
+        if isinstance(part, CompletedCall):
+            groups.append([])
+    return [tuple(group) for group in groups if group]
 
 
 def labeled(part: TurnPart) -> str:
@@ -310,26 +313,13 @@ def packed(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> tuple[
     return tuple(tuple(group) for group in groups)
 
 
-@dataclass(frozen=True)
-class CallUnit:
+class CallUnit(NamedTuple):
     """A call with its result and the text before it; never split between requests."""
 
-    parts: tuple[TurnPart, ...]
-
-    @cached_property
-    def text(self) -> str:
-        """The unit as a model reads it."""
-        return "\n\n".join(labeled(part) for part in self.parts)
-
-    @property
-    def tokens(self) -> int:
-        """Estimated size of the text [tokens]."""
-        return tokens(len(self.text))
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The call; empty if the model only wrote text."""
-        return tuple(part.call for part in self.parts if isinstance(part, CompletedCall))
+    text: str
+    """The unit as a model reads it."""
+    calls: tuple[ToolCall, ...]
+    """The call; empty if the model only wrote text."""
 
 
 @dataclass(frozen=True)
@@ -416,7 +406,7 @@ def plan(
     # An earlier summary already covers the turns before it.
     start = 1 + max((index for index, turn in enumerate(old) if turn.summary is not None), default=-1)
     units = [unit for turn in old[start:] for unit in _units(turn)]
-    chunks = packed(units, lambda unit: unit.tokens, chunk_size)
+    chunks = packed(units, lambda unit: tokens(len(unit.text)), chunk_size)
     return CompactionPlan(tuple(history), old, all_turns[cut:], chunks, is_flattened)
 
 
@@ -428,19 +418,15 @@ def _length(turn: Turn, *, is_old: bool, is_flattened: bool) -> int:
     return sum(len(labeled(part)) for part in parts) + sum(len(archived_line(pair)) for pair in turn.work if is_old)
 
 
-def _units(turn: Turn) -> Iterator[CallUnit]:
-    """Yield each call of a turn with the text before it; text after the last call belongs to that call."""
-    units: list[list[TurnPart]] = []
-    pending: list[TurnPart] = []
-    for part in turn.parts:
-        if part in turn.by_user:
-            continue
-        pending.append(part)
-        if isinstance(part, CompletedCall):
-            units.append(pending)
-            pending = []
-    if units:
-        units[-1] += pending
-    elif pending:
-        units.append(pending)
-    return (CallUnit(tuple(parts)) for parts in units)
+def _units(turn: Turn) -> list[CallUnit]:
+    """Return each call of a turn with the text before it; text after the last call belongs to that call."""
+    groups = _by_call(part for part in turn.parts if part not in turn.by_user)
+    if len(groups) > 1 and not isinstance(groups[-1][-1], CompletedCall):
+        groups[-2:] = [groups[-2] + groups[-1]]
+    return [
+        CallUnit(
+            "\n\n".join(map(labeled, parts)),
+            tuple(part.call for part in parts if isinstance(part, CompletedCall)),
+        )
+        for parts in groups
+    ]

@@ -1,18 +1,16 @@
 """How a run ended, and the outcome made from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Self
 
 from run_specialist import budget as units
 from run_specialist.budget import Kind, LadderPosition, Limit, Rung
-from run_specialist.errors import ProviderError
 from run_specialist.loop import evidence
 from run_specialist.loop.account import rounded
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import CallRecord, Job, RunContext
 from run_specialist.loop.tool_calls import Dispatcher
-from run_specialist.prompts import TRUNCATED
 from run_specialist.record.journal import Spending
 from run_specialist.record.outcome import (
     NO_MODEL,
@@ -30,9 +28,6 @@ from run_specialist.record.outcome import (
 )
 from run_specialist.tools.respond import Response
 
-NO_ANSWER = "no answer at the limit of {}; raise {} to continue"
-ANSWER_CUT = "the answer was cut off at the model's length limit"
-NOT_IN_SHAPE = "the answer does not match output_schema: {}"
 EXCEEDED = "{} used, more than the limit of {}: the last request and the landing may exceed it"
 CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 
@@ -46,6 +41,7 @@ class Ending:
     """The model's answer; None if it must be salvaged."""
     error: str | None = None
     """Why there is no complete answer, in one clause."""
+    _: KW_ONLY
     exit_code: Exit = Exit.OK
     by_reply: bool = False
     """True if a reply ended the run; a landing counts it as one of its requests."""
@@ -54,74 +50,15 @@ class Ending:
     retry_after: float | None = None
     """The wait that the server requests [s]."""
 
-    @classmethod
-    def answered(cls, response: Response, *, at_limit: bool) -> Self:
-        """Return the ending of a run whose model gave its answer.
-
-        at_limit: whether it did so during the landing.
-        """
-        return cls("landed" if at_limit else "answered", response)
-
-    @classmethod
-    def cut(cls, response: Response, error: str, kind: ErrorKind | None = None) -> Self:
-        """Return the ending of a run whose answer was cut off; the received part is kept."""
-        if not response.answer.strip():
-            return cls.salvaged(error, kind)
-        marked = response.model_copy(update={"answer": f"{response.answer.rstrip()}\n{TRUNCATED}"})
-        return cls("partial", marked, error, error_kind=kind)
-
-    @classmethod
-    def schema_mismatch(cls, response: Response) -> Self:
-        """Return the ending of a run whose answer did not match its schema, not even at the second attempt."""
-        error = NOT_IN_SHAPE.format(response.reason)
-        return cls("partial", response, error) if response.answer.strip() else cls.salvaged(error)
-
-    @classmethod
-    def without_quote(cls, response: Response, checked: Sequence[Evidence]) -> Self:
-        """Return the ending of a run whose answer has no verified quote and cannot be returned to the model again."""
-        return cls("partial", response, evidence.NOT_FOUNDED.format(evidence.count(checked)))
-
-    @classmethod
-    def salvaged(cls, error: str, kind: ErrorKind | None = None) -> Self:
-        """Return the ending of a run without an answer; one is built from the results so far."""
-        return cls("partial", None, error, error_kind=kind)
-
-    @classmethod
-    def context_overflow(cls, error: str) -> Self:
-        """Return the ending of a run whose context is full; without any results it counts as a provider error."""
-        return cls("partial", None, f"{error}; {CONTEXT_FULL}", Exit.PROVIDER, error_kind="context_exceeded")
-
-    @classmethod
-    def spent(cls, limit: Limit) -> Self:
-        """Return the ending of a run whose landing did not produce an answer."""
-        amount = limit.kind.label if limit.limit is None else units.amount(limit.kind, limit.limit)
-        return cls.salvaged(NO_ANSWER.format(amount, limit.kind.key))
-
-    @classmethod
-    def failed(cls, error: str, exit_code: Exit, kind: ErrorKind | None = None) -> Self:
-        """Return the ending of a run that failed."""
-        return cls("failed", None, error, exit_code, error_kind=kind)
-
-    @classmethod
-    def provider_failed(cls, error: ProviderError) -> Self:
-        """Return the ending of a run whose request failed permanently."""
-        return replace(cls.failed(str(error), Exit.PROVIDER, error.kind), retry_after=error.retry_after)
-
-    @classmethod
-    def aborted(cls) -> Self:
-        """Return the ending of a run that was interrupted."""
-        return cls("aborted", None, "interrupted", Exit.INTERRUPTED)
-
-    @classmethod
-    def store_lost(cls, error: str) -> Self:
-        """Return the ending of a run that was stopped because it can no longer be stored."""
-        return cls("aborted", None, error, Exit.NO_ANSWER, error_kind="store_lost")
-
     def with_returned_answer(self, answer: Response | None) -> Self:
         """Return the ending with an answer that was returned to the model, if the model ended without another one."""
         if answer is None or self.response is not None or not (self.by_reply or self.status == "partial"):
             return self
         return replace(self, status="partial", response=answer, exit_code=Exit.OK)
+
+
+ABORTED = Ending("aborted", error="interrupted", exit_code=Exit.INTERRUPTED)
+"""The ending of a run that was interrupted."""
 
 
 def conclude(

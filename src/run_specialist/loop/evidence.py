@@ -117,7 +117,6 @@ def _fold(text: str) -> str:
 # children.
 
 QUOTE_NOT_FOUND = "quote not found in the tool results"
-NOT_FOUNDED = "no quote of the answer was found in what was read: {}"
 NOTHING_READ = "nothing was read: the answer came without a tool call and without a quote"
 
 
@@ -143,24 +142,6 @@ def own_calls(job: Job, executed: Iterable[CallRecord]) -> list[CallRecord]:
 def proven(children: Iterable[Child]) -> list[Evidence]:
     """Return the quotes that children have read themselves."""
     return [quote for child in children for quote in child.evidence if quote.verified]
-
-
-def is_founded(response: Response, checked: Sequence[Evidence], executed: Sequence[CallRecord]) -> bool:
-    """Return whether an answer has a verified quote, or states after a call what was not found.
-
-    checked: its quotes.
-    """
-    return any(quote.verified for quote in checked) or bool(response.gaps and executed)
-
-
-def are_all_verified(checked: Sequence[Evidence]) -> bool:
-    """Return whether there are quotes, and all of them were found."""
-    return bool(checked) and all(quote.verified for quote in checked)
-
-
-def count(checked: Sequence[Evidence]) -> str:
-    """Return the number of verified quotes as text, such as `2 of 3 quotes found`."""
-    return f"{sum(bool(quote.verified) for quote in checked)} of {len(checked)} quotes found"
 
 
 def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], calls: int) -> list[str]:

@@ -26,7 +26,7 @@ from run_specialist.loop.transcript import (
     portable_messages,
     with_portable_ids,
 )
-from run_specialist.providers.base import Choice, Delta, Request
+from run_specialist.providers.base import Choice, Delta, Opening, Request
 from run_specialist.providers.choose import is_replaceable
 from run_specialist.providers.json_calls import open_conversation
 from run_specialist.providers.knowledge import CALLS_AS_TEXT, leaked_calls, with_calls
@@ -52,8 +52,7 @@ class Exchange:
         replaceable = partial(is_replaceable, job.provider)
         self._retries = Retries(job.settings.patience, self._retrying, run.observers.notify, run.stop, replaceable)
         self._partial_reply = PartialReply()
-        self._normalizer = ReplyNormalizer(run)
-        self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
+        self._respond = job.opening.tools.get(RESPOND)
         self._schema_stream: SchemaStream | None = None
         state = job.resume_state
         messages = state.messages or (Message.user(job.question),)
@@ -125,7 +124,7 @@ class Exchange:
             self._run.account.room(longest),
             # None after a pause: the last message is the model's own, and takes no instruction.
             messages[-1].landing_instruction and landing_instruction,
-            self._schema_replies.schema if choice is Choice.SCHEMA else None,
+            self._reply_schema if choice is Choice.SCHEMA else None,
         )
         begun = time.monotonic()
         with observing.chat(self._run.job.provider, request.max_tokens) as span:
@@ -138,7 +137,7 @@ class Exchange:
             # Without the text of attempts that broke off.
             self._last_text = text_before
             seconds = time.monotonic() - begun
-            reply = self._normalizer.normalized(reply, self.transcript, turn, choice)
+            reply = normalized(self._run, reply, self.transcript, turn, choice)
             span.replied(reply, reply.usage)
         cost = self.receive(reply, choice, request_end, in_landing=in_landing)
         received = Received(turn, choice, in_landing, reply, rounded(cost), seconds, request_end)
@@ -147,6 +146,11 @@ class Exchange:
         if reply.detail:
             self._run.observers.notify(Warned(reply.detail))
         return reply
+
+    @cached_property
+    def _reply_schema(self) -> Mapping[str, Any] | None:
+        """The schema of a request, adapted for constrained decoding; None if `respond` is not offered."""
+        return strict(self._respond.input_schema) if self._respond else None
 
     def _end_of_request(self, choice: Choice, landing_instruction: str | None) -> str | None:
         """Return the last line of the next request: the landing instruction, and the notice for calls in JSON.
@@ -169,7 +173,9 @@ class Exchange:
         """
         self.open_reply, self._request_end = reply, request_end
         self._thinks = self._thinks or is_thought(reply.content)
-        self.response = self._schema_replies.response(reply, choice)
+        self.response = None
+        if choice == Choice.SCHEMA and self._respond is not None:
+            self.response = read_by_schema(reply, self._respond, self._run.job.answer_schema)
         called = Response.among(reply.calls)
         text = self.response.answer if self.response else reply.text
         self._last_text = (called and called.answer) or text or self._last_text
@@ -277,50 +283,35 @@ MOST_CALLS = 200
 """Maximum number of tool calls kept per reply: each costs tokens in every later request, even if it is skipped."""
 
 
-class ReplyNormalizer:
-    """Normalizes the replies of one run."""
+def normalized(run: RunContext, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
+    """Return a reply with usage, with calls that were written as text, and with at most MOST_CALLS calls.
 
-    def __init__(self, run: RunContext) -> None:
-        self._run = run
-        self._usage_is_estimated = False
-
-    def normalized(self, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
-        """Return a reply with usage, with calls that were written as text, and with at most MOST_CALLS calls.
-
-        transcript: the messages of the request.
-        turn: number of the turn, from 1.
-        choice: tool choice of the request.
-        """
-        reply = self._with_usage(reply, transcript)
-        reply = self._with_leaked_calls(reply, transcript, turn, choice)
-        return _bounded(reply)
-
-    def _with_usage(self, reply: Reply, transcript: Transcript) -> Reply:
-        """Return a reply with its token usage, estimated if the server reports none: limits need a number."""
-        if reply.usage.total_tokens or not self._run.job.provider.capabilities.is_language_model:
-            return reply
-        if not self._usage_is_estimated:
-            self._usage_is_estimated = True
-            self._run.observers.notify(Warned("the server reports no token usage; it is estimated"))
-        opening, answer = self._run.job.opening, Message("assistant", reply.content)
-        front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
-        return replace(reply, usage=Usage(transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))
-
-    def _with_leaked_calls(self, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
-        """Return a reply in which calls written as text are real calls, with ids that are unique in the run."""
-        opening = self._run.job.opening
-        # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
-        bare_answer = self._run.job.answer_schema is None and choice is not Choice.SCHEMA
-        calls = leaked_calls(reply, opening.tools.names, bare_answer=bare_answer)
-        if not calls:
-            return reply
-        if any(call.is_named for call in calls) and CALLS_AS_TEXT not in self._run.observers.warnings:
-            self._run.observers.notify(Warned(CALLS_AS_TEXT))
+    transcript: the messages of the request.
+    turn: number of the turn, from 1.
+    choice: tool choice of the request.
+    """
+    opening = run.job.opening
+    if not reply.usage.total_tokens and run.job.provider.capabilities.is_language_model:
+        # The server reports none, but limits need a number.
+        run.observers.warn("the server reports no token usage; it is estimated")
+        answer = estimate(None, [Message("assistant", reply.content)])
+        reply = replace(reply, usage=Usage(transcript.tokens + opening_tokens(opening), 0, 0, answer))
+    # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
+    bare_answer = run.job.answer_schema is None and choice is not Choice.SCHEMA
+    if calls := leaked_calls(reply, opening.tools.names, bare_answer=bare_answer):
+        if any(call.is_named for call in calls):
+            run.observers.warn(CALLS_AS_TEXT)
         blocks = (block for message in transcript.messages() for block in message.blocks)
         taken = {block["id"] for block in blocks if block["type"] == "tool_use"}
         # With the number of the turn an id is new even if a summary has replaced the earlier calls.
         ids = [f"written_{turn}_{number}" for number in range(1, len(calls) + 1)]
-        return with_calls(reply, calls, [unique_id(each, taken, f"{each}_") for each in ids])
+        reply = with_calls(reply, calls, [unique_id(each, taken, f"{each}_") for each in ids])
+    return _bounded(reply)
+
+
+def opening_tokens(opening: Opening) -> int:
+    """Return the estimated size of the system prompt and the tools [tokens]."""
+    return tokens(len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools))
 
 
 def _bounded(reply: Reply) -> Reply:
@@ -338,42 +329,22 @@ _THINK = "<think>"
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n|\n?```\Z", re.IGNORECASE)
 
 
-class SchemaReplies:
-    """Reads the replies of one run."""
+def read_by_schema(reply: Reply, respond: Tool, answer_schema: AnswerSchema | None) -> Response | None:
+    """Return the response in a reply that was constrained to JSON; None if there is none.
 
-    def __init__(self, respond: Tool | None, answer_schema: AnswerSchema | None) -> None:
-        """Prepare; nothing is converted before the first request.
-
-        respond: None if it is not offered.
-        """
-        self._respond = respond
-        self._answer_schema = answer_schema
-
-    @cached_property
-    def schema(self) -> Mapping[str, Any] | None:
-        """The schema of a request, adapted for constrained decoding; None if `respond` is not offered."""
-        return strict(self._respond.input_schema) if self._respond else None
-
-    def response(self, reply: Reply, choice: str) -> Response | None:
-        """Return the response that the reply contains as JSON; None if there is none.
-
-        choice: the tool choice of the request. If the reply was cut off, the received part is read.
-        """
-        if choice != Choice.SCHEMA or self._respond is None:
-            return None
-        is_cut, text = reply.stop is Stop.TRUNCATED, _FENCE.sub("", reply.text)
-        arguments = _decoded(text, is_cut=is_cut)
-        # An empty object that is complete says nothing as an input: it is kept as text.
-        is_empty = not arguments and text.rstrip().endswith("}")
-        if not isinstance(arguments, dict) or is_empty or not self._is_input(arguments, is_cut=is_cut):
-            return None
-        given = restored(arguments, self._respond.input_schema)
-        return Response.parse(given if isinstance(given, dict) else {}, None if is_cut else self._answer_schema)
-
-    def _is_input(self, arguments: Mapping[str, Any], *, is_cut: bool) -> bool:
-        """Return whether an object is input of `respond`: it has an answer, or was cut off before it."""
-        known = self._respond.input_schema.get("properties", {}) if self._respond else {}
-        return "answer" in arguments or (is_cut and (not arguments or not known.keys().isdisjoint(arguments)))
+    respond: the tool whose input the JSON is. If the reply was cut off, the received part is read.
+    """
+    is_cut, text = reply.stop is Stop.TRUNCATED, _FENCE.sub("", reply.text)
+    arguments = _decoded(text, is_cut=is_cut)
+    # An empty object that is complete says nothing as an input: it is kept as text.
+    if not isinstance(arguments, dict) or (not arguments and text.rstrip().endswith("}")):
+        return None
+    known = respond.input_schema.get("properties", {})
+    # It has an answer, or was cut off before it.
+    if "answer" not in arguments and not (is_cut and (not arguments or not known.keys().isdisjoint(arguments))):
+        return None
+    given = restored(arguments, respond.input_schema)
+    return Response.parse(given if isinstance(given, dict) else {}, None if is_cut else answer_schema)
 
 
 class SchemaStream:

@@ -13,8 +13,8 @@ from run_specialist.loop.retries import StopSignal
 from run_specialist.loop.summarizer import Summarizer
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.events import Forked, Started
-from run_specialist.record.journal import Opened, RunSnapshot
-from run_specialist.record.messages import Message, Reply, ToolCall
+from run_specialist.record.journal import Opened, Received, RunSnapshot
+from run_specialist.record.messages import Message, ToolCall
 from run_specialist.record.outcome import FileChange
 from run_specialist.safety.redact import redactor
 from run_specialist.specialist.answer_schema import AnswerSchema
@@ -146,16 +146,8 @@ class ResumeState:
     """Number of messages at the beginning of the part that a summary made or copied."""
     earlier: EarlierCalls = field(default_factory=EarlierCalls)
     """The tool calls so far."""
-    pending: Reply | None = None
+    pending: Received | None = None
     """A reply that arrived but was not acted upon."""
-    pending_choice: str = "auto"
-    """The tool choice of the request that the pending reply answers."""
-    pending_instruction: str | None = None
-    """The landing instruction in that request."""
-    pending_in_landing: bool = False
-    """Whether that request was part of the landing."""
-    pending_seconds: float = 0
-    """How long the request took [s]."""
     changes: tuple[FileChange, ...] = ()
     """What the tools of the run have done to files so far, oldest first."""
 

@@ -1,11 +1,7 @@
-"""The landing: which rung comes next, the shape of its request, and a full context window."""
-
-import math
+"""The landing: which rung comes next, and the shape of its request."""
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind, LadderPosition, Phase, Rung, ladder
-from run_specialist.loop.checkpoint import Checkpoint
-from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Landed
@@ -27,18 +23,20 @@ class Landing:
         self.position: LadderPosition | None = None
         """Position on the ladder; None until the landing begins."""
 
-    def begin(self, reason: Kind, resumed: Rung | None = None) -> None:
+    def begin(self, reason: Kind, answered: str | None = None) -> None:
         """Start the landing, unless it has begun.
 
-        resumed: the rung to start on, because a stored reply answers it; None = the top.
+        answered: the tool choice of a request from before an interruption, on whose rung to start; None = the top.
         """
         if self.position is None:
-            position = LadderPosition(reason, self._rungs())
-            self._move_to(position if resumed is None else position.resumed(resumed))
+            position, rung = LadderPosition(reason, self._rungs()), RUNGS.get(answered or "")
+            self._move_to(position.resumed(rung) if rung else position)
 
     def _rungs(self) -> tuple[Rung, ...]:
         """Return the whole ladder, given the current knowledge of the endpoint."""
         known = self._run.job.provider.capabilities
+        if known.rungs is not None:
+            return tuple(rung for rung in known.rungs if rung not in self._refused)
         refused = self._refused if known.none_choice else self._refused | {Rung.NONE}
         if self._run.job.runs_on_server:
             refused = refused | WITH_TOOLS
@@ -50,18 +48,10 @@ class Landing:
             refused=refused,
         )
 
-    def begin_if_spent(self, budget: Budget) -> None:
-        """Start the landing if only its reserve remains of the budget."""
+    def begin_if_spent(self, budget: Budget, answered: str | None = None) -> None:
+        """Start the landing, as `begin` does, if only its reserve remains of the budget."""
         if budget.phase is Phase.SPENT:
-            self.begin(budget.tightest.kind)
-
-    def resume_if_spent(self, budget: Budget, choice: str) -> None:
-        """Start the landing if the budget is spent, on the rung of a reply from before the interruption.
-
-        choice: the tool choice of the request that the reply answers.
-        """
-        if budget.phase is Phase.SPENT:
-            self.begin(budget.tightest.kind, RUNGS.get(choice))
+            self.begin(budget.tightest.kind, answered)
 
     @property
     def is_active(self) -> bool:
@@ -130,58 +120,3 @@ class Landing:
         self.position = position
         if position.rung is not Rung.WAIT:
             self._run.observers.notify(Landed(position.reason, position.rung))
-
-
-class ContextWindow:
-    """Makes room for the next request."""
-
-    # Once the run must stop, no summary begins; a running one is completed, because its notes are already paid for.
-    def __init__(self, run: RunContext, exchange: Exchange, landing: Landing, checkpoint: Checkpoint) -> None:
-        self._run = run
-        self._exchange = exchange
-        self._landing = landing
-        self._checkpoint = checkpoint
-        self._was_summarized = self._was_cut = False
-
-    async def make_room(self) -> bool:
-        """Shorten a transcript longer than `summarize_at`; return False if that began the landing, or to stop."""
-        if self._run.stop.is_requested:
-            return False
-        position, summarize_at = self._landing.position, self._run.job.settings.summarize_at
-        # A landing for lack of time has none left for a summary.
-        if summarize_at is None or (position and position.reason is Kind.TIME):
-            return True
-        was_landing, transcript = position is not None, self._exchange.transcript
-        was_over = transcript.tokens > summarize_at
-        await self._shorten(summarize_at, in_landing=was_landing)
-        self._landing.begin_if_spent(self._run.account.budget)
-        if was_over and transcript.history_tokens > (self._run.job.longest_history or math.inf):
-            # The calls of old turns stay. The results of another turn might not fit beside them.
-            self._landing.begin(Kind.TOKENS)
-        return self._landing.is_active is was_landing and not self._run.stop.is_requested
-
-    async def shorten_and_land(self) -> bool:
-        """Land from a shorter transcript after the context overflowed; return False if nothing more can be cut.
-
-        If the run must stop, its resumption does this.
-        """
-        if self._run.stop.is_requested:
-            return True
-        is_shorter = False
-        # Each way is tried once in a run.
-        if not self._was_summarized:
-            self._was_summarized = True
-            is_shorter = await self._shorten(in_landing=True)
-        if not is_shorter and not self._was_cut:
-            self._was_cut = True
-            # The refused request never entered the transcript, so its newest results may still change.
-            is_shorter = self._exchange.transcript.cut_tail(prompts.TRUNCATED)
-        if is_shorter:
-            self._landing.begin(Kind.TOKENS)
-        return is_shorter
-
-    async def _shorten(self, over: int = 0, *, in_landing: bool) -> bool:
-        is_shorter = await self._exchange.shorten(over, in_landing=in_landing)
-        if is_shorter:
-            await self._checkpoint.record_and_wait()
-        return is_shorter

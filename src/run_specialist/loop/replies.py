@@ -1,20 +1,20 @@
 """Act on each kind of reply; an answer may be returned to the model once."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from run_specialist import prompts
 from run_specialist.budget import Kind, Phase, Rung
 from run_specialist.loop import evidence
-from run_specialist.loop.ending import ANSWER_CUT, CONTEXT_FULL, Ending
+from run_specialist.loop.ending import CONTEXT_FULL, Ending
 from run_specialist.loop.evidence import ReturnReason
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
-from run_specialist.loop.landing import ContextWindow, Landing
+from run_specialist.loop.landing import Landing
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.prompts import Objection
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, has_server_calls, sendable
-from run_specialist.record.outcome import Evidence, Exit
+from run_specialist.record.outcome import ErrorKind, Evidence, Exit
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -26,14 +26,18 @@ class Replies:
     """Acts on the replies of one run."""
 
     def __init__(
-        self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, landing: Landing, window: ContextWindow
+        self,
+        run: RunContext,
+        exchange: Exchange,
+        dispatcher: Dispatcher,
+        landing: Landing,
+        shorten_and_land: Callable[[], Awaitable[bool]],
     ) -> None:
         self._run = run
         self._exchange = exchange
         self._dispatcher = dispatcher
         self._landing = landing
-        self._window = window
-        self._quotes = QuoteRule(run, exchange, dispatcher, landing)
+        self._shorten_and_land = shorten_and_land
         self._retried: set[str] = set()
         self._last_was_truncated = False
         self._pauses = 0
@@ -63,7 +67,8 @@ class Replies:
             case Stop.TRUNCATED:
                 return await self._truncated(reply, again=was_truncated)
             case Stop.REFUSED:
-                return Ending.failed(f"the model refused to answer ({reply.reason})", Exit.NO_ANSWER)
+                why = f"the model refused to answer ({reply.reason})"
+                return Ending("failed", error=why, exit_code=Exit.NO_ANSWER)
 
     def _answered_in_text(self, reply: Reply) -> Ending | None:
         verdict = self._judge(self._exchange.response or Response.of_text(reply.text, self._run.job.answer_schema))
@@ -81,12 +86,15 @@ class Replies:
         """Accept an answer, or object to it, once per reason; return None to send another request."""
         if not response.answer.strip():
             if not self._use_retry(Stop.ANSWERED):
-                return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
+                why = "the model ended twice without an answer"
+                return Ending("failed", error=why, exit_code=Exit.NO_ANSWER)
             return prompts.does_not_fit(response.reason) if response.reason else None
         if response.reason:
-            is_retried = self._use_retry("schema")
-            return prompts.does_not_fit(response.reason) if is_retried else Ending.schema_mismatch(response)
-        return self._quotes.judge(response) or Ending.answered(response, at_limit=self._landing.is_active)
+            if self._use_retry("schema"):
+                return prompts.does_not_fit(response.reason)
+            return _partial(response, f"the answer does not match output_schema: {response.reason}")
+        verdict = self._quotes_verdict(response)
+        return verdict or Ending("landed" if self._landing.is_active else "answered", response)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
         response = Response.among(reply.calls, self._run.job.answer_schema)
@@ -95,7 +103,7 @@ class Replies:
             self._exchange.enter(reply, self._dispatcher.close(reply.calls))
         elif response is None:
             await self._run_calls(reply)
-        elif not self._is_from_an_earlier_landing(reply) and self._quotes.are_too_early(reply.calls, response):
+        elif not self._is_from_an_earlier_landing(reply) and self.are_too_early(reply.calls, response):
             self._exchange.returned.add(ReturnReason.TOO_EARLY, response)
             await self._run_calls(reply)
         else:
@@ -136,15 +144,15 @@ class Replies:
 
     def _is_from_an_earlier_landing(self, reply: Reply) -> bool:
         """Return whether a reply arrived in a landing before the run was resumed; its calls must not be run."""
-        state = self._run.job.resume_state
-        return reply is state.pending and state.pending_in_landing and not self._landing.is_active
+        pending = self._run.job.resume_state.pending
+        return pending is not None and reply is pending.reply and pending.landing and not self._landing.is_active
 
     def _paused(self, reply: Reply) -> Ending | None:
         # With a tool that the API has run, the limits of the run bound the pauses.
         if not has_server_calls(reply.content):
             self._pauses += 1
         if self._pauses > MAX_PAUSES:
-            return Ending.salvaged(f"the model paused more than {MAX_PAUSES} times")
+            return Ending("partial", error=f"the model paused more than {MAX_PAUSES} times")
         self._exchange.enter(reply, ())
         self._landing.was_paused()
         return None
@@ -157,16 +165,18 @@ class Replies:
         if reply.more_room_helps and self._use_retry(Stop.TRUNCATED):
             self._run.account.raise_max_tokens()
             return None
-        if not reply.more_room_helps and await self._window.shorten_and_land():
+        if not reply.more_room_helps and await self._shorten_and_land():
             return None
         response = Response.among(reply.calls) or self._exchange.response
         if response is not None or not reply.calls:
-            answer = response or Response(answer=reply.text)
+            received = response or Response(answer=reply.text)
+            if received.answer.strip():
+                received = received.model_copy(update={"answer": f"{received.answer.rstrip()}\n{prompts.TRUNCATED}"})
             if reply.more_room_helps:
-                return Ending.cut(answer, ANSWER_CUT)
-            return Ending.cut(answer, CONTEXT_FULL, "context_exceeded")
+                return _partial(received, "the answer was cut off at the model's length limit")
+            return _partial(received, CONTEXT_FULL, "context_exceeded")
         if not reply.more_room_helps:
-            return Ending.salvaged(CONTEXT_FULL, "context_exceeded")
+            return Ending("partial", error=CONTEXT_FULL, error_kind="context_exceeded")
         refused = [self._dispatcher.refuse(call, prompts.CALL_CUT_OFF.format(tool=call.name)) for call in reply.calls]
         self._exchange.enter(reply, refused)
         self._landing.was_ignored()
@@ -180,16 +190,6 @@ class Replies:
         self._retried.add(what)
         return is_first
 
-
-class QuoteRule:
-    """Applies the evidence policy to the answers of one run."""
-
-    def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, landing: Landing) -> None:
-        self._run = run
-        self._exchange = exchange
-        self._dispatcher = dispatcher
-        self._landing = landing
-
     def are_too_early(self, calls: Sequence[ToolCall], response: Response) -> bool:
         """Return whether the calls in the same turn must run first, because the answer cannot know their results.
 
@@ -201,14 +201,16 @@ class QuoteRule:
             return False
         budget = self._run.account.budget
         has_budget = budget.phase is not Phase.SPENT and budget[Kind.TOOL_CALLS].remaining != 0
-        return has_budget and not evidence.are_all_verified(self._checked(response))
+        checked = self._checked(response)
+        return has_budget and not (checked and all(quote.verified for quote in checked))
 
-    def judge(self, response: Response) -> Ending | Objection | None:
-        """Return None for an acceptable answer, otherwise the objection, or the ending if no objection is possible."""
+    def _quotes_verdict(self, response: Response) -> Ending | Objection | None:
+        """Apply the evidence policy; return the objection, or the ending if none is possible; None = acceptable."""
         if self._run.job.settings.evidence != "require":
             return None
         checked = self._checked(response)
-        if evidence.is_founded(response, checked, self._dispatcher.executed):
+        # An answer may state, after a call, what was not found.
+        if any(quote.verified for quote in checked) or (response.gaps and self._dispatcher.executed):
             return None
         settings, position = self._run.job.settings, self._landing.position
         if position is None:
@@ -216,7 +218,8 @@ class QuoteRule:
         else:
             may_reply_again = position.answered().rung is not Rung.SALVAGE
         if ReturnReason.WITHOUT_QUOTE in self._exchange.returned.reasons or not may_reply_again:
-            return Ending.without_quote(response, checked)
+            found = f"0 of {len(checked)} quotes found"
+            return Ending("partial", response, f"no quote of the answer was found in what was read: {found}")
         self._exchange.returned.add(ReturnReason.WITHOUT_QUOTE, response)
         # The request was answered; the rung stays.
         self._landing.was_paused()
@@ -224,3 +227,8 @@ class QuoteRule:
 
     def _checked(self, response: Response) -> tuple[Evidence, ...]:
         return evidence.quotes(self._run.job, response, self._dispatcher.read_by_model, self._run.account.children)
+
+
+def _partial(response: Response, error: str, kind: ErrorKind | None = None) -> Ending:
+    """Return the ending of a run with a part of an answer; without any, one is salvaged."""
+    return Ending("partial", response if response.answer.strip() else None, error, error_kind=kind)

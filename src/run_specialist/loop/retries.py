@@ -129,7 +129,7 @@ class Retries:
                     times = "once" if attempt == 1 else f"{attempt} times"
                     retried = f"{error} (retried {times} in {now - failed_at:.0f} s)"
                     raise (error.as_final(retried) if attempt else error.as_final()) from error
-                wait = _wait(error, attempt, left, time_limit - now, is_shortened=patience < self._patience)
+                wait = _wait(error, attempt, left, time_limit - now)
                 attempt += 1
                 self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
             # The wait ends early if the run is to stop.
@@ -167,24 +167,19 @@ def backoff(attempt: int, chance: float) -> float:
     return min(FIRST_WAIT * 2.0 ** min(attempt, 10), LONGEST_WAIT) * (1 - JITTER * chance)
 
 
-def _wait(error: Unavailable, attempt: int, left: float, time_left: float, *, is_shortened: bool) -> float:
+def _wait(error: Unavailable, attempt: int, left: float, time_left: float) -> float:
     """Return how long to wait before the next attempt [s].
 
     left, time_left: until the patience and the time limit end; the last attempt is made at that moment.
-    is_shortened: whether the patience is less than that of the run, because another model is left.
     Raises ProviderError if the server requests a longer wait than that.
     """
     own = backoff(attempt, random.random())  # noqa: S311 - no secret
     requested = error.wait or 0
     limit = min(left, time_left)
     if requested > limit or math.isinf(requested):
-        of_patience = f"patience allows{' while another model is left' if is_shortened else ''}"
-        what = "the time limit allows" if time_left < left else of_patience
-        if math.isinf(requested):
-            again = "try again later, because the API requests an endless wait"
-        else:
-            allowed = f"longer than {what} ({math.floor(max(limit, 0))} seconds)"
-            again = f"try again in {requested:.0f} seconds, as the API requests, {allowed}"
+        allowed = "the time limit" if time_left < left else "patience"
+        most = "" if math.isinf(limit) else f" ({math.floor(max(limit, 0))} seconds)"
+        again = f"try again in {requested:.0f} seconds, as the API requests, longer than {allowed} allows{most}"
         raise error.as_final(f"{error.reason}; {again}") from error
     # A server that requests next to no wait, again and again, would be flooded.
     return max(min(own, limit), requested) if requested < 1 else requested

@@ -8,7 +8,7 @@ from run_specialist.errors import ContextExceeded, ProviderError, UsageError
 from run_specialist.loop import observing
 from run_specialist.loop.account import Account, Clock
 from run_specialist.loop.checkpoint import Checkpoint, StoreLost
-from run_specialist.loop.ending import Ending, conclude
+from run_specialist.loop.ending import ABORTED, CONTEXT_FULL, Ending, conclude
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import ForkedFrom, Job, RunContext
 from run_specialist.loop.loop import Loop
@@ -159,16 +159,19 @@ class Run:
                 await asyncio.sleep(0)
             ending = await self._loop.run()
         except ContextExceeded as error:
-            ending = Ending.context_overflow(str(error))
+            why = f"{error}; {CONTEXT_FULL}"
+            ending = Ending("partial", error=why, exit_code=Exit.PROVIDER, error_kind="context_exceeded")
         except ProviderError as error:
-            ending = Ending.provider_failed(error)
+            why, wait = str(error), error.retry_after
+            ending = Ending("failed", error=why, exit_code=Exit.PROVIDER, error_kind=error.kind, retry_after=wait)
         except StoreLost as error:
-            ending = Ending.store_lost(str(error))
+            ending = Ending("aborted", error=str(error), exit_code=Exit.NO_ANSWER, error_kind="store_lost")
         except asyncio.CancelledError as error:
-            ending, cancellation = Ending.aborted(), error
+            ending, cancellation = ABORTED, error
         except Exception as error:  # noqa: BLE001 - a bug here must not cost what was gathered
             _log.debug("the run broke off", exc_info=True)
-            ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER, "internal")
+            why = f"internal error: {error!r}; please report it"
+            ending = Ending("failed", error=why, exit_code=Exit.NO_ANSWER, error_kind="internal")
         self._task = None
         outcome = await self._conclude(ending)
         # The cancellation by `abort` ends here; one from outside is raised again.
@@ -193,11 +196,11 @@ class Run:
         """Close the transcript, make the outcome, and store it before it is returned."""
         # Until the outcome is stored, the reply that ended the work counts as pending.
         briefly = ending.status == "aborted"
-        await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
+        await self._checkpoint.wait_until_stored(briefly=briefly)
         self._loop.replies.close()
         position = self._loop.landing.position
         outcome = self._ended = conclude(self._run, ending, position, self._exchange, self._dispatcher)
         self._run.observers.record(Ended(outcome, self._checkpoint.new_record()))
-        await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
+        await self._checkpoint.wait_until_stored(briefly=briefly)
         self._run.observers.notify(Finished(outcome))
         return outcome

@@ -40,7 +40,6 @@ class Summary:
     summary: str
     archived: int
     """Outputs removed from the transcript and archived."""
-    tokens_before: int
     tokens_after: int
     """Estimated size of the next request."""
     warnings: list[str]
@@ -104,16 +103,7 @@ class Summarizer:
             notes.warnings.append(
                 f"after summarizing, the context still has about {tokens_after} tokens; context_target is {target}"
             )
-        return Summary(rebuilt, summary, len(planned.archived), tokens_before, tokens_after, notes.warnings)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The result of one request for notes."""
-
-    text: str
-    problem: str = ""
-    """Why there is no text."""
+        return Summary(rebuilt, summary, len(planned.archived), tokens_after, notes.warnings)
 
 
 @dataclass
@@ -141,12 +131,12 @@ class _NoteTaker:
         words = self._words_per_set(len(planned.chunks) + bool(earlier))
         texts = (SEPARATOR.join(unit.text for unit in chunk) for chunk in planned.chunks)
         answers = await self._ask_all([to_summarize(self.question, text, words) for text in texts])
-        for chunk, answer in zip(planned.chunks, answers, strict=True):
-            if answer.problem:
+        for chunk, (_, problem) in zip(planned.chunks, answers, strict=True):
+            if problem:
                 calls = [f"{call.name} ({call.id})" for unit in chunk for call in unit.calls]
-                gaps.append(not_summarized(calls, answer.problem))
-                self.warnings.append(f"a part of the context could not be summarized: {answer.problem}")
-        notes = [text for text in (earlier, *(answer.text for answer in answers)) if text]
+                gaps.append(not_summarized(calls, problem))
+                self.warnings.append(f"a part of the context could not be summarized: {problem}")
+        notes = [text for text in (earlier, *(text for text, _ in answers)) if text]
         # The lines on missing notes are neither merged nor cut, but at least half of the limit is left for the notes.
         limit = max(self.limit - _size(gaps), self.limit // 2)
         return SEPARATOR.join([*self._cut(await self._merged(notes, limit), limit), *gaps])
@@ -160,24 +150,25 @@ class _NoteTaker:
             groups = packed(notes, lambda text: tokens(len(text)), self.chunk_size)
             words = self._words_per_set(len(groups))
             answers = await self._ask_all([to_merge(self.question, SEPARATOR.join(group), words) for group in groups])
-            self.warnings += [f"notes could not be merged: {answer.problem}" for answer in answers if answer.problem]
+            self.warnings += [f"notes could not be merged: {problem}" for _, problem in answers if problem]
             merged = [
                 text
-                for group, answer in zip(groups, answers, strict=True)
-                for text in (group if answer.problem else (answer.text,))
+                for group, (new, problem) in zip(groups, answers, strict=True)
+                for text in (group if problem else (new,))
             ]
             if _size(merged) >= size:
                 break
             notes = merged
         return notes
 
-    async def _ask_all(self, texts: Sequence[str]) -> list[_Answer]:
+    async def _ask_all(self, texts: Sequence[str]) -> list[tuple[str, str]]:
         gate = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._ask(text, gate)) for text in texts]
         return [task.result() for task in tasks]
 
-    async def _ask(self, text: str, gate: asyncio.Semaphore) -> _Answer:
+    async def _ask(self, text: str, gate: asyncio.Semaphore) -> tuple[str, str]:
+        """Return the notes that a model writes, or else why there are none."""
         conversation = self.provider.open(Opening(SYSTEM_PROMPT, Toolset([])))
         max_tokens = min(self.limit + REASONING_TOKENS, self.provider.capabilities.max_output_tokens)
         async with gate:
@@ -189,15 +180,15 @@ class _NoteTaker:
                     usage = reply.usage if reply.usage.total_tokens else estimated
                     span.replied(reply, usage)
             except ProviderError as error:
-                return _Answer("", " ".join(str(error).split()))
+                return "", " ".join(str(error).split())
             except Exception as error:  # noqa: BLE001 - the run can continue without these notes
-                return _Answer("", repr(error))
+                return "", repr(error)
         self.pay(usage)
         if reply.stop is Stop.REFUSED:
-            return _Answer("", f"the model refused ({reply.reason})")
+            return "", f"the model refused ({reply.reason})"
         if not reply.text:
-            return _Answer("", "the model wrote nothing")
-        return _Answer(reply.text + (CUT_MARK if reply.stop is Stop.TRUNCATED else ""))
+            return "", "the model wrote nothing"
+        return reply.text + (CUT_MARK if reply.stop is Stop.TRUNCATED else ""), ""
 
     def _words_per_set(self, sets: int) -> int:
         """Return the maximum length of each set of notes [words].

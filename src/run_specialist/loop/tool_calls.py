@@ -11,7 +11,7 @@ from run_specialist import prompts
 from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.errors import ToolError
 from run_specialist.loop import observing
-from run_specialist.loop.account import ChildBudget, ChildBudgets
+from run_specialist.loop.account import ChildBudget
 from run_specialist.loop.job import Augmenter, CallRecord, Executed, RunContext, in_call_order, spend_call
 from run_specialist.loop.observing import Observers
 from run_specialist.record.events import BudgetSpent, Called, CallPhase, Event, Warned
@@ -27,7 +27,6 @@ class Dispatcher:
     def __init__(self, run: RunContext) -> None:
         self._run, job = run, run.job
         self._tools = job.opening.tools
-        self._child_budgets = ChildBudgets(run.account, 0)
         self._log = CallLog(run.observers, job.hide)
         self._gate = asyncio.Semaphore(job.settings.parallel_tools_limit)
         earlier = job.resume_state.earlier
@@ -110,7 +109,7 @@ class Dispatcher:
         first_number, self.started = self.started + 1, self.started + len(calls)
         self._running = range(first_number, self.started + 1)
         # The children of a turn share the remaining budget.
-        self._child_budgets = ChildBudgets(self._run.account, sum(self._tools.runs_child(call.name) for call in calls))
+        self._run.account.waiting_children = sum(self._tools.runs_child(call.name) for call in calls)
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first_number)]
         # Before the first result is read, the time of all calls is spent.
@@ -195,7 +194,7 @@ class Dispatcher:
         Raises only cancellations, KeyboardInterrupt and GeneratorExit.
         """
         shared = self._run.job.settings.share_budget
-        child_budget = ChildBudget(self._run.account, self._run.observers, self._child_budgets, shared=shared)
+        child_budget = ChildBudget(self._run.account, self._run.observers, shared=shared)
         raised: BaseException | None = None
         try:
             output = await self._output(call, child_budget)

@@ -211,17 +211,8 @@ class Outcome:
 
     def as_child(self) -> Child:
         """Return the summary that the parent run stores."""
-        return Child(
-            run_id=self.run_id,
-            specialist=self.specialist,
-            status=self.status,
-            tool_calls=self.tool_calls.used,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
-            evidence=self.evidence,
-            children=self.children,
-            changes=self.changes,
-        )
+        own = {name: getattr(self, name) for name in Child.__dataclass_fields__}
+        return Child(**{**own, "tool_calls": self.tool_calls.used})
 
     def _repr_markdown_(self) -> str:
         """Return the answer, its quotes, its gaps and a line about the run, which notebooks render."""

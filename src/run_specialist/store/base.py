@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.location import shown
 from run_specialist.store.rows import Row
-from run_specialist.store.schema import Statements
 
 _T = TypeVar("_T")
 
@@ -31,8 +30,8 @@ class StoreOutage(StoreFailure):
 class Session(ABC):
     """One connection, for use by one thread."""
 
-    statements: Statements
-    """SQL in the dialect of the database."""
+    lock = ""
+    """Clause that locks the rows of a query until the commit."""
     patience: float
     """How long to retry during an outage [s]."""
 

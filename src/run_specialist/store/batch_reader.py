@@ -1,11 +1,12 @@
 """Read stored batches, their statuses and totals."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, literal, select
+from sqlalchemy import ColumnElement, Row, and_, case, literal, select
 
 from run_specialist.errors import RunNotFound
 from run_specialist.store.batches import StoredBatch
@@ -13,7 +14,7 @@ from run_specialist.store.location import shown
 from run_specialist.store.reader import OpenedStore, delete_runs
 from run_specialist.store.rows import column_text, outcome
 from run_specialist.store.schema import DEAD, RUNNING, WAITING
-from run_specialist.store.selection import INTERRUPTED, ambiguous, portions
+from run_specialist.store.selection import INTERRUPTED, ambiguous, fetched
 from run_specialist.store.stored import BatchTotals, ItemResult
 from run_specialist.store.tables import batches, items, runs
 
@@ -54,22 +55,28 @@ ITEMS_AT_ONCE = 500
 """Number of items read per transaction; a longer transaction would keep the file from shrinking."""
 
 _NEWEST_FIRST = (batches.c.created_at.desc(), batches.c.batch_id.desc())
-_ITEMS = select(
+_COLUMNS = (
+    items.c.batch_id,
     items.c.number,
     items.c.run_id,
-    items.c.input,
-    items.c.question,
-    items.c.error,
     STORED_STATUS.label("status"),
     OWNER.label("owner"),
     MAY_WAIT.label("may_wait"),
-    case((runs.c.status != RUNNING, runs.c.outcome)).label("outcome"),
     runs.c.tool_calls,
     runs.c.cost_usd,
     runs.c.duration_s,
     runs.c.started_at,
+    runs.c.ended_at,
+)
+_ITEMS = select(
+    *_COLUMNS,
+    items.c.input,
+    items.c.question,
+    items.c.error,
+    case((runs.c.status != RUNNING, runs.c.outcome)).label("outcome"),
 ).select_from(WITH_RUNS)
-
+_COUNTED = select(*_COLUMNS, case((MAY_WAIT, runs.c.outcome)).label("outcome")).select_from(WITH_RUNS)
+"""Items without the outcomes that their status does not depend on."""
 
 JUDGES = "-judges"
 """Suffix of the id of the batch with an eval's judges, after the id of the eval."""
@@ -131,8 +138,12 @@ class StoredBatches(OpenedStore):
 
     def tallies(self, batch_ids: Sequence[str]) -> dict[str, BatchTotals]:
         """Return counts and sums by batch; a batch that has no items has an empty tally."""
+        is_dead = cache(self._is_dead)
         with self._snapshot() as connection:
-            return tallies(connection, batch_ids, cache(self._is_dead))
+            found = {batch_id: list[tuple[str, Row[Any]]]() for batch_id in batch_ids}
+            for row in fetched(connection, _COUNTED, items.c.batch_id, batch_ids):
+                found[row.batch_id].append((_status(row, is_dead), row))
+        return {batch_id: _tally(rows) for batch_id, rows in found.items()}
 
     def tally(self, batch_id: str) -> BatchTotals:
         """Return counts and sums of one batch."""
@@ -152,7 +163,7 @@ class StoredBatches(OpenedStore):
             following = query.where(items.c.number > last).order_by(items.c.number, items.c.run_id)
             with self._snapshot() as connection:
                 rows = connection.execute(following.limit(ITEMS_AT_ONCE)).all()
-                found = [_item(row, is_dead=row.owner is not None and is_dead(row.owner)) for row in rows]
+                found = [_item(row, is_dead) for row in rows]
             yield from (item for item in found if not failures or item.status in FAILURES)
             if len(rows) < ITEMS_AT_ONCE:
                 return
@@ -178,20 +189,21 @@ def _batch(row: Row[Any]) -> StoredBatch:
     return StoredBatch(**{**row._asdict(), "frozen": json.loads(row.frozen)})
 
 
-def _item(row: Row[Any], *, is_dead: bool) -> ItemResult:
-    final = outcome(row.outcome)
-    status = row.status
-    if status == RUNNING and is_dead:
-        status = INTERRUPTED
-    elif row.may_wait and is_endpoint_failure(final):
-        status = NOT_RUN
+def _status(row: Row[Any], is_dead: Callable[[str], bool]) -> str:
+    """Return the status of an item."""
+    if row.status == RUNNING and is_dead(row.owner):
+        return INTERRUPTED
+    return NOT_RUN if row.may_wait and is_endpoint_failure(outcome(row.outcome)) else str(row.status)
+
+
+def _item(row: Row[Any], is_dead: Callable[[str], bool]) -> ItemResult:
     return ItemResult(
         number=row.number,
         run_id=row.run_id,
         input=json.loads(row.input),
         question=row.question,
-        status=status,
-        outcome=final,
+        status=_status(row, is_dead),
+        outcome=outcome(row.outcome),
         error=row.error,
         tool_calls=row.tool_calls or 0,
         cost_usd=row.cost_usd,
@@ -200,85 +212,19 @@ def _item(row: Row[Any], *, is_dead: bool) -> ItemResult:
     )
 
 
-_SUMS = ("runs", "unknown_costs", "cost_usd", "tool_calls", "worked_s")
-
-
-def tallies(connection: Connection, batch_ids: Sequence[str], is_dead: Callable[[str], bool]) -> dict[str, BatchTotals]:
-    """Return counts and sums by batch; a batch that has no items has an empty tally.
-
-    is_dead: whether the process that owns a run has died.
-    """
-    groups: dict[str, list[Row[Any]]] = {batch_id: [] for batch_id in batch_ids}
-    for part in portions(batch_ids):
-        for row in connection.execute(_sums(part)):
-            groups[row.batch_id].append(row)
-    found = {}
-    for batch_id, rows in groups.items():
-        dead = {row.owner for row in rows if row.owner and is_dead(row.owner)}
-        taken_back = 0
-        if any(row.may_wait for row in rows):
-            chosen = (items.c.batch_id == batch_id, items.c.number.is_not(None), MAY_WAIT)
-            bodies = connection.execute(select(runs.c.outcome).select_from(WITH_RUNS).where(*chosen)).scalars()
-            taken_back = sum(is_endpoint_failure(outcome(body)) for body in bodies)
-        found[batch_id] = _tally(rows, dead, taken_back)
-    return found
-
-
-def _sums(batch_ids: Sequence[str]) -> Select[Any]:
-    """Return the query for the sums, by batch and by everything that the status of an item depends on."""
-    each = (
-        select(
-            items.c.batch_id,
-            items.c.number.is_not(None).label("current"),
-            STORED_STATUS.label("status"),
-            OWNER.label("owner"),
-            func.coalesce(MAY_WAIT, False).label("may_wait"),
-            runs.c.run_id,
-            runs.c.cost_usd,
-            runs.c.tool_calls,
-            runs.c.duration_s,
-            runs.c.started_at,
-            runs.c.ended_at,
-        )
-        .select_from(WITH_RUNS)
-        .where(items.c.batch_id.in_(batch_ids))
-        .subquery()
-    )
-    # Grouping by the columns of a subquery, since PostgreSQL does not recognize an expression with parameters.
-    groups = (each.c.batch_id, each.c.current, each.c.status, each.c.owner, each.c.may_wait)
-    return select(
-        *groups,
-        func.count().label("items"),
-        func.count(each.c.run_id).label("runs"),
-        (func.count(each.c.run_id) - func.count(each.c.cost_usd)).label("unknown_costs"),
-        func.coalesce(func.sum(each.c.cost_usd), 0.0).label("cost_usd"),
-        func.coalesce(func.sum(each.c.tool_calls), 0).label("tool_calls"),
-        func.coalesce(func.sum(each.c.duration_s), 0.0).label("worked_s"),
-        func.min(each.c.started_at).label("started_at"),
-        func.max(each.c.ended_at).label("ended_at"),
-    ).group_by(*groups)
-
-
-def _tally(rows: Sequence[Row[Any]], dead: set[str], taken_back: int) -> BatchTotals:
-    """Return the tally of one batch.
-
-    dead: owners of interrupted runs.
-    taken_back: number of failed items that count as not run.
-    """
-    counts = dict.fromkeys(ITEM_STATUSES, 0)
-    for row in rows:
-        if row.current:
-            status = INTERRUPTED if row.status == RUNNING and row.owner in dead else row.status
-            counts[status] = counts.get(status, 0) + row.items
-    counts[FAILED] -= taken_back
-    counts[NOT_RUN] += taken_back
-    starts = [row.started_at for row in rows if row.started_at is not None]
-    ends = [row.ended_at for row in rows if row.ended_at is not None]
-    sums: Mapping[str, Any] = {name: sum(getattr(row, name) for row in rows) for name in _SUMS}
+def _tally(rows: Sequence[tuple[str, Row[Any]]]) -> BatchTotals:
+    """Return the tally of the items of one batch, each with its status."""
+    counts = Counter(status for status, row in rows if row.number is not None)
+    begun = [row for _, row in rows if row.started_at is not None]
+    costs = [row.cost_usd for row in begun if row.cost_usd is not None]
     return BatchTotals(
-        counts={status: count for status, count in counts.items() if count},
-        earlier=sum(row.items for row in rows if not row.current),
-        started_at=min(starts, default=None),
-        ended_at=max(ends, default=None),
-        **sums,
+        counts={status: counts[status] for status in ITEM_STATUSES if counts[status]},
+        earlier=len(rows) - counts.total(),
+        runs=len(begun),
+        cost_usd=sum(costs),
+        unknown_costs=len(begun) - len(costs),
+        tool_calls=sum(row.tool_calls for row in begun),
+        worked_s=sum(row.duration_s or 0.0 for row in begun),
+        started_at=min((row.started_at for row in begun), default=None),
+        ended_at=max((row.ended_at for row in begun if row.ended_at is not None), default=None),
     )

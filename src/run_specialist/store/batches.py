@@ -8,13 +8,38 @@ from typing import Any, Self, TypeVar
 
 from run_specialist.store.base import Backoff, retried
 from run_specialist.store.rows import Row, column_text, fields_of, json_text, row
-from run_specialist.store.schema import CANCELLED, OPEN, WAITING
+from run_specialist.store.schema import CANCELLED, OPEN, SCHEMAS, WAITING, insert, update
 from run_specialist.store.sqlite import open_session
 
 PORTION = 2_000
 """Number of items per transaction; other processes can write between two transactions."""
 
 _T = TypeVar("_T")
+
+_CHANGED = [name for name in SCHEMAS["batches"].columns if name not in {"batch_id", "project", "created_at"}]
+# A repeated call keeps the time of the first.
+_PUT_BATCH = (
+    f"{insert('batches')} on conflict (batch_id) do update "
+    f"set {', '.join(f'{name} = excluded.{name}' for name in _CHANGED)}"
+)
+_FORGET_NUMBERS = "update items set number = null where batch_id = :batch_id and number is not null"
+# A repeated item gets its new number and keeps its state, unless it was cancelled.
+_PUT_ITEM = (
+    f"{insert('items')} on conflict (run_id, batch_id) do update set number = excluded.number, "
+    f"state = case when items.state = '{CANCELLED}' then '{WAITING}' else items.state end"
+)
+_SELECT_BEGUN = (
+    "select runs.run_id, runs.cost_usd from items join runs on runs.run_id = items.run_id "
+    "where items.batch_id = :batch_id"
+)
+_CANCEL_WAITING = f"update items set state = '{CANCELLED}' where batch_id = :batch_id and state = '{WAITING}'"  # noqa: S608
+_THIS_ITEM = "where batch_id = :batch_id and run_id = :run_id"
+_PUT_BACK = f"update items set state = '{WAITING}', error = null, takeovers = 0, turns = 0, granted = null {_THIS_ITEM}"  # noqa: S608
+# The count restarts after a new turn.
+_TAKE_OVER = (
+    "update items set takeovers = case when turns < :turns then 1 else takeovers + 1 end, "  # noqa: S608
+    f"turns = :turns {_THIS_ITEM}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +101,6 @@ class BatchWriter:
         self._url = url
         self._backoff = backoff or Backoff()
         self._session = open_session(url)
-        self._sql = self._session.statements
         self._lock = threading.Lock()
 
     def put(self, batch: StoredBatch, items: Iterable[StoredItem]) -> int:
@@ -87,7 +111,7 @@ class BatchWriter:
         Raises StoreUnusable.
         """
         stored = row("batches", **{**fields_of(batch), "frozen": json_text(batch.frozen)})
-        self._write((self._sql.put_batch, [stored]), (self._sql.forget_numbers, [stored]))
+        self._write((_PUT_BATCH, [stored]), (_FORGET_NUMBERS, [stored]))
         return self.add(batch.batch_id, items)
 
     def add(self, batch_id: str, items: Iterable[StoredItem]) -> int:
@@ -97,7 +121,7 @@ class BatchWriter:
         """
         new = {"batch_id": batch_id, "state": WAITING, "takeovers": 0, "turns": 0, "error": None, "granted": None}
         rows = (row("items", **{**new, **fields_of(one), "input": json_text(one.input)}) for one in items)
-        return self._write_many(self._sql.put_item, rows)
+        return self._write_many(_PUT_ITEM, rows)
 
     def begun(self, batch_id: str, *, of_all_calls: bool = False) -> dict[str, float]:
         """Return the ids of the stored runs of the items of the newest call, with their known cost so far [USD].
@@ -105,7 +129,7 @@ class BatchWriter:
         of_all_calls: also those of items that only earlier calls had.
         Raises StoreUnusable.
         """
-        statement = self._sql.select_all_begun if of_all_calls else self._sql.select_begun
+        statement = _SELECT_BEGUN if of_all_calls else f"{_SELECT_BEGUN} and items.number is not null"
 
         def costs() -> dict[str, float]:
             with self._session.transaction():
@@ -120,25 +144,33 @@ class BatchWriter:
         Raises StoreUnusable.
         """
         change = row("batches", batch_id=batch_id, state=state, reason=reason)
-        self._write((self._sql.set_state, [change]), (self._sql.cancel_waiting, [change] if state == CANCELLED else []))
+        self._write(
+            (update("batches", "state", "reason", key="batch_id"), [change]),
+            (_CANCEL_WAITING, [change] if state == CANCELLED else []),
+        )
 
     def set_frozen(self, batch_id: str, frozen: Mapping[str, Any]) -> None:
         """Replace the frozen values of a batch, as JSON values; raises StoreUnusable."""
-        self._write((self._sql.set_frozen, [row("batches", batch_id=batch_id, frozen=json_text(frozen))]))
+        self._write(
+            (update("batches", "frozen", key="batch_id"), [row("batches", batch_id=batch_id, frozen=json_text(frozen))])
+        )
 
     def mark(self, batch_id: str, marks: Iterable[ItemStateChange]) -> None:
         """Set states and errors of items; unknown items are ignored.
 
         Raises StoreUnusable.
         """
-        self._write_many(self._sql.mark_item, (row("items", batch_id=batch_id, **fields_of(one)) for one in marks))
+        self._write_many(
+            f"update items set state = :state, error = :error {_THIS_ITEM}",  # noqa: S608
+            (row("items", batch_id=batch_id, **fields_of(one)) for one in marks),
+        )
 
     def put_back(self, batch_id: str, run_ids: Iterable[str]) -> None:
         """Reset items to the state before they began, without errors and takeovers; their runs stay unchanged.
 
         Raises StoreUnusable.
         """
-        self._write_many(self._sql.put_back, (row("items", batch_id=batch_id, run_id=one) for one in run_ids))
+        self._write_many(_PUT_BACK, (row("items", batch_id=batch_id, run_id=one) for one in run_ids))
 
     def take_over(self, batch_id: str, run_id: str, turns: int) -> int:
         """Count a takeover of an item; return the number since its run's newest turn, including this one.
@@ -150,8 +182,8 @@ class BatchWriter:
 
         def count() -> int:
             with self._session.transaction():
-                self._session.write(self._sql.take_over, [{**item, "turns": turns}])
-                found = self._session.read(self._sql.select_takeovers, **item)
+                self._session.write(_TAKE_OVER, [{**item, "turns": turns}])
+                found = self._session.read(f"select takeovers from items {_THIS_ITEM}", **item)  # noqa: S608
             return int(found[0][0]) if found else 0
 
         return self._retried(count)

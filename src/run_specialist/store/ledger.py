@@ -11,11 +11,37 @@ from run_specialist.store.base import Backoff, retried
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.owners import describe, is_alive, may_reconnect
 from run_specialist.store.rows import KnownRun, Row, Rows, known_run, rows_of
-from run_specialist.store.schema import ADDED, RUNNING
+from run_specialist.store.schema import RUNNING, insert, update
 from run_specialist.store.sqlite import open_session
 from run_specialist.store.stored import StoredRun
 
 _T = TypeVar("_T")
+
+_BEGIN = insert("runs", "ended_at", "duration_s", "standing", "outcome")
+# A resumed run gets its new limits and model, and in the search its further question.
+_INSERT_RUN = (
+    f"{_BEGIN} on conflict (run_id) do update set frozen = excluded.frozen, model = excluded.model, "
+    "limits_changed = excluded.limits_changed where runs.owner = excluded.owner"
+)
+_INSERT_SEARCH = f"{insert('search')} on conflict (run_id) do update set question = excluded.question"
+_INSERT = {table: f"{insert(table)} on conflict do nothing" for table in ("turns", "calls", "events", "changes")}
+"""Insert rows that never change."""
+DELETE_MESSAGES = "delete from messages where run_id = :run_id and part = :part and place >= :place"
+_INSERT_MESSAGE = insert("messages")
+_UPDATE_SNAPSHOT = update("runs", "standing", "tool_calls", "cost_usd", "duration_s", key="run_id")
+_UPDATE_END = update("runs", "status", "ended_at", "duration_s", "outcome", key="run_id")
+_UPDATE_ANSWER = update("search", "answer", key="run_id")
+_SELECT_OWNER = "select status, owner from runs where run_id = :run_id"
+_SELECT_KNOWN = "select status, owner, specialist, model, question, frozen, outcome from runs where run_id = :run_id"
+_CHANGE_OWNER = (
+    f"update runs set owner = :new_owner, status = '{RUNNING}', ended_at = null "  # noqa: S608
+    "where run_id = :run_id and owner = :owner and status = :status"
+)
+_COUNT = (
+    "select (select count(*) from turns where run_id = :run_id), (select count(*) from calls where run_id = :run_id), "
+    "(select coalesce(max(number), 0) from events where run_id = :run_id)"
+)
+"""Counts the stored turns and calls of a run, and returns the number of its newest event."""
 
 
 class OwnerLooksDead(AtWork):
@@ -50,7 +76,6 @@ class Ledger:
             self._owner = owners.acquire(url)
             parts.callback(self._owner.close)
             self._parts = parts.pop_all()
-        self._sql = self._session.statements
         self._file = file_of(url)
         self._identity = self._identify()
 
@@ -85,33 +110,33 @@ class Ledger:
         return retried(operation, self._url, self._session, self._backoff, self._on_outage, renew)
 
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
-        sql, write, read = self._sql, self._session.write, self._session.read
+        write, read = self._session.write, self._session.read
         # An outcome that was reported must survive a power failure, and what files were before they are replaced.
         with self._session.transaction(lasting=any(rows.ending or "changes" in rows.added for rows in batch)):
-            write(sql.insert_run, _added("runs", batch))
+            write(_INSERT_RUN, _added("runs", batch))
             # The query also locks the runs that this process still owns against takeover until the commit.
             ids = {f"run_{number}": rows.run_id for number, rows in enumerate(batch)}
-            owned = {run_id for (run_id,) in read(sql.select_owned(len(ids)), owner=self.owner, **ids)}
+            names = ", ".join(f":{name}" for name in ids)
+            owned_ids = f"select run_id from runs where owner = :owner and run_id in ({names}){self._session.lock}"  # noqa: S608
+            owned = {run_id for (run_id,) in read(owned_ids, owner=self.owner, **ids)}
             kept = [rows for rows in batch if rows.run_id in owned]
             self._add(kept)
-            write(sql.update_end, [rows.ending for rows in kept if rows.ending])
-            write(sql.insert_search, _added("search", kept))
-            write(sql.update_answer, [rows.answer for rows in kept if rows.answer])
+            write(_UPDATE_END, [rows.ending for rows in kept if rows.ending])
+            write(_INSERT_SEARCH, _added("search", kept))
+            write(_UPDATE_ANSWER, [rows.answer for rows in kept if rows.answer])
             return {
-                rows.run_id: bool(read(sql.select_owner, run_id=rows.run_id))
-                for rows in batch
-                if rows.run_id not in owned
+                rows.run_id: bool(read(_SELECT_OWNER, run_id=rows.run_id)) for rows in batch if rows.run_id not in owned
             }
 
     def _add(self, batch: Sequence[Rows]) -> None:
         """Write turns, calls, events, messages and snapshots."""
-        sql, write = self._sql, self._session.write
-        for table in ADDED:
-            write(sql.insert_row[table], _added(table, batch))
+        write = self._session.write
+        for table, statement in _INSERT.items():
+            write(statement, _added(table, batch))
         tails = [(rows.run_id, part, *tail) for rows in batch for part, tail in rows.tails.items()]
-        write(sql.delete_messages, [{"run_id": run, "part": part, "place": begin} for run, part, begin, _ in tails])
-        write(sql.insert_message, [row for *_, messages in tails for row in messages])
-        write(sql.update_snapshot, [rows.snapshot for rows in batch if rows.snapshot])
+        write(DELETE_MESSAGES, [{"run_id": run, "part": part, "place": begin} for run, part, begin, _ in tails])
+        write(_INSERT_MESSAGE, [row for *_, messages in tails for row in messages])
+        write(_UPDATE_SNAPSHOT, [rows.snapshot for rows in batch if rows.snapshot])
 
     def look(self, run_id: str) -> KnownRun | None:
         """Return a run by its whole id, without its transcript; None if there is none.
@@ -126,7 +151,7 @@ class Ledger:
         return self._retried(look)
 
     def _known(self, run_id: str) -> KnownRun | None:
-        found = self._session.read(self._sql.select_known, run_id=run_id)
+        found = self._session.read(_SELECT_KNOWN, run_id=run_id)
         try:
             return known_run(run_id, *found[0]) if found else None
         except (ValueError, TypeError, LookupError) as error:
@@ -147,12 +172,12 @@ class Ledger:
 
     def _begin(self, rows: Rows) -> KnownRun | None:
         with self._session.transaction():
-            if not self._session.write(self._sql.insert_new_run, rows.added["runs"]):
+            if not self._session.write(f"{_BEGIN} on conflict (run_id) do nothing", rows.added["runs"]):
                 known = self._known(rows.run_id)
                 # If the connection broke during our commit, the run may be the one that this call has begun.
                 return None if known and self._taking == rows.run_id and known.owner == self.owner else known
             self._taking = rows.run_id
-            self._session.write(self._sql.insert_search, rows.added["search"])
+            self._session.write(_INSERT_SEARCH, rows.added["search"])
             self._add([rows])
             return None
 
@@ -170,7 +195,7 @@ class Ledger:
 
     def _claim(self, run: StoredRun, dead: Collection[str]) -> int:
         with self._session.transaction():
-            found = self._session.read(self._sql.select_owner, run_id=run.run_id)
+            found = self._session.read(_SELECT_OWNER, run_id=run.run_id)
             if not found:
                 raise NotResumable(f"{run.run_id} is no longer in {shown(self._url)}")
             ((status, owner),) = found
@@ -183,8 +208,8 @@ class Ledger:
                     raise OwnerLooksDead(run.run_id, owner)
             self._taking = run.run_id
             change = {"new_owner": self.owner, "run_id": run.run_id, "owner": owner, "status": status}
-            hit = self._session.write(self._sql.change_owner, [change])
-            ((turns, calls, event),) = self._session.read(self._sql.count_rows, run_id=run.run_id)
+            hit = self._session.write(_CHANGE_OWNER, [change])
+            ((turns, calls, event),) = self._session.read(_COUNT, run_id=run.run_id)
             # Another process may have resumed the run, and died, since it was loaded.
             if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
                 raise AtWork(f"another process has already resumed {run.run_id}")

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url, text
@@ -24,7 +25,6 @@ from run_specialist.installation import adding
 from run_specialist.store.base import Owner, Session, StoreFailure, StoreOutage, digest, process_description
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, NAMESPACE, VERSION, newer_version_error, shown
 from run_specialist.store.rows import Row
-from run_specialist.store.schema import Statements
 from run_specialist.store.tables import make_tables, reason_of, upgrade
 
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")
@@ -320,10 +320,17 @@ _TEMPORARY = (OperationalError, InterfaceError, InternalError)
 """Errors for a closed connection, a starting server, a full disk, a standby that is not promoted yet."""
 
 
+@cache
+def _of_server(statement: str) -> str:
+    """Return a statement with the schema of its tables, and with parameters in the form of the driver."""
+    qualified = re.sub(r"\b(into|from|update|join) (?!set\b)(\w+)", rf"\1 {NAMESPACE}.\2", statement)
+    return re.sub(r":(\w+)", r"%(\1)s", qualified)
+
+
 class ServerSession(Session):
     """A session on a SQLAlchemy connection, which is replaced after an error."""
 
-    statements = Statements("%({})s", f"{NAMESPACE}.", " for update")
+    lock = " for update"
     patience = PATIENCE
 
     def __init__(self, engine: Engine) -> None:
@@ -345,11 +352,11 @@ class ServerSession(Session):
 
     def write(self, statement: str, rows: Sequence[Row]) -> int:
         """Execute a statement once per row, if there are any; return the number of rows affected."""
-        return self._connected().exec_driver_sql(statement, [*map(dict, rows)]).rowcount if rows else 0
+        return self._connected().exec_driver_sql(_of_server(statement), [*map(dict, rows)]).rowcount if rows else 0
 
     def read(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query with these parameters."""
-        return [tuple(row) for row in self._connected().exec_driver_sql(statement, values)]
+        return [tuple(row) for row in self._connected().exec_driver_sql(_of_server(statement), values)]
 
     def close(self) -> None:
         """Close the connection and its engine."""

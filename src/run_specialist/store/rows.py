@@ -61,7 +61,7 @@ class KnownRun:
 
 
 def known_run(run_id: str, *columns: Any) -> KnownRun:  # noqa: ANN401 - values of a database driver
-    """Build a run from the columns `KNOWN`, whose long texts are packed."""
+    """Build a run from the columns that `Ledger.look` reads, whose long texts are packed."""
     status, owner, specialist, model, question, frozen, outcome = columns
     return KnownRun(
         run_id,

@@ -209,9 +209,8 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     final = outcome(run["outcome"])
     # The outcome of a run that was resumed and is running again is outdated.
     if final is not None and run["status"] != RUNNING:
-        of_child = {key: final[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
-        kin = {"children": final.get("children", ()), "changes": final.get("changes", ())}
-        return restored(Child, {**of_child, "tool_calls": final["tool_calls"]["used"], **kin})
+        of_child = {name: final[name] for name in Child.__dataclass_fields__}
+        return restored(Child, {**of_child, "tool_calls": final["tool_calls"]["used"]})
     snapshot = RunSnapshot({}) if run["standing"] is None else parsed(RunSnapshot, run["standing"])
     below = children(connection, run["run_id"])
     total = snapshot.total

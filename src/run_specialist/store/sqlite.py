@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from enum import Enum, auto
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, FOLDER, VERSION, file_of, newer_version_error
 from run_specialist.store.rows import Row
-from run_specialist.store.schema import Statements, sqlite_statements
+from run_specialist.store.schema import sqlite_statements
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -48,7 +47,6 @@ _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingErr
 class FileSession(Session):
     """A session on a connection of sqlite3."""
 
-    statements = Statements(":{}")
     patience = PATIENCE
 
     def __init__(self, raw: sqlite3.Connection, path: Path) -> None:
@@ -131,24 +129,18 @@ _REASONS = {
 }
 
 
-class _State(Enum):
-    EMPTY = auto()
-    OLDER = auto()
-    CURRENT = auto()
-
-
 def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
     """Open the store in a file, with the arguments and errors of `opening.open_engine`."""
     with _readable_errors(path):
-        state = _inspect(path)
-        if state is _State.EMPTY and not write:
+        version = _inspect(path)
+        if not version and not write:
             raise StoreMissing(f"there is no store at {path} yet; the first run creates it")
-        if write or state is _State.OLDER:
+        if write or version < VERSION:
             # SQLite also creates files next to the database.
             for needed in (path, path.parent):
                 if needed.exists() and not os.access(needed, os.W_OK):
                     raise StoreUnusable(f"{path} cannot be written: no write permission on {needed}; {ELSEWHERE}")
-        if state is not _State.CURRENT:
+        if version != VERSION:
             _create_or_upgrade(path)
         raw = connect(path, "rw" if write else reading(path))
         try:
@@ -195,15 +187,17 @@ def reading(path: Path) -> str:
     return "ro"
 
 
-def _inspect(path: Path) -> _State:
-    """Read the file header; opening the file with SQLite would create files and checkpoint a dead process's WAL.
+def _inspect(path: Path) -> int:
+    """Return the version of the tables; 0 without any.
+
+    Reads the file header: opening the file with SQLite would create files and checkpoint a dead process's WAL.
 
     Raises StoreUnusable for a file of another program or of a newer version.
     """
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:
-        return _State.EMPTY
+        return 0
     if S_ISDIR(kind):
         raise StoreUnusable(f"{path} is a folder; use a file in it, e.g. {path / 'runs.db'}")
     if not S_ISREG(kind):
@@ -211,18 +205,18 @@ def _inspect(path: Path) -> _State:
     with path.open("rb") as file:
         header = file.read(100)
     if not header:
-        return _State.EMPTY
+        return 0
     if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):  # noqa: PLR2004 - SQLite's file format
         raise StoreUnusable(f"{path} {_REASONS['SQLITE_NOTADB']}; {ELSEWHERE}")
     version, application_id = int.from_bytes(header[60:64]), int.from_bytes(header[68:72])
     if not version and not application_id and not int.from_bytes(header[40:44]):
         # No table was created yet: the creating process has not finished, or it died.
-        return _State.EMPTY
+        return 0
     _require_compatible(path, application_id, version)
     # A rollback journal exists only before the first WAL; until it is applied, the header may be wrong.
     if path.with_name(f"{path.name}-journal").exists():
-        return _State.EMPTY
-    return _State.CURRENT if version == VERSION else _State.OLDER
+        return 0
+    return version
 
 
 def _require_compatible(path: Path, application_id: int, version: int) -> None:

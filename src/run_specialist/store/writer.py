@@ -47,12 +47,12 @@ class Inbox:
         self.outage: str | None = None
         """Reason for the current outage of the store; None if it can be written."""
 
-    def wait(self, journal: "RunJournal", future: "asyncio.Future[None]") -> bool:
-        """Resolve a future once all queued records of a run are settled. Return False if the thread has ended."""
+    def wait(self, future: "asyncio.Future[None]") -> bool:
+        """Resolve a future once all queued records are settled. Return False if the thread has ended."""
         with self.changed:
             if self._finished:
                 return False
-            self.batch.waiting.append((journal, future))
+            self.batch.waiting.append(future)
             self._wake_at_once()
         return True
 
@@ -93,7 +93,7 @@ class WriteBatch:
     """Queued entries that the writer thread processes together."""
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
-    waiting: list[tuple["RunJournal", "asyncio.Future[None]"]] = field(default_factory=list)
+    waiting: list["asyncio.Future[None]"] = field(default_factory=list)
     questions: list[tuple["LedgerQuery", Future[Any]]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -102,7 +102,7 @@ class WriteBatch:
     def settle(self) -> None:
         """Resolve the waiting futures, with one wake-up per event loop."""
         by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-        for _, future in self.waiting:
+        for future in self.waiting:
             by_loop.setdefault(future.get_loop(), []).append(future)
         for loop, futures in by_loop.items():
             # Raised if the loop is closed; then no task waits in it.
@@ -184,7 +184,7 @@ class RunJournal:
         """Wait until all records are settled; return whether none is lost. `committed` still returns the reason."""
         if self._settled < self._written and not self.lost:
             future = asyncio.get_running_loop().create_future()
-            if self._inbox.wait(self, future):
+            if self._inbox.wait(future):
                 await future
         return not self.lost
 

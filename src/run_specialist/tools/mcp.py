@@ -1,330 +1,37 @@
-"""Tools of MCP servers: clients, sessions, definitions and results."""
+"""Tools of MCP servers: connections, definitions, and one tool for each."""
 
 import asyncio
 import hashlib
 import json
-import os
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ToolError
 from run_specialist.installation import adding
-from run_specialist.safety.redact import redact, redactor
 from run_specialist.specialist.mcp_servers import ServerConfig
 from run_specialist.specialist.problems import shown
-from run_specialist.tools.base import Tool, few
-from run_specialist.tools.mcp_transport import (
-    CLOSED,
-    EXIT_GRACE,
-    TERM_GRACE,
-    Hide,
-    ServerProcess,
-    Unreachable,
-    Web,
-    cause,
-    describe,
-    first_line,
-    violation,
-)
+from run_specialist.tools.base import Tool
 from run_specialist.tools.threads import in_thread
-from run_specialist.version import release
 
 if TYPE_CHECKING:
-    from mcp import Client
-    from mcp.types import CallToolResult
     from mcp.types import Tool as ListedTool
-    from pydantic import ValidationError
 
 
-MOST_TOOLS = 1_000
-MOST_PAGES = 100
-CLOSE_TIMEOUT = 2 * EXIT_GRACE + 2 * TERM_GRACE
-"""Timeout for closing a session, after which its task is cancelled [s]."""
-
-_MAX_NAMED = 10
-_SESSION_TERMINATED = "Session terminated"
+class Unreachable(Exception):
+    """A server is unavailable; `str(error)` is the reason, on one line."""
 
 
 class SessionForgotten(Exception):
     """The server no longer knows the session, and has not executed the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Tools that a server listed when it was started."""
-
-    tools: Sequence["ListedTool"]
-    warnings: Sequence[str]
-    """Why some tools are omitted."""
-
-
-class _InvalidTools:
-    """Removes the invalid tools from the lists that a server sends, so that they cost only themselves."""
-
-    def __init__(self) -> None:
-        self.version = ""
-        """Negotiated protocol version; empty while nothing is to be removed."""
-        self._names: list[str] = []
-        self._first_error: ValidationError | None = None
-
-    @asynccontextmanager
-    async def removed_from(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        """Yield the incoming and outgoing message streams of a transport."""
-        import anyio  # noqa: PLC0415 - needed only with a server
-
-        async def forward(reader: Any, sending: Any) -> None:  # noqa: ANN401 - streams
-            async with sending:
-                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    async for item in reader:
-                        self._remove(getattr(getattr(item, "message", None), "result", None))
-                        await sending.send(item)
-
-        async with transport as (reader, writer), anyio.create_task_group() as tasks:
-            sending, receiving = anyio.create_memory_object_stream[Any](0)
-            async with sending, receiving:
-                tasks.start_soon(forward, reader, sending)
-                yield receiving, writer
-                tasks.cancel_scope.cancel()
-
-    def _remove(self, result: Any) -> None:  # noqa: ANN401 - what a server sent
-        if not self.version or not isinstance(result, dict) or not isinstance(result.get("tools"), list):
-            return
-        # The list is invalid even without tools, so no tool is at fault; the library tolerates some such errors.
-        if self._error({**result, "tools": []}):
-            return
-        valid = []
-        for number, tool in enumerate(result["tools"], 1):
-            if error := self._error({**result, "tools": [tool]}):
-                name = tool.get("name") if isinstance(tool, dict) else None
-                self._names.append(shown(name) if isinstance(name, str) and name else f"number {number}")
-                self._first_error = self._first_error or error
-            else:
-                valid.append(tool)
-        result["tools"] = valid
-
-    def _error(self, result: dict[str, Any]) -> "ValidationError | None":
-        from mcp_types import methods  # noqa: PLC0415 - slow to import; loaded when the server started
-        from pydantic import ValidationError  # noqa: PLC0415 - as above
-
-        try:
-            methods.parse_server_result("tools/list", self.version, result)
-        except ValidationError as error:
-            return error
-        return None
-
-    def warning(self, hide: Hide) -> str:
-        """Return one line about the removed tools; empty if there are none."""
-        if self._first_error is None:
-            return ""
-        names, single = few(self._names, _MAX_NAMED), len(self._names) == 1
-        what = f"its tool {names} is" if single else f"its tools {names} are"
-        why = violation(what, self._first_error, hide, within=2)
-        return f"{why}; the run continues without {'it' if single else 'them'}"
-
-
-class McpSession:
-    """Session with a server, from its start until either side closes it."""
-
-    def __init__(self, server: ServerConfig, root: Path) -> None:
-        """Start the server in a separate task, since the library must close its resources in the task that opened them.
-
-        root: working folder of the server's process.
-        """
-        loop = asyncio.get_running_loop()
-        self._server = server
-        self._root = root
-        self._transport: ServerProcess | Web | None = None
-        self._client: Client | None = None
-        self._closed = asyncio.Event()
-        self._transport_closed = False
-        self._error = ""
-        self._hide: Hide = redact
-        self._listing: asyncio.Future[Listing | Unreachable] = loop.create_future()
-        self._task = asyncio.create_task(self._run())
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the session is closed for requests."""
-        return self._closed.is_set()
-
-    async def listing(self) -> Listing:
-        """Wait until the server has listed its tools, and return them.
-
-        Raises Unreachable.
-        """
-        listed = await asyncio.shield(self._listing)
-        if isinstance(listed, Unreachable):
-            raise listed
-        return listed
-
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """Call a tool and return its result; a cancellation is sent to the server.
-
-        Raises ToolError, and SessionForgotten if the call can be retried in a new session.
-        """
-        from mcp import MCPError  # noqa: PLC0415 - slow to import; loaded when the server started
-        from mcp.types import (  # noqa: PLC0415 - as above
-            CallToolRequest,
-            CallToolRequestParams,
-            CallToolResult,
-            InputRequiredResult,
-        )
-        from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - as above
-
-        if self._client is None:
-            raise ToolError(f"the server ended: {self._failure()}")
-        wanted: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
-        try:
-            request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
-            # `call_tool` would discard a result that does not match the server's own output schema.
-            result = await self._client.session.send_request(request, wanted)
-        except MCPError as error:
-            if self.is_closed or error.error.message == CLOSED:
-                await self._wait_closed()
-                raise ToolError(f"the server ended before it answered: {self._failure()}") from None
-            if error.error.message == _SESSION_TERMINATED:
-                raise SessionForgotten from None
-            raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
-        except ValidationError as error:
-            raise ToolError(violation("its answer is", error, self._hide)) from None
-        if isinstance(result, InputRequiredResult):
-            raise ToolError("the server asks for more input, and there is nobody to ask")
-        return self._hide(text_of(result))
-
-    async def close(self) -> None:
-        """Close the session and stop the server's process."""
-        if not self._listing.done():
-            self._task.cancel()
-        await self._wait_closed()
-
-    async def _wait_closed(self) -> None:
-        self._closed.set()
-        await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
-
-    def _on_transport_closed(self) -> None:
-        # Before the tools are listed, the pending request fails by itself.
-        self._transport_closed = True
-        if self._listing.done():
-            self._closed.set()
-
-    async def _run(self) -> None:
-        try:
-            await self._connect()
-        except asyncio.CancelledError:
-            # Cancelled by `close`, or at the end of the program: nothing awaits the cancellation.
-            pass
-        except BaseException as error:  # noqa: BLE001 - any failure of a server must only lose its own tools
-            self._error = describe(error, self._hide)
-        finally:
-            self._closed.set()
-            if not self._listing.done():
-                self._listing.set_result(Unreachable(self._failure()))
-
-    async def _connect(self) -> None:
-        server = self._server.expanded(os.environ)
-        self._hide = redactor(server.secrets)
-        try:
-            await in_thread(_import_library)
-        except ImportError as error:
-            raise Unreachable(f"the MCP client is not installed ({error}); {adding('mcp')}") from None
-        from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above
-
-        limit = asyncio.timeout(server.timeout)
-        try:
-            async with limit:
-                # All servers support the legacy handshake, and some exit immediately on the new one.
-                for mode in ("auto",) if server.url else ("legacy", "auto"):
-                    try:
-                        return await self._serve(server, mode, limit)
-                    except Exception as error:
-                        code = getattr(cause(error), "code", None)
-                        if mode == "auto" or self._listing.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
-                            raise
-        except BaseException:
-            if limit.expired():
-                raise Unreachable(f"it did not tell its tools within {server.timeout:g} seconds") from None
-            raise
-
-    async def _serve(self, server: ServerConfig, mode: str, limit: asyncio.Timeout) -> None:
-        """Serve calls until either side closes the session.
-
-        limit: timeout that applies until the tools are listed.
-        """
-        from mcp import Client  # noqa: PLC0415 - as above
-        from mcp.types import Implementation  # noqa: PLC0415 - as above
-
-        transport = self._transport_of(server)
-        self._transport, self._transport_closed = transport, False
-        invalid = _InvalidTools()
-        connected = invalid.removed_from(transport.connected())
-        client_info = Implementation(name="run-specialist", version=release())
-        async with Client(connected, client_info=client_info, mode=mode, cache=None) as client:
-            listing = await _list_tools(client, invalid, self._hide)
-            limit.reschedule(None)
-            self._client = client
-            self._listing.set_result(listing)
-            if not self._transport_closed:
-                await self._closed.wait()
-
-    def _transport_of(self, server: ServerConfig) -> ServerProcess | Web:
-        import platformdirs  # noqa: PLC0415 - as above
-        from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above
-
-        if server.url is not None:
-            return Web(server.url, dict(server.headers), loopback=server.is_loopback)
-        # Python then ignores compiled modules of the project, which may differ from the source that was trusted.
-        compiled = {
-            "PYTHONPYCACHEPREFIX": str(platformdirs.user_cache_path("run-specialist", appauthor=False) / "pycache")
-        }
-        environment = get_default_environment() | compiled | dict(server.env)
-        folder = self._root / (server.cwd or "")
-        if not folder.is_dir():
-            raise Unreachable(f"there is no folder {folder}")
-        return ServerProcess(server.command or (), environment, str(folder), self._on_transport_closed)
-
-    def _failure(self) -> str:
-        last = self._transport.failure(self._hide) if self._transport else ""
-        return f"{self._error} ({last})" if self._error and last else self._error or last or "the connection was closed"
-
-
-def _import_library() -> None:
-    import logging  # noqa: PLC0415 - needed only here
-
-    import mcp.client.stdio  # noqa: PLC0415 - takes a second, so it runs in a thread
-    import mcp.client.streamable_http  # noqa: F401, PLC0415 - as above
-
-    # Server faults are reported as warnings of the run; the library must not log them to the terminal.
-    logging.getLogger("mcp").addHandler(logging.NullHandler())
-
-
-async def _list_tools(client: "Client", invalid: _InvalidTools, hide: Hide) -> Listing:
-    from mcp.types import PaginatedRequestParams  # noqa: PLC0415 - as above
-    from pydantic import ValidationError  # noqa: PLC0415 - as above
-
-    tools: list[ListedTool] = []
-    cursor = None
-    invalid.version = client.protocol_version
-    for _ in range(MOST_PAGES):
-        try:
-            page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
-        except ValidationError as error:
-            raise Unreachable(violation("its list of tools is", error, hide)) from None
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor or len(tools) > MOST_TOOLS:
-            break
-    invalid.version = ""
-    used = tools[:MOST_TOOLS]
-    too_many = f"it lists too many tools; only the first {len(used):,} are used"
-    warnings = [too_many if cursor or len(used) < len(tools) else "", invalid.warning(hide)]
-    return Listing(used, [warning for warning in warnings if warning])
+Listing = tuple[Sequence["ListedTool"], Sequence[str]]
+"""Tools that a server listed when it was started, and why others are omitted."""
 
 
 class McpConnection:
@@ -337,7 +44,8 @@ class McpConnection:
         """
         self._server = server
         self._root = root
-        self._session: McpSession | None = None
+        self._session: Any = None
+        """An `McpSession`, whose module is imported late."""
         self._restart_error = ""
 
     async def listing(self) -> Listing:
@@ -346,7 +54,8 @@ class McpConnection:
         Raises Unreachable.
         """
         self._restart_error = ""
-        return await self._live_session().listing()
+        listing: Listing = await (await self._live_session()).listing()
+        return listing
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
         """Call a tool and return its result; a server that has ended is restarted first, once.
@@ -361,7 +70,7 @@ class McpConnection:
             raise ToolError("the arguments hold half a character, or a number that is none") from None
         for _ in range(2):
             try:
-                return await (await self._restarted()).call(tool, arguments)
+                return str(await (await self._restarted()).call(tool, arguments))
             except SessionForgotten:
                 await self.close()
         raise ToolError("the server forgets who asks between one request and the next")
@@ -371,11 +80,11 @@ class McpConnection:
         if self._session is not None:
             await self._session.close()
 
-    async def _restarted(self) -> McpSession:
+    async def _restarted(self) -> Any:  # noqa: ANN401 - as above
         if self._restart_error:
             raise ToolError(self._restart_error)
-        session = self._live_session()
         try:
+            session = await self._live_session()
             await session.listing()
         except Unreachable as error:
             # A restart may take long, so it is tried again only by the next run.
@@ -383,9 +92,15 @@ class McpConnection:
             raise ToolError(self._restart_error) from None
         return session
 
-    def _live_session(self) -> McpSession:
+    async def _live_session(self) -> Any:  # noqa: ANN401 - as above
         if self._session is None or self._session.is_closed:
-            self._session = McpSession(self._server, self._root)
+            try:
+                library = await in_thread(partial(import_module, "run_specialist.tools.mcp_session"))
+            except ImportError as error:
+                raise Unreachable(f"the MCP client is not installed ({error}); {adding('mcp')}") from None
+            # Another call may have started the server in the meantime.
+            if self._session is None or self._session.is_closed:
+                self._session = library.McpSession(self._server, self._root)
         return self._session
 
 
@@ -524,8 +239,9 @@ def _make_tools(
         if isinstance(listing, str):
             warnings.append(f"{place}: {listing}; the run continues without its tools")
             continue
-        warnings += [f"{place}: {warning}" for warning in listing.warnings]
-        listed = [(one.name, one.description or one.title or "", one.input_schema) for one in listing.tools]
+        found_tools, omitted = listing
+        warnings += [f"{place}: {warning}" for warning in omitted]
+        listed = [(one.name, one.description or one.title or "", one.input_schema) for one in found_tools]
         for definition in definitions(server.name, listed, names):
             tools.append(_tool(definition, connection))
             if definition.name != tool_name(server.name, definition.called):
@@ -541,48 +257,22 @@ def _tool(definition: Definition, connection: McpConnection) -> Tool:
     return Tool(definition.name, definition.description, call, schema=definition.schema)
 
 
-LONGEST_RESULT = 2_000_000
-"""Maximum length of a result; the rest is dropped to save memory and storage [characters]."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPES = re.compile(
+    rb"""
+    \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # surrogate pair
+  | (\\u[dD][89a-fA-F][0-9a-fA-F]{2})                            # lone surrogate
+  | \\.                                                          # any other escape
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
-def text_of(result: "CallToolResult") -> str:
-    """Return the text of a result, with a placeholder line for each part that is not text.
+def replace_lone_surrogates(line: bytes) -> bytes:
+    """Replace lone surrogates in a line of JSON with U+FFFD.
 
-    Raises ToolError with this text if the server reports that the call failed.
+    They come from programs that truncate UTF-16 strings, e.g. in JavaScript, in the middle of an emoji.
     """
-    parts = [_block_text(block.model_dump(mode="json", by_alias=True, exclude_none=True)) for block in result.content]
-    structured = result.structured_content
-    if structured is not None and not any(block.type == "text" for block in result.content):
-        parts.insert(0, json.dumps(structured, ensure_ascii=False))
-    text = "\n".join(parts)
-    if len(text) > LONGEST_RESULT:
-        text = f"{text[:LONGEST_RESULT]}\n[{len(text) - LONGEST_RESULT:,} more characters were not kept]"
-    if result.is_error:
-        raise ToolError(text or "the server does not tell why")
-    return text
-
-
-def _block_text(block: Mapping[str, Any]) -> str:
-    kind = block["type"]
-    if kind == "text":
-        return str(block["text"])
-    if kind in {"image", "audio"}:
-        return _placeholder(f"{kind}, {_label(block.get('mimeType'))}", block.get("data"))
-    if kind == "resource_link":
-        about = [block.get("title") or block.get("name"), block.get("description"), block.get("uri")]
-        return f"[resource: {', '.join(_label(word) for word in about if word)}]"
-    resource = block.get("resource", {})
-    if "text" in resource:
-        return f"[resource: {_label(resource.get('uri'))}]\n{resource['text']}"
-    return _placeholder(
-        f"resource {_label(resource.get('uri'))}, {_label(resource.get('mimeType'))}", resource.get("blob")
-    )
-
-
-def _placeholder(what: str, data: object) -> str:
-    size = f", {len(data) * 3 // 4:,} bytes" if isinstance(data, str) else ""
-    return f"[left out, since only text is read: {what}{size}]"
-
-
-def _label(word: object) -> str:
-    return shown(str(word)) if word else "of an unknown kind"
+    if not _SURROGATE.search(line):
+        return line
+    return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.budget import Budget, Kind
-from run_specialist.loop.account import SHARED_KINDS, Account, ChildBudget, ChildBudgets
+from run_specialist.loop.account import SHARED_KINDS, Account, ChildBudget
 from run_specialist.loop.observing import Observers
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Usage
@@ -21,8 +21,8 @@ def account(**limits) -> Account:
 
 def child_budgets(one: Account, many: int, *, shared: bool = True) -> list[ChildBudget]:
     """Return the child budgets of the calls of one turn."""
-    queue = ChildBudgets(one, many)
-    return [ChildBudget(one, Observers(None, None, None), queue, shared=shared) for _ in range(many)]
+    one.waiting_children = many
+    return [ChildBudget(one, Observers(None, None, None), shared=shared) for _ in range(many)]
 
 
 def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
@@ -166,5 +166,5 @@ def test_a_warning_of_several_children_is_shown_once():
     one = account()
     observers = Observers(None, None, None)
     for _ in range(3):
-        ChildBudget(one, observers, ChildBudgets(one, 1), shared=True).warn("odd")
+        ChildBudget(one, observers, shared=True).warn("odd")
     assert observers.warnings == ["odd"]

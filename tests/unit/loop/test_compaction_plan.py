@@ -98,7 +98,7 @@ def test_the_text_of_the_model_stays_with_its_calls():
     said[2] = Message("assistant", (*said[2].content, text("That is all.")))
     said += [Message("assistant", (text("So far so good."),)), Message.user("Go on."), *turn(("c", "x"))]
     first, second, third = planned(said).chunks[0]
-    assert [part.text for part in first.parts[:2]] == ["Let me see.", "Two places."]
+    assert first.text.split("\n\n")[:2] == [f"Written on the way:\n{said}" for said in ("Let me see.", "Two places.")]
     assert "mice" in first.text
     assert second.text.endswith("voles\n\nWritten on the way:\nThat is all.")
     assert third.text == "Written on the way:\nSo far so good."

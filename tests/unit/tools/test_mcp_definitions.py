@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mcp.types import CallToolResult, ImageContent, TextContent
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.mcp import LONGEST_DESCRIPTION, LONGEST_RESULT, definitions, fit_schema, text_of, tool_name
+from run_specialist.tools.mcp import LONGEST_DESCRIPTION, definitions, fit_schema, tool_name
+from run_specialist.tools.mcp_session import LONGEST_RESULT, text_of
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 

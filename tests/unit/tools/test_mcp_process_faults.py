@@ -9,7 +9,7 @@ import pytest
 
 from run_specialist.installation import adding
 from run_specialist.specialist.mcp_servers import ServerConfig
-from run_specialist.tools.mcp import LONGEST_RESULT
+from run_specialist.tools.mcp_session import LONGEST_RESULT
 from tests.unit.tools.mcp_configs import good
 from tests.wire.mcp_servers.running_servers import connected, raw, running, until
 
@@ -120,7 +120,7 @@ async def test_an_unset_variable_causes_a_warning(tmp_path):
 
 async def test_a_missing_mcp_extra_names_the_install_command(tmp_path, monkeypatch):
     """Without the `mcp` extra, the warning names the command that adds it to this installation."""
-    monkeypatch.setitem(sys.modules, "mcp.client.stdio", None)
+    monkeypatch.setitem(sys.modules, "run_specialist.tools.mcp_session", None)
     async with connected(tmp_path, good(tmp_path)) as one:
         assert f"; {adding('mcp')}; the run continues" in one.warnings[0]
     assert running(tmp_path) == []

