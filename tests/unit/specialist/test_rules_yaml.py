@@ -93,15 +93,6 @@ def test_rule_5_an_invalid_description_is_kept_as_written(written: str, descript
     assert file.status == "warning"
 
 
-def test_rule_5_valid_fields_of_a_broken_file_are_read_as_yaml() -> None:
-    """Rule 5: valid fields of a broken file are read as YAML; a tab breaks only its own field."""
-    file = file_of("name:agent\ndescription: |\n  One\n  Two\nhooks:\n\tPre: x\ncountdown: {from: 3}")
-    assert (file.name, file.description) == ("agent", "One\nTwo")
-    assert file.specialist is not None
-    assert file.specialist.countdown.from_ == 3
-    assert any("no blank after the colon" in line for line in lines_of(file))
-
-
 def test_rule_5_comments_above_the_next_key_are_removed() -> None:
     """Rule 5: comments at the end of a broken description are removed; a heading followed by text is kept."""
     assert file_of("name: agent\ndescription: a: b\n# of all\nmodel: opus").description == "a: b"

@@ -78,13 +78,6 @@ def test_unknown_and_repeated_keys_are_warnings() -> None:
     assert file.model == "b"
 
 
-def test_tables_of_codex_that_are_no_lists_of_names_have_no_effect() -> None:
-    """Codex configures skills by a table, which names none."""
-    file = loaded('description = "d"\ndeveloper_instructions = "b"\n[[skills.config]]\npath = "a"\nenabled = true\n')
-    assert file.specialist is not None
-    assert (file.specialist.skills, file.status) == ((), "ok")
-
-
 _VALUES = st.recursive(
     st.booleans() | st.integers() | st.text(st.characters(codec="ascii"), max_size=5) | st.floats(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
