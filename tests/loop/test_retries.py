@@ -1,7 +1,6 @@
 """A request is sent again while its endpoint cannot answer, as long as the patience lasts."""
 
 import asyncio
-import json
 import re
 
 import pytest
@@ -68,19 +67,6 @@ async def test_w7_patience_0_never_retries(patience, attempts):
     assert ("retried" in outcome.error) is bool(attempts)
 
 
-async def test_w7_without_a_limit_it_is_retried_for_hours():
-    """`none` has no end: a thousand failures in a row are survived."""
-    outcome, waits, _ = await retried([BUSY] * 1_000 + [says("mice")], patience=None)
-    assert (outcome.answer, len(waits)) == ("mice", 1_000)
-
-
-async def test_w1_the_patience_is_that_of_one_request():
-    """The next request has the whole patience again."""
-    almost = [Unavailable("busy", status=429, wait=50), Unavailable("busy", status=429, wait=50)]
-    outcome, waits, _ = await retried([*almost, LOOK, *almost, says("mice")])
-    assert (outcome.answer, [wait.seconds for wait in waits]) == ("mice", [50.0] * 4)
-
-
 async def test_w3_a_requested_wait_replaces_the_own_one():
     """A wait of a second or more is taken as it is, a shorter one only if it is longer than the own one."""
     script = [Unavailable("busy", status=429, wait=wait) for wait in (3, 1, 0.9, 1e-9)]
@@ -88,13 +74,6 @@ async def test_w3_a_requested_wait_replaces_the_own_one():
     assert [wait.seconds for wait in waits[:2]] == [3, 1]
     assert 1.5 <= waits[2].seconds <= 2
     assert 3 <= waits[3].seconds <= 4
-
-
-async def test_w3_a_requested_wait_does_not_grow():
-    """A server that requests a second each time is asked each second, although the own waits grow."""
-    script = [Unavailable("busy", status=429, wait=1)] * 9
-    _, waits, _ = await retried([*script, says("mice")])
-    assert [wait.seconds for wait in waits] == [1] * 9
 
 
 @pytest.mark.parametrize(
@@ -169,19 +148,6 @@ async def test_w5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
     assert (outcome.status, outcome.answer, outcome.landing.reason) == ("landed", "mice", "time")
     assert len([event for event in events if isinstance(event, Retrying)]) == 1
     assert isinstance(events[0], Started)
-
-
-async def test_w2_an_event_is_plain_json():
-    """The event has its four fields and its name."""
-    _, waits, _ = await retried([DOWN, says("mice")])
-    printed = json.loads(json.dumps(waits[0].as_json()))
-    assert printed == {
-        "event": "retrying",
-        "status": None,
-        "seconds": waits[0].seconds,
-        "attempt": 1,
-        "reason": "cannot reach http://x",
-    }
 
 
 @given(st.integers(0, 10**6), st.floats(0, 1))

@@ -15,7 +15,6 @@ from tests.stored_runs import LOOKER
 from tests.taken_up import ID, Office, taken
 
 pytestmark = pytest.mark.anyio
-CHANGED = "was changed or deleted since"
 
 
 @pytest.fixture
@@ -166,14 +165,6 @@ async def test_a_store_lost_before_the_first_request_costs_a_warning(office, mon
             await taken(runner)
 
 
-@pytest.mark.usefixtures("breaks")
-async def test_a_run_that_could_not_be_begun_is_stored_as_soon_as_possible(office):
-    """If only the first commit fails, the run is stored with its first request."""
-    outcome = await office.take(looks(1), ANSWER)
-    assert outcome.warnings == ()
-    assert await office.take() == outcome
-
-
 async def test_a_store_that_does_not_open_is_refused_if_it_was_named(office, tmp_path):
     """A named store that does not open is an error before any request; the default store is a warning."""
     (tmp_path / "file").write_text("no folder")
@@ -192,17 +183,6 @@ async def test_a_store_that_cannot_be_queried_pays_nothing_twice(office, monkeyp
     monkeypatch.setattr(Ledger, "_known", fail)
     with pytest.raises(StoreUnusable, match="the disk is on fire"):
         await office.take()
-
-
-async def test_the_default_store_may_fail_to_open(office, tmp_path, monkeypatch):
-    """If the default store does not open, the run continues with a warning."""
-    (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    monkeypatch.delenv("SPECIALIST_STORE", raising=False)
-    async with office.process(ANSWER, store=None) as runner:
-        outcome = await (await taken(runner)).outcome()
-    assert outcome.status == "answered"
-    assert [text for text in outcome.warnings if "this run is not stored: " in text]
 
 
 async def test_a_run_that_another_process_ends_meanwhile_is_returned(office, monkeypatch):

@@ -59,12 +59,6 @@ async def test_an_unknown_id_begins_a_run_that_is_stored_before_its_first_reques
     assert ask(office.url, RAW) == [(ID, "answered")]
 
 
-async def test_an_unknown_id_waits_for_no_grace_period(office, monkeypatch):
-    """An unknown id waits for no owner that may come back."""
-    monkeypatch.setattr(writers, "GRACE", "no number of seconds")
-    assert (await office.take(ANSWER)).status == "answered"
-
-
 PARTIAL = says("It is kn", Stop.TRUNCATED)
 ENDS = {
     "answered": ([looks(1), ANSWER], {}),
@@ -151,15 +145,6 @@ async def test_of_eight_callers_at_once_one_works(office):
         assert await run.outcome() == (await taken(other)).ended
 
 
-async def test_eight_ids_at_once_are_independent(office):
-    """Eight concurrent runs each have their own outcome, even when they are taken up again immediately."""
-    async with office.process(*[ANSWER] * 8) as runner:
-        for _ in range(2):
-            runs = await asyncio.gather(*(taken(runner, f"id-{number}") for number in range(8)))
-            outcomes = await asyncio.gather(*(run.outcome() for run in runs))
-            assert [outcome.run_id for outcome in outcomes] == [f"id-{number}" for number in range(8)]
-
-
 async def test_a_cancellation_while_the_run_is_stored_leaves_no_run_behind(office, monkeypatch):
     """A caller that is cancelled while its run is being stored gets the run, which then ends as aborted."""
     begun, goes_on, whole = threading.Event(), threading.Event(), Writer.begin
@@ -207,12 +192,6 @@ async def test_prepare_refuses_a_stored_id(office):
         assert not isinstance(error.value, NotResumable)
         outcome = await (await runner.prepare(LOOKER, QUESTION, run_id="free")).outcome()
     assert (outcome.run_id, sorted(ask(office.url, RAW))[1]) == ("free", ("free", "answered"))
-
-
-async def test_an_id_that_begins_like_another_is_its_own(office):
-    """An id is never taken for the beginning of another one."""
-    await office.take(ANSWER, run_id=f"{ID}-2")
-    assert (await office.take(ANSWER)).run_id == ID
 
 
 async def test_a_run_deleted_before_it_is_resumed_is_not_mistaken(office, monkeypatch):

@@ -63,15 +63,6 @@ def test_s2_9_a_second_pass_replaces_the_first_summary():
     assert plan(twice, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
 
 
-def test_a_call_with_the_id_of_a_summary_is_not_a_summary():
-    """A call with the id of a summary that the model made up is not taken for a summary."""
-    said = [Message.user(QUESTION), *turn((f"{SUMMARIZE}_7", "x"))]
-    said += [Message("assistant", (use("a", SUMMARIZE),)), Message.results([ToolResult("a", "no such tool")])]
-    found = planned([*said, *turn(("b", "x"))])
-    assert (found.earlier, archived_ids(found)) == ("", [f"{SUMMARIZE}_7", "a"])
-    assert found.rebuild("notes")[5].content[0]["id"] == f"{SUMMARIZE}_8"
-
-
 @pytest.mark.parametrize("block", [THOUGHT, HIDDEN, {"type": "server_tool_use", "id": "s", "name": "x", "input": {}}])
 @pytest.mark.parametrize("where", [1, 5])
 def test_s2_9_with_thinking_the_transcript_becomes_one_user_message(block, where):
@@ -118,15 +109,6 @@ def test_s2_9_a_flattened_transcript_can_be_flattened_again():
     assert plan([twice], size=10_000, target=0, summary_limit=0, chunk_size=10) is None
 
 
-def test_the_kept_turn_of_a_flattened_transcript_is_parsed_completely():
-    """The kept turn of a retold transcript is parsed completely, with failures and the text after the last call."""
-    said = [Message.user(QUESTION), *turn(("a", "1"), before=[THOUGHT]), *turn(("b", "no such file"), failed=True)]
-    (once,) = planned([*said, Message("assistant", (text("Strange."),))]).rebuild("notes")
-    found = planned([once, *turn(("c", "x"))])
-    assert [(pair.call.id, pair.result, pair.is_error) for pair in found.archived] == [("b", "no such file", True)]
-    assert chunk_texts(found).endswith("Strange.")
-
-
 def test_a_question_that_looks_flattened_is_still_the_question():
     """A question that looks like a retold transcript is still the question: the first block is the user's."""
     question = "Your work on this until now, as a summary; the outputs themselves are archived:\nreally?"
@@ -144,15 +126,3 @@ def test_labels_inside_a_result_are_parsed_as_plain_text():
     (once,) = planned(said).rebuild("notes")
     found = planned([once, *turn(("c", "x"))])
     assert [(pair.call.id, pair.result) for pair in found.archived] == [("b", bait)]
-
-
-def test_the_line_of_an_archived_call_has_limited_length():
-    """The line of an archived call is a single line of limited length, whatever its name and arguments contain."""
-    call = use("a", "odd\nname", text="x" * 5_000)
-    said = [Message.user(QUESTION), Message("assistant", (THOUGHT, call)), Message.results([ToolResult("a", "1")])]
-    (once,) = planned([*said, *turn(("b", "2"))]).rebuild("notes")
-    line = once.content[2]["text"].split("\n")[1:]
-    assert len(line) == 1
-    assert line[0].startswith('odd name {"text":"xxx')
-    assert line[0].endswith("… -> SUMMARIZED executionId:'a'")
-    assert len(line[0]) < 400

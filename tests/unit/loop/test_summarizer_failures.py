@@ -57,21 +57,6 @@ async def test_s2_7_markers_outlast_merging_and_later_passes():
     assert second.summary.count("[not summarised: search (call_1);") == 1
 
 
-async def test_s2_7_many_markers_leave_room_for_notes():
-    """Half of the summary is reserved for notes, however many markers there are."""
-    script = [*[ProviderError("down " * 20)] * 5, says("n" * 200)]
-    done, _ = await one_pass(script, history(7, size=600))
-    assert done.summary.startswith("n" * 200)
-    assert done.summary.count("[not summarised: ") == 5
-
-
-async def test_s2_7_markers_count_towards_the_limit():
-    """Notes that would fit alone are merged if a marker shares the limit."""
-    script = [ProviderError("down"), says("n" * 300), says("m" * 100)]
-    done, _ = await one_pass(script, history(3, size=600))
-    assert done.summary.startswith("m" * 100 + "\n\n[not summarised: ")
-
-
 async def test_s2_7_truncated_notes_are_used_and_marked():
     """Notes that were cut off are used and marked."""
     done, _ = await one_pass([says("notes", Stop.TRUNCATED)], history(2))
@@ -101,19 +86,6 @@ class BlockingProvider:
         await self.go.wait()
         self.under_way -= 1
         return await self.provider.ask(request)
-
-
-async def test_three_requests_run_at_a_time():
-    """Three requests run at a time, and the notes are in the order of the calls."""
-    held = BlockingProvider(ScriptedProvider([says(str(number)) for number in range(5)]))
-    summarising = asyncio.create_task(
-        Summarizer(held, Archive(), 400, 0, 100).summarize(history(6, size=600), SIZE, [].append)
-    )
-    await asyncio.wait_for(held.busy.wait(), 10)
-    held.go.set()
-    done = await summarising
-    assert held.most == 3
-    assert done.summary == "0\n\n1\n\n2\n\n3\n\n4"
 
 
 async def test_a_cancelled_pass_changes_nothing():

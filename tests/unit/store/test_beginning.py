@@ -88,17 +88,6 @@ async def test_damaged_data_is_one_line(writer, store_url):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("usage", ["5", "[]", '"many"', '{"tokens": 5}'])
-async def test_a_damaged_outcome_is_one_line(writer, store_url, usage):
-    """An outcome whose parts are of the wrong kind is refused in one line, like one that is no JSON."""
-    damaged = f'{{"status": "answered", "warnings": [], "usage": {usage}}}'
-    await write(writer.begin(opened("run-1", question=damaged)), *turn_of(1))
-    change(store_url, "update runs set outcome = question")
-    with pytest.raises(StoreUnusable, match="the data of run-1 cannot be read") as refused:
-        writer.look("run-1")
-    assert "\n" not in str(refused.value)
-
-
 @pytest.mark.parametrize("is_ours", [True, False])
 async def test_a_lost_response_does_not_lose_or_steal_the_run(lasting, path, monkeypatch, is_ours):
     """If the response to the commit is lost, the retry finds its own run; a run of another process stays theirs."""
@@ -134,15 +123,6 @@ async def test_a_begun_run_that_was_taken_over_is_not_written(writer, store_url)
     change(store_url, "update runs set owner = 'another'")
     with pytest.raises(TakenOver, match="this run is not stored from turn 1 on: another process has resumed it"):
         await write(journal, *begun("run-1"), *turn_of(1))
-
-
-async def test_a_closed_writer_begins_and_finds_nothing(writer):
-    """A closed writer neither begins nor looks up a run, and does not wait for its ended thread."""
-    writer.check()
-    writer.close()
-    for call in (lambda: writer.begin(opened("run-1")), lambda: writer.look("run-1")):
-        with pytest.raises(StoreUnusable, match="the store was closed"):
-            call()
 
 
 class Watched(Inbox):
