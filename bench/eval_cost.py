@@ -22,7 +22,7 @@ from run_specialist.batch.batch import Bounds
 from run_specialist.evals.cases import EvalCase
 from run_specialist.evals.evaluators import make
 from run_specialist.evals.plan import planned, subjects, varied
-from run_specialist.evals.reuse import reused, stored_runs
+from run_specialist.evals.reuse import existing_store, reused
 from run_specialist.evals.running import result_of, runs_batch
 from run_specialist.providers.base import Capabilities, Opening, Request, Watch
 from run_specialist.providers.scripted import calls
@@ -110,11 +110,11 @@ async def as_eval(folder: Path) -> None:
         vary = varied([f"tool_calls_limit={','.join(map(str, LIMITS))}"])
         compared = subjects([opened.registry.find(str(folder / "reader.md"))], {}, vary)
         plan = planned(opened, "reader", folder / "reader.evals.yaml", cases, compared)
-        with stored_runs(opened.store) as known:
-            plan = (await reused(plan, opened, known, fresh=False)).plan
+        with existing_store(opened.store) as store:
+            plan = await reused(plan, opened, store, fresh=False)
         ends = {done.number: done async for done in runs_batch(plan, opened, Bounds(AT_ONCE))}
-        with stored_runs(opened.store) as known:
-            result = await result_of(plan, ends, {}, known)
+        with existing_store(opened.store) as store:
+            result = await result_of(plan, ends, {}, store)
     assert all(one.passed for one in result.runs)  # noqa: S101 - as above
     assert len(result.runs) == CASES * len(LIMITS)  # noqa: S101 - as above
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from run_specialist.batch.item import Counts, Done, Item
 from run_specialist.batch.limits import Pause
-from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Evidence, Outcome, ToolCalls
+from run_specialist.record.outcome import Outcome, ToolCalls
+from tests.unit.record.outcomes import outcome as any_outcome
 
 
 @dataclass
@@ -21,7 +21,9 @@ class LookedAt:
     problem: str | None = None
     unstored: int = 0
     id: str = "b3f9c2d1e"
-    under_way: tuple[Item, ...] = tuple(Item(number, "", "", "") for number in (38, 39))
+    under_way: tuple[Item, ...] = tuple(
+        Item(number, {"path": f"docs/limits-{number}.md"}, "", "") for number in (38, 39)
+    )
     stops: list[bool] = field(default_factory=list)
 
     def stop(self, *, now: bool = False) -> None:
@@ -34,26 +36,10 @@ def item(number: int = 1, given: Any = "owls", question: str = "What about owls?
     return Item(number, given, question, f"{number:016x}")
 
 
-def outcome(status: str = "answered", *, cost: float | None = 0.02, answer: str = "Mice.", **more: Any) -> Outcome:
+def outcome(status: str = "answered", *, cost: float | None = 0.02, **more: Any) -> Outcome:
     """Return an outcome."""
-    given = {
-        "run_id": "run-1",
-        "specialist": "finder",
-        "model": "claude-haiku-5-5",
-        "status": status,
-        "answer": answer,
-        "evidence": (Evidence("notes/owls.md:3", "Owls eat mice at night.", verified=True),),
-        "gaps": (),
-        "output": None,
-        "tool_calls": ToolCalls(5, 30, 0, 0),
-        "limits": {},
-        "landing": None,
-        "usage": Usage(10, 0, 0, 5),
-        "cost_usd": cost,
-        "duration_s": 12.4,
-        "warnings": (),
-    }
-    return Outcome(**(given | more))
+    given = {"specialist": "finder", "answer": "Mice.", "tool_calls": ToolCalls(5, 30, 0, 0), "duration_s": 12.4}
+    return any_outcome(**(given | {"status": status, "cost_usd": cost} | more))
 
 
 def done(number: int = 1, status: str = "answered", **more: Any) -> Done:

@@ -14,152 +14,76 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     __version__: str
-    from run_specialist.api.delegate import Delegate, Delegated, delegate_tool
-    from run_specialist.api.run_maker import EndedRun
-    from run_specialist.api.runner import Runner, Stream, run, run_sync
-    from run_specialist.batch.batch import Batch
-    from run_specialist.batch.item import Done
+    # The names twice: type checkers see that they are exported.
+    # isort: off
+    from run_specialist.api.delegate import Delegate as Delegate, Delegated as Delegated, delegate_tool as delegate_tool
+    from run_specialist.api.run_maker import EndedRun as EndedRun
+    from run_specialist.api.runner import Runner as Runner, Stream as Stream, run as run, run_sync as run_sync
+    from run_specialist.batch.batch import Batch as Batch
+    from run_specialist.batch.item import Done as Done
     from run_specialist.errors import (
-        AtWork,
-        NotResumable,
-        NotTrusted,
-        ProviderError,
-        RunNotFound,
-        RunSpecialistError,
-        SpecialistNotFound,
-        SpecialistUnusable,
-        StoreUnusable,
-        ToolError,
-        UsageError,
+        AtWork as AtWork,
+        NotResumable as NotResumable,
+        NotTrusted as NotTrusted,
+        ProviderError as ProviderError,
+        RunNotFound as RunNotFound,
+        RunSpecialistError as RunSpecialistError,
+        SpecialistNotFound as SpecialistNotFound,
+        SpecialistUnusable as SpecialistUnusable,
+        StoreUnusable as StoreUnusable,
+        ToolError as ToolError,
+        UsageError as UsageError,
     )
-    from run_specialist.loop.job import Augmenter, Executed
-    from run_specialist.loop.run import Run
-    from run_specialist.providers.base import Delta
+    from run_specialist.loop.job import Augmenter as Augmenter, Executed as Executed
+    from run_specialist.loop.run import Run as Run
+    from run_specialist.providers.base import Delta as Delta
     from run_specialist.record.events import (
-        BudgetSpent,
-        Called,
-        ChildTold,
-        Event,
-        FileChanged,
-        Finished,
-        Forked,
-        Landed,
-        ModelChanged,
-        Replied,
-        Requested,
-        Resumed,
-        Retrying,
-        Started,
-        Summarized,
-        Waiting,
-        Warned,
+        BudgetSpent as BudgetSpent,
+        Called as Called,
+        ChildTold as ChildTold,
+        Event as Event,
+        FileChanged as FileChanged,
+        Finished as Finished,
+        Forked as Forked,
+        Landed as Landed,
+        ModelChanged as ModelChanged,
+        Replied as Replied,
+        Requested as Requested,
+        Resumed as Resumed,
+        Retrying as Retrying,
+        Started as Started,
+        Summarized as Summarized,
+        Waiting as Waiting,
+        Warned as Warned,
     )
-    from run_specialist.record.outcome import Child, Evidence, Outcome
-    from run_specialist.specialist.fields import Specialist
-    from run_specialist.tools.base import Context, Output, Tool
-    from run_specialist.tools.python_tools import tool
-
-__all__ = [
-    "AtWork",
-    "Augmenter",
-    "Batch",
-    "BudgetSpent",
-    "Called",
-    "Child",
-    "ChildTold",
-    "Context",
-    "Delegate",
-    "Delegated",
-    "Delta",
-    "Done",
-    "EndedRun",
-    "Event",
-    "Evidence",
-    "Executed",
-    "FileChanged",
-    "Finished",
-    "Forked",
-    "Landed",
-    "ModelChanged",
-    "NotResumable",
-    "NotTrusted",
-    "Outcome",
-    "Output",
-    "ProviderError",
-    "Replied",
-    "Requested",
-    "Resumed",
-    "Retrying",
-    "Run",
-    "RunNotFound",
-    "RunSpecialistError",
-    "Runner",
-    "Specialist",
-    "SpecialistNotFound",
-    "SpecialistUnusable",
-    "Started",
-    "StoreUnusable",
-    "Stream",
-    "Summarized",
-    "Tool",
-    "ToolError",
-    "UsageError",
-    "Waiting",
-    "Warned",
-    "delegate_tool",
-    "run",
-    "run_sync",
-    "tool",
-]
+    from run_specialist.record.outcome import Child as Child, Evidence as Evidence, Outcome as Outcome
+    from run_specialist.specialist.fields import Specialist as Specialist
+    from run_specialist.tools.base import Context as Context, Output as Output, Tool as Tool
+    from run_specialist.tools.python_tools import tool as tool
+    # isort: on
 
 _HOMES = {
-    "api.delegate": (
-        "Delegate",
-        "Delegated",
-        "delegate_tool",
-    ),
-    "api.run_maker": ("EndedRun",),
-    "api.runner": (
-        "Runner",
-        "Stream",
-        "run",
-        "run_sync",
-    ),
-    "batch.batch": ("Batch",),
-    "batch.item": ("Done",),
-    "errors": (
-        "AtWork",
-        "NotResumable",
-        "NotTrusted",
-        "ProviderError",
-        "RunNotFound",
-        "RunSpecialistError",
-        "SpecialistNotFound",
-        "SpecialistUnusable",
-        "StoreUnusable",
-        "ToolError",
-        "UsageError",
-    ),
-    "loop.job": (
-        "Augmenter",
-        "Executed",
-    ),
-    "loop.run": ("Run",),
-    "providers.base": ("Delta",),
-    "record.outcome": (
-        "Child",
-        "Evidence",
-        "Outcome",
-    ),
-    "specialist.fields": ("Specialist",),
-    "tools.base": (
-        "Context",
-        "Output",
-        "Tool",
-    ),
-    "tools.python_tools": ("tool",),
+    "api.delegate": "Delegate Delegated delegate_tool",
+    "api.run_maker": "EndedRun",
+    "api.runner": "Runner Stream run run_sync",
+    "batch.batch": "Batch",
+    "batch.item": "Done",
+    "errors": "AtWork NotResumable NotTrusted ProviderError RunNotFound RunSpecialistError SpecialistNotFound "
+    "SpecialistUnusable StoreUnusable ToolError UsageError",
+    "loop.job": "Augmenter Executed",
+    "loop.run": "Run",
+    "providers.base": "Delta",
+    "record.events": "BudgetSpent Called ChildTold Event FileChanged Finished Forked Landed ModelChanged Replied "
+    "Requested Resumed Retrying Started Summarized Waiting Warned",
+    "record.outcome": "Child Evidence Outcome",
+    "specialist.fields": "Specialist",
+    "tools.base": "Context Output Tool",
+    "tools.python_tools": "tool",
 }
-"""Modules and the public names they define; all other names are events."""
+"""Modules and the public names they define."""
+__all__ = sorted(  # noqa: PLE0605 - made of strings
+    " ".join(_HOMES.values()).split(), key=lambda name: (name.islower(), name)
+)
 
 if not TYPE_CHECKING:  # a module-level __getattr__ would hide misspelled names from type checkers
 
@@ -169,7 +93,7 @@ if not TYPE_CHECKING:  # a module-level __getattr__ would hide misspelled names 
             return import_module(f"{__name__}.version").release()
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = next((home for home, names in _HOMES.items() if name in names), "record.events")
+        home = next(home for home, names in _HOMES.items() if name in names.split())
         value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
         return value
 

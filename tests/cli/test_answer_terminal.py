@@ -81,12 +81,6 @@ def test_a_warning_about_a_quote_is_not_repeated_below_its_mark(asked):
     assert "warning: quote not found" in piped
 
 
-def test_the_notes_are_dim_and_set_apart(asked):
-    """After the answer there is an empty line, then the notes in dim style."""
-    written, _, _ = asked()
-    assert re.search(r"what toads eat\r\n\r\n\x1b\[2mrun-specialist: answered", written)
-
-
 def test_raw_prints_the_answer_as_it_is(asked):
     """`--raw` prints the Markdown and nothing else to standard output; it needs an answer as text."""
     written, piped, code = asked("--raw", outputs="out")
@@ -140,18 +134,6 @@ def test_quotes_of_an_offline_answer_are_shown_once(write, notes):
     blocks = piped.rstrip("\n").split("\n\n")
     assert len(blocks) > 1
     assert all(block.startswith('> "') for block in blocks[1:])
-
-
-def test_a_resumed_run_is_rendered_too(api, write, notes, store):
-    """`specialists resume` renders the answer in the same way, and `--raw` prints it as it is."""
-    write("finder")
-    api([answers("First."), answers("**Second.**", evidence=EVIDENCE), answers("**Third.**")])
-    run_on_terminal(["run-specialist", "finder", "What?"])
-    written, _, code = run_on_terminal(["specialists", "resume", "last", "And?"])
-    shown = "\n".join(screen(written, 80))
-    assert (code, "Second." in shown, "**" in shown, "✗ notes/owls.md:9" in shown) == (0, True, False, True)
-    written, _, _ = run_on_terminal(["specialists", "resume", "last", "And?", "--raw"], outputs="out")
-    assert written == "**Third.**\r\n"
 
 
 def test_structured_and_salvaged_answers_are_no_markdown(api, write, notes):

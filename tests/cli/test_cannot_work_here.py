@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.cli.specialists_command import call as specialists
-from tests.terminal import on_terminal
 
 QUESTION = "How are payments retried?"
 
@@ -91,40 +90,3 @@ def test_the_error_names_the_specialist_that_works_here(project, call):
     named = result.stderr.strip().rpartition("; ")[2]
     assert named.startswith("codebase-analyst works here, as do ")
     assert "thoughts-locator" not in named
-
-
-def test_the_alternatives_follow_from_what_works(project, write, call):
-    """A specialist of the project that works is named, and one that cannot work is not."""
-    write("notes-analyzer", "paths: [notes/]")
-    write("thoughts-analyst", "paths: [elsewhere/]")
-    named = call("thoughts-analyzer", QUESTION).stderr.strip().rpartition("; ")[2]
-    assert named.startswith("notes-analyzer works here, as do codebase-analyst and ")
-    for path in (project / "notes").iterdir():
-        path.unlink()
-    named = call("thoughts-analyzer", QUESTION).stderr.strip().rpartition("; ")[2]
-    assert named.startswith("codebase-analyst works here")
-    assert "analyst and thoughts-analyst" not in named
-
-
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_the_list_fits_any_terminal(project, monkeypatch, columns):
-    """On a terminal of any width the head of the table and the blocked rows stay on lines of their own.
-
-    There may be more than the six of the package: those that a user added to the folder of this repository.
-    """
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("NO_COLOR", "1")
-    shown = on_terminal(project, [["specialists", "list"]])
-    lines = "\n".join(shown.values()).replace("\r", "").split("\n")
-    head = next(line for line in lines if line.startswith("NAME"))
-    assert head.split()[:4] == ["NAME", "STATUS", "CALLS", "MODEL"]
-    below = lines.index("", lines.index(head))
-    rows = len(listed())
-    assert rows >= 6
-    assert len(lines[lines.index(head) : below]) in {rows + 1, 2 * rows + 1}, (
-        "a row for each, and below it the description if narrow"
-    )
-    # A path is never broken, so that it can be copied.
-    assert max(len(line) for line in lines[lines.index(head) :] if "/" not in line) <= columns
-    reasons = " ".join(lines[below:])
-    assert f"thoughts-analyzer, thoughts-locator cannot work here: no file under {project} matches" in reasons

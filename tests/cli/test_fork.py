@@ -57,24 +57,3 @@ def test_f_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
     page = tmp_path / "page.html"
     assert manage("report", source, "--out", str(page)).exit_code == 0
     assert "They part after turn 2" in page.read_text()
-
-
-REFUSED = (
-    ("--landing order", "--landing needs --at N"),
-    ("--preset finalize", "--preset needs --at N"),
-    ("--at 7", "--at 7: {} has 4 turns; use 0 to 4"),
-    ("--at 4", "--at 4: turn 4 of {} is its answer; add a further question, or use --at 3 to have it"),
-    ("--at -1", "'--at'"),
-    ("--at two", "'--at'"),
-    ("--at 1 --store none", "no runs are stored"),
-)
-
-
-def test_f_7_a_fork_is_refused_with_one_line(source):
-    """Each refusal names the flag, with exit code 2, and no run is added."""
-    source = source()
-    for flags, reason in REFUSED:
-        refused = manage("resume", source, *flags.split())
-        assert (refused.exit_code, refused.stdout) == (2, "")
-        assert reason.format(source) in refused.stderr
-    assert len(json.loads(manage("runs", "--json").stdout)["runs"]) == 1

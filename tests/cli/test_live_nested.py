@@ -1,7 +1,6 @@
 """Live view of nested specialists: the tree, parallel children, and the resources they used."""
 
 import io
-import json
 import re
 
 import pytest
@@ -87,17 +86,6 @@ async def test_x_11_child_lines_follow_the_delegate_call(api, files, notes):
     ]
     assert outcome.tool_calls.used == 6
     assert plain(summary(outcome)).endswith(" · 1 specialist asked: 3 tool calls, N tokens, $0.00, included")
-
-
-@pytest.mark.anyio
-async def test_lines_are_truncated_on_a_narrow_terminal(api, files, notes):
-    """Lines that are too long are truncated, and the remaining budget is still shown."""
-    lines, _ = await shown(api(family), notes, width=40)
-    below = [line for line in lines if line.startswith("      ")]
-    assert len(below) == 5
-    assert max(map(len, lines)) <= 40
-    assert below[1].endswith("…  1 remaining")
-    assert below[3].startswith("        2.1  third  limit of tool calls")
 
 
 def outcome_of(name, **fields):
@@ -206,42 +194,6 @@ def test_the_summary_counts_only_direct_children():
     )
     offline = Child("b", "toads", "landed", 1, Usage(), 0.0)
     assert summary(outcome_of("x", children=(offline,))).endswith("1 specialist asked: 1 tool call, included")
-
-
-def test_child_events_are_nested_in_json(api, files, call_json):
-    """Each event is wrapped in a `child` event, nested as deeply as the runs."""
-    api(family)
-    told = call_json("first", "What do owls eat?", "--model", "haiku", "--events")
-    below = [event for event in told if event["event"] == "child"]
-    assert {event["specialist"] for event in below} == {"second"}
-    deep = [event["told"] for event in below if event["told"]["event"] == "child"]
-    assert [event["told"]["event"] for event in deep][0::20] == ["started"]
-    assert deep[-1]["told"]["event"] == "finished"
-    assert deep[-1]["told"]["outcome"]["specialist"] == "third"
-    children = told[-1]["outcome"]["children"]
-    assert [(one["specialist"], one["children"][0]["specialist"]) for one in children] == [("second", "third")]
-
-
-@pytest.fixture
-def call_json(call):
-    """Return a function that runs the command and returns the JSON lines on stdout."""
-
-    def called(*arguments):
-        return [json.loads(line) for line in call(*arguments).stdout.splitlines()]
-
-    return called
-
-
-def test_a_long_line_still_shows_the_failure_reason():
-    """Half of the line is reserved for the reason of the failure."""
-    paper = io.StringIO()
-    view = LiveView(Console(file=paper, width=60, highlight=False))
-    view(Called("started", "c1", "look", {"query": "word " * 40}))
-    view(Called("failed", "c1", "look", {"query": "word " * 40}, text="look failed: there is no such place"))
-    view(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
-    (line,) = [one for one in paper.getvalue().splitlines() if "look" in one]
-    assert "look failed: there is no" in line
-    assert len(line) <= 60
 
 
 @pytest.mark.parametrize("rung", Rung)

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.cli.specialists_command import BAD, GOOD, call, program
 
 ODD = "---\nname: odd\ndescription: d\nquux: 1\n---\nBody\n"
@@ -22,13 +20,6 @@ def test_list_shows_files_and_problems(project: Path) -> None:
     assert lines[0].split() == ["NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"]
     assert ["finder", "ok", "12", "Finds", "notes"] in [line.split() for line in lines]
     assert "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve" in lines
-
-
-def test_list_truncates_nothing_in_a_pipe(project: Path) -> None:
-    """Without a terminal nothing is truncated: a description of any length is on one line."""
-    words = " ".join(["word"] * 100)
-    (project / "specialists" / "long.md").write_text(f"---\nname: long\ndescription: {words}\n---\nBody\n")
-    assert any(line.endswith(words) for line in call("list").stdout.splitlines())
 
 
 def test_list_json(project: Path) -> None:
@@ -104,16 +95,6 @@ def test_check_names_every_error_of_every_file(project: Path) -> None:
     ]
 
 
-def test_check_takes_files_and_folders(project: Path, tmp_path: Path) -> None:
-    """Paths may be files with any suffix, or folders, which are searched recursively."""
-    (tmp_path / "more" / "deep").mkdir(parents=True)
-    (tmp_path / "more" / "deep" / "odd.md").write_text(ODD)
-    (tmp_path / "prompt.txt").write_text(GOOD)
-    result = call("check", "--json", str(tmp_path / "more"), str(tmp_path / "prompt.txt"))
-    assert [one["name"] for one in json.loads(result.stdout)["files"]] == ["odd", "finder"]
-    assert result.exit_code == 0
-
-
 def test_check_strict(project: Path) -> None:
     """`--strict` treats warnings as errors, in the listing and in the exit code."""
     (project / "specialists" / "odd.md").write_text(ODD)
@@ -139,16 +120,6 @@ def test_an_unknown_specialist_suggests_a_similar_name(project: Path) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no specialist named findr; did you mean finder?" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    "arguments", [["list", "--dir", "nope"], ["check", "--root", "nope"], ["show", "finder", "--root", "nope"]]
-)
-def test_a_missing_folder_is_reported(project: Path, arguments: list[str]) -> None:
-    """A folder that does not exist is reported with a clear error."""
-    result = call(*arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "nope is not a folder" in result.stderr
 
 
 def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -> None:

@@ -46,17 +46,6 @@ def test_edit_opens_the_file_and_checks_it(project: Path) -> None:
     assert (repaired.returncode, repaired.stdout) == (0, "1 file: 1 ok\n")
 
 
-def test_visual_comes_before_editor(project: Path) -> None:
-    """VISUAL is used before EDITOR, but not on a terminal that cannot move its cursor."""
-    both = {"VISUAL": replacing("12", "13"), "EDITOR": replacing("12", "14")}
-    assert edit("finder", **both).returncode == 0
-    path = project / "specialists" / "finder.md"
-    assert "limit: 13" in path.read_text()
-    path.write_text(GOOD)
-    edit("finder", TERM="dumb", **both)
-    assert "limit: 14" in path.read_text()
-
-
 def test_a_shell_splits_the_editor_but_never_reads_the_path(project: Path, tmp_path: Path) -> None:
     """Arguments, quotes and variables of the editor's command work; the path is one argument, whatever it contains."""
     odd = project / "specialists" / "a b$(touch harmed);'x.md"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.specialist.loader import load_text
 from tests.cli.history.commands import on_terminal
 from tests.cli.specialists_command import GOOD, MAIN, call, program
 from tests.forked_program import ForkedProgram
@@ -66,13 +65,6 @@ def test_new_refuses_values_that_fail_a_strict_check(project: Path, flag: str, v
     assert not (project / "specialists" / "fresh.md").exists()
 
 
-def test_new_accepts_none_and_a_destination_folder(project: Path, tmp_path: Path) -> None:
-    """`none` removes the limit; `--dir` is the destination folder, which is created if missing."""
-    result = call("new", "free", "--description", "d", "--tool-calls-limit", "none", "--dir", str(tmp_path / "x" / "y"))
-    assert result.exit_code == 0
-    assert "tool_calls_limit: none" in (tmp_path / "x" / "y" / "free.md").read_text()
-
-
 def test_new_without_a_terminal_writes_placeholders_that_check_reports(project: Path) -> None:
     """Without a terminal and a description, the file has placeholders, each a problem with file and line."""
     result = call("new", "fresh")
@@ -89,24 +81,6 @@ def test_new_without_a_terminal_writes_placeholders_that_check_reports(project: 
     filled = path.read_text().replace(lines[described - 1], "description: Finds notes.")
     path.write_text(filled.replace(lines[purpose - 1], "You find notes."))
     assert call("check", "--strict", "specialists/fresh.md").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("front", "keys"),
-    [
-        ({"description": "d", "model": "TODO"}, ["model"]),
-        ({"description": "d", "paths": "[docs, TODO]"}, ["paths"]),
-        ({"description": "d", "paths": "docs, TODO"}, ["paths"]),
-        ({"description": "TODO"}, ["description"]),
-        ({"description": "Finds lines with TODO"}, []),
-        ({"description": "TODOS are found"}, []),
-    ],
-)
-def test_check_reports_values_that_begin_with_todo(front: dict[str, str], keys: list[str]) -> None:
-    """A value that begins with the word TODO is a placeholder; the word elsewhere is not."""
-    text = "---\nname: x\n" + "".join(f"{key}: {value}\n" for key, value in front.items()) + "---\nTODO: body\n"
-    found = load_text(text, Path("x.md")).problems
-    assert [problem.key for problem in found if "placeholder" in problem.text] == keys
 
 
 def answered(project: Path, *answers: str, flags: tuple[str, ...] = ()) -> tuple[subprocess.CompletedProcess[str], str]:
@@ -142,20 +116,13 @@ def test_new_asks_for_tools_paths_and_model(project: Path) -> None:
 
 
 def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
-    """Each wrong answer has a line that says why, with a suggestion, and the same question again."""
-    (project / "docs").mkdir()
-    wrong = ["", "when asked", "twelve", "12", "raed", "read", "docz", "../x", "docs", "sonet", "gpt", "claude-x-9"]
-    done, front = answered(project, *wrong)
+    """Each wrong answer has a line that says why, and the same question again."""
+    done, front = answered(project, "", "when asked", "twelve", "12", "raed", "read", "../x", "docs", "claude-x-9")
     assert done.returncode == 0
     assert done.stderr.count("When should it be used?") == 2
-    assert "must be an integer of at least 0, or none, got 'twelve'" in done.stderr.replace(
-        "got twelve", "got 'twelve'"
-    )
+    assert "must be an integer of at least 0, or none, got twelve" in done.stderr
     assert "not available here: raed; did you mean read?" in done.stderr
-    assert "did you mean docs?" in done.stderr
     assert "must be folders or globs under the root" in done.stderr
-    assert "unknown model 'sonet'; did you mean sonnet?" in done.stderr
-    assert "unknown model 'gpt'; use sonnet, opus" in done.stderr
     assert front.endswith("tools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n")
 
 

@@ -56,22 +56,6 @@ def test_show_names_settings_from_the_preset_of_the_file(project: Path) -> None:
     assert values["cost_limit"] == {"value": None, "source": "default", "line": None, "path": None}
 
 
-def test_show_applies_the_preset_flag(project: Path) -> None:
-    """Values from `--preset` come first, and the preset of the file is ignored."""
-    (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "preset: soft-warning\ntools:"))
-    rows = shown("finder", "--preset", "finalize")
-    assert rows["landing"] == ["--preset finalize", "finalize"]
-    assert rows["countdown"] == ["--preset finalize", "none"]
-    assert rows["preset"] == ["--preset finalize", "finalize"]
-    assert rows["tool_chars_limit"] == ["default", "none"]
-    assert rows["tool_calls_limit"] == ["line 6", "12"]
-    values = json.loads(call("show", "finder", "--preset", "finalize", "--json").stdout)["settings"]
-    assert values["summarize_at"] == {"value": 150_000, "source": "flag", "line": None, "path": None}
-    wrong = call("show", "finder", "--preset", "fast")
-    assert (wrong.exit_code, wrong.stdout) == (2, "")
-    assert "'--preset': must be soft-landing, soft-warning, finalize, budget-notice or openai-loop" in wrong.stderr
-
-
 def test_show_of_an_invalid_file_has_no_settings(project: Path) -> None:
     """For an invalid file, `show` has its problems and no settings."""
     (project / "specialists" / "bad.md").write_text(BAD)

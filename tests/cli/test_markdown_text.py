@@ -127,21 +127,6 @@ def test_each_element_has_its_form(text, lines):
     assert plain(text) == lines
 
 
-def test_a_table_too_wide_becomes_lines():
-    """On a narrow terminal each cell is a line with the name of its column, and each row a paragraph."""
-    text = "|name|meaning of it|where|\n|-|-|-|\n|a|a very-long-word-indeed|b|\n|c||d|"
-    assert plain(text, 30) == [
-        "name: a",
-        "meaning of it: a",
-        "very-long-word-indeed",
-        "where: b",
-        "",
-        "name: c",
-        "where: d",
-    ]
-    assert plain(text, 80)[0].split() == ["name", "meaning", "of", "it", "where"]
-
-
 def test_a_very_long_text_is_shown_as_it_is():
     """A text above the limit is not parsed, because that could take long."""
     assert plain("**a** " + "x" * MOST_CHARACTERS)[0].startswith("**a**")

@@ -1,7 +1,6 @@
 """The command `specialists mcp`: its messages before it serves, and its imports."""
 
 import json
-import socket
 import subprocess
 import sys
 
@@ -84,18 +83,6 @@ def test_an_invalid_configuration_is_one_line(refused, arguments, told):
     assert (code, len(said)) == (2, 1)
     assert said[0].startswith("specialists: ")
     assert told in said[0]
-
-
-@pytest.mark.exhaustive
-def test_a_port_in_use_is_one_line(refused):
-    """A port in use is one line that names the port and how to choose another one."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        code, said = refused("--http", str(port))
-    assert code == 2
-    assert said == [
-        f"specialists: --http 127.0.0.1:{port}: Address already in use; choose another port, or 0 for any free port"
-    ]
 
 
 @pytest.mark.parametrize("stream", [0, 1])

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.tools.base import Tool
 from tests.stderr_lines import lines_before_summary
 from tests.wire.chat import policies
 from tests.wire.chat.replies import calls, says
@@ -59,24 +58,6 @@ def test_s4_2_only_the_last_result_has_the_limit_fields(chat, write, call):
     assert json.loads(last) == {"output": skipped, **REACHED}
     owls = "notes/owls.md:3: Owls eat mice at night."
     assert earlier == [owls, owls, "notes/toads.md:3: Toads sleep in winter."]
-
-
-@pytest.mark.anyio
-async def test_s4_2_fields_extend_a_json_object_and_wrap_other_results(chat, write, monkeypatch):
-    """Fields are added to a JSON object; a list, a number or a text becomes the `output` of a new object."""
-    write("finder", "tools: []")
-    told = []
-    for raw in ('{"found": 2, "who": "owls"}', "[1, 2]", "3", "text"):
-        simulator = chat([calls("look", {"query": "a"}), says(ANSWER)])
-        look = Tool("look", "Look.", lambda query, raw=raw: raw)
-        async with Runner(model="openai:some-model", tools=[look]) as runner:
-            await runner.run("finder", "What?", preset="openai-loop", tool_calls_limit=1)
-        told.append(json.loads(simulator.requests[-1].results[0]))
-    reached = REACHED | {"limit_message": "Tool call limit reached (1). Stopping tool loop."}
-    assert told == [
-        {"found": 2, "who": "owls", **reached},
-        *({"output": raw, **reached} for raw in ("[1, 2]", "3", "text")),
-    ]
 
 
 def test_s4_3_stderr_names_the_limit_and_the_flag_that_raises_it(chat, write, call):

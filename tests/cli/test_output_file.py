@@ -2,7 +2,6 @@
 
 import json
 import stat
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -41,14 +40,6 @@ def test_the_file_gets_the_outcome_with_json(put, notes):
     assert "Škofja" in text
 
 
-def test_events_are_printed_and_the_file_gets_the_answer(put, notes):
-    """With --events standard output has the events, the file the answer."""
-    code, out, _ = put("answer.md", "--events")
-    events = [json.loads(line)["event"] for line in out.splitlines()]
-    assert (code, events[0], events[-1]) == (0, "started", "finished")
-    assert "mice" in (notes / "answer.md").read_text()
-
-
 def test_an_existing_file_keeps_its_permissions_and_its_link(put, notes):
     """The target of a symlink is replaced, with its permissions; no other file is left in the folder."""
     (notes / "old.md").write_text("old")
@@ -59,11 +50,6 @@ def test_an_existing_file_keeps_its_permissions_and_its_link(put, notes):
     assert "mice" in (notes / "old.md").read_text()
     assert stat.S_IMODE((notes / "old.md").stat().st_mode) == 0o640
     assert ((notes / "link.md").is_symlink(), set(notes.iterdir())) == (True, before)
-
-
-def test_a_hyphen_is_standard_output(put):
-    """`--output -` prints the answer."""
-    assert "mice" in put("-")[1]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +101,6 @@ def test_an_answer_that_cannot_be_written_is_printed(put, notes, monkeypatch):
     assert "No space left on device; the answer was printed instead" in error
 
 
-def test_a_device_is_written_to_and_not_replaced(put):
-    """A special file gets the answer and stays what it is."""
-    assert put("/dev/null")[:2] == (0, "")
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
-
-
 def test_a_run_without_an_answer_leaves_the_file_unchanged(write, call, api, notes):
     """If nothing was gathered, an older answer is kept."""
     write("finder")
@@ -138,19 +118,6 @@ def test_resume_writes_to_a_file_too(write, call, store, notes):
     result = CliRunner().invoke(manage.app, words, catch_exceptions=False)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "Toads" in (notes / "answer.md").read_text()
-
-
-def test_a_failed_replacement_leaves_no_file_behind(put, notes, monkeypatch):
-    """If the file became a folder during the run, the answer is printed, and no temporary file stays."""
-
-    def refuse(*_):
-        raise IsADirectoryError(21, "Is a directory")
-
-    before = set(notes.iterdir())
-    monkeypatch.setattr(Path, "replace", refuse)
-    code, out, error = put("answer.md")
-    assert (code, "mice" in out, "Is a directory; the answer was printed instead" in error) == (2, True, True)
-    assert set(notes.iterdir()) == before
 
 
 @pytest.fixture

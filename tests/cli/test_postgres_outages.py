@@ -121,32 +121,6 @@ def test_on_lost_abort_ends_the_run_when_the_store_is_lost(held, database):
 # --- misconfigured servers
 
 
-@pytest.fixture(scope="module")
-def ascii_server():
-    """A server whose databases use SQL_ASCII."""
-    with postgres_server("SQL_ASCII") as running:
-        yield running
-
-
-@pytest.mark.exhaustive
-def test_an_sql_ascii_database_keeps_every_text(ascii_server, call, write, notes):
-    """Texts are stored and read as UTF-8, although the driver would return bytes for every text."""
-    write("finder", body="Du findest Notizen über Eulen – 鳥.")
-    question = "Was fressen Eulen? é 鳥 \N{OWL}"
-    said = call("finder", question, "--model", "offline", "--store", ascii_server.url)
-    assert (said.exit_code, lines_before_summary(said.stderr)[1:]) == (0, [])
-    listed = json.loads(specialists("runs", "--json", "--store", ascii_server.url).stdout)["runs"]
-    assert [run["question"] for run in listed] == [question]
-    where = ("--store", ascii_server.url)
-    assert question in specialists("transcript", "last", *where).stdout
-    assert question in specialists("report", "last", "--out", "-", *where).stdout
-    assert specialists("tune", "finder", *where).exit_code == 0
-    again = specialists("resume", "last", "Und Kröten? 蟇", "--tool-calls-limit", "60", *where)
-    assert again.exit_code == 0
-    deleted = specialists("runs", "--delete", "--all", "--yes", *where)
-    assert (deleted.exit_code, counts(ascii_server.url)["runs"]) == (0, 0)
-
-
 COMMANDS = {
     "runs": ["runs"],
     "runs --delete": ["runs", "--delete", "--all", "--yes"],

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from run_specialist.cli import ask as query_words
-from run_specialist.cli.ask import more_from, question_from
+from run_specialist.cli.ask import question_from
 from tests.cli.conftest import MAIN
 from tests.forked_program import run_forked
 
@@ -78,13 +78,6 @@ def test_a_missing_or_unclear_question_is_refused(write, call, words, given, tol
     assert told in result.stderr.splitlines()[-1]
 
 
-def test_a_wrong_option_before_the_question_gets_no_hint_about_words(write, call):
-    """The hint about words that look like options is added only after words."""
-    write("finder")
-    result = call("finder", "--fooo", "what do owls eat?")
-    assert (result.exit_code, "No such option: --fooo" in result.stderr, "quote" in result.stderr) == (2, True, False)
-
-
 def test_a_text_that_is_too_long_is_refused(asked, write, call, monkeypatch):
     """An endless pipe is not read for ever."""
     monkeypatch.setattr(query_words, "LARGEST", 9)
@@ -101,11 +94,6 @@ def test_closed_standard_input_is_no_question(monkeypatch, capsys):
         with pytest.raises(Exception) as ended:  # noqa: PT011 - typer's own exit
             question_from(words)
         assert (ended.value.exit_code, told in capsys.readouterr().err) == (2, True)
-
-
-def test_words_without_a_question_are_none():
-    """An additional question is optional."""
-    assert (more_from(None), more_from([]), more_from(["and", "then?"])) == (None, None, "and then?")
 
 
 @pytest.mark.parametrize("give", ["pipe", "file", "socket"])

@@ -3,7 +3,6 @@
 import pytest
 
 from run_specialist.providers.admission import Gate
-from tests.cli.specialists_command import call as specialists
 from tests.wire.simulator.replies import answers
 
 QUESTION = "What do owls eat?"
@@ -49,49 +48,6 @@ def test_r3_the_flag_comes_before_the_variable_before_the_file(
     result = call("finder", QUESTION, *([f"--requests-at-once={flag}"] if flag else []))
     assert result.exit_code == 0, result.stderr
     assert set(ceilings) == {number}
-
-
-@pytest.mark.parametrize(("command", "flag"), [("map", []), ("eval", ["--requests-at-once", "2"])], ids=["map", "eval"])
-def test_r3_many_items_have_the_ceiling_too(write, notes, api, config, ceilings, command, flag):
-    """`specialists map` and `specialists eval` have the same option, and read the same key."""
-    path = write("finder")
-    path.with_name("finder.evals.yaml").write_text(f"cases:\n- name: owls\n  inputs: {QUESTION}\n")
-    (notes / "items.txt").write_text(f"{QUESTION}\n")
-    api([answers("mice")])
-    config("requests-at-once = 5\n")
-    items = ["items.txt"] if command == "map" else []
-    result = specialists(command, "finder", *items, "--store", "none", *flag)
-    assert result.exit_code == 0, result.stderr
-    assert set(ceilings) == {2 if flag else 5}
-
-
-def test_r3_a_resumed_run_takes_the_flag_too(call, write, api, ceilings, tmp_path):
-    """`specialists resume` has the same option."""
-    write("finder")
-    api([answers("mice"), answers("toads")])
-    store = f"{tmp_path}/runs.db"
-    assert call("finder", QUESTION, "--store", store).exit_code == 0
-    result = specialists("resume", "last", "And toads?", "--store", store, "--requests-at-once", "2")
-    assert (result.exit_code, ceilings[-1]) == (0, 2), result.stderr
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "1.5", "many", ""])
-def test_r3_a_wrong_number_is_a_usage_error(call, write, number):
-    """The flag names what it takes."""
-    write("finder")
-    result = call("finder", QUESTION, f"--requests-at-once={number}")
-    assert result.exit_code == 2
-    assert "--requests-at-once" in result.stderr
-
-
-def test_r3_a_wrong_variable_is_a_usage_error(call, write, monkeypatch):
-    """One line, before anything is sent."""
-    write("finder")
-    monkeypatch.setenv("SPECIALIST_REQUESTS_AT_ONCE", "lots")
-    result = call("finder", QUESTION)
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert line.endswith("SPECIALIST_REQUESTS_AT_ONCE: must be an integer of at least 1, got 'lots'")
 
 
 @pytest.mark.parametrize("value", ["0", "-2", "true", "1.5", "'4'", "'none'"])

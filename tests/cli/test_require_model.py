@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from run_specialist.store.reader import Store
 from tests.cli import specialists_command
-from tests.wire.simulator.replies import answers
 
 HOW = "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model, e.g. sonnet, openai:ID or ollama:NAME"
 NEEDED = f"a model is required, but no model is configured; {HOW}"
@@ -44,15 +42,6 @@ def test_the_variable_refuses_too(write, refused, monkeypatch, value):
     assert refused() == f"finder: {BY_VARIABLE}"
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("value", ["", "0", "false", "No", "off"])
-def test_the_variable_can_be_off(write, call, monkeypatch, value):
-    """An empty value, 0, false, no and off require nothing."""
-    write("finder")
-    monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", value)
-    assert call("finder", QUESTION).exit_code == 0
-
-
 @pytest.mark.parametrize(
     ("flags", "lines", "variable", "why"),
     [
@@ -70,30 +59,11 @@ def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch, 
     assert said == f"finder: a model is required, but {why}; name another one, e.g. sonnet, openai:ID or ollama:NAME"
 
 
-def test_with_a_model_the_flag_changes_nothing(write, call, api):
-    """With a model the run is the same with and without the flag, and its outcome has no warning."""
-    write("finder", "offline: refuse")
-    simulator = api([answers("mice"), answers("mice")])
-    plain, required = (call("finder", QUESTION, "--json", *flags) for flags in ([], ["--require-model"]))
-    assert (plain.exit_code, required.exit_code) == (0, 0)
-    first, second = (request.body for request in simulator.requests)
-    assert first == second
-    assert "no model judged" not in required.stdout + required.stderr
-
-
 def test_a_judgement_is_not_made_offline(write, refused, notes):
     """A file with `offline: refuse` is refused with the line of the key, also without any flag."""
     path = write("finder", "offline: refuse")
     assert refused() == f"{path}:4:1: {JUDGES} no model is configured; {HOW}"
     assert "the model of this run is offline" in refused("--model", "offline")
-
-
-def test_the_fact_checker_is_not_answered_offline(call, store):
-    """The fact-checker of the package judges, so it needs a model; the codebase-analyst answers offline."""
-    judged = call("fact-checker", "Owls eat mice.")
-    assert (judged.exit_code, judged.stdout, store.exists()) == (2, "", False)
-    assert JUDGES in judged.stderr
-    assert call("codebase-analyst", QUESTION).exit_code == 0
 
 
 def test_resume_refuses_too(write, call, store):
@@ -106,31 +76,6 @@ def test_resume_refuses_too(write, call, store):
     assert "a model is required, but the run is offline; name a model to resume it" in result.stderr
     assert store.read_bytes() == before
     assert specialists_command.call("resume", "last", "--tool-calls-limit", "9").exit_code == 0
-
-
-def test_a_judgement_cannot_be_resumed_offline(write, call, api, store, monkeypatch):
-    """A run with a model cannot be resumed offline if its file refuses that; `--force` does not change it."""
-    write("finder", "offline: refuse")
-    api([answers("mice")])
-    assert call("finder", QUESTION).exit_code == 0
-    monkeypatch.delenv("ANTHROPIC_BASE_URL")
-    result = specialists_command.call("resume", "last", "And at noon?", "--model", "offline", "--force")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert JUDGES in result.stderr
-    with Store(f"sqlite:///{store}") as opened:
-        assert opened.load("last").status == "answered"
-
-
-def test_a_file_that_refuses_by_now_is_not_resumed_offline(write, call, api, store, monkeypatch):
-    """What the file says now counts as well, for runs that were stored before it refused, even with `--force`."""
-    write("finder", "tool_calls_limit: 9")
-    api([answers("mice")])
-    assert call("finder", QUESTION).exit_code == 0
-    write("finder", "offline: refuse")
-    monkeypatch.delenv("ANTHROPIC_BASE_URL")
-    result = specialists_command.call("resume", "last", "And at noon?", "--model", "offline", "--force")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert JUDGES in result.stderr
 
 
 def test_every_offline_outcome_says_that_no_model_judged(write, call, store):

@@ -1,24 +1,17 @@
 """The command `specialists resume`: stored runs continue after a limit, an error or Ctrl-C."""
 
 import json
-import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 
-import pytest
-
-from run_specialist.cli.live import FLAGS, resume_command
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
 from tests.cli.resumed_commands import GREP, MODEL, rows
-from tests.cli.specialists_command import MAIN
 from tests.cli.specialists_command import call as manage
 from tests.stderr_lines import SUMMARY
 from tests.wire.chat import replies as chat_replies
-from tests.wire.simulator import Gate, faults
+from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 
@@ -42,16 +35,6 @@ def test_s4_3_the_line_at_the_limit_has_a_working_resume_command(store, api, wri
     assert stderr_without_summary(again.stderr) == []
 
 
-def test_s4_3_the_resume_command_contains_the_named_store(notes, api, write, call, tmp_path):
-    """The printed command has the `--store` of the run; without it, `resume` would look in the default store."""
-    write("finder", "tool_calls_limit: 1", "tools: grep")
-    api([GREP[0], answers("some")])
-    place = f"{tmp_path}/my runs.db"
-    result = call("finder", "What?", *MODEL, "--store", place)
-    (line,) = stderr_without_summary(result.stderr)
-    assert shlex.split(line.split("; to resume: ")[1])[-2:] == ["--store", place]
-
-
 def outcome(kind, limit, used):
     """Return an outcome that landed at a limit."""
     return Outcome(
@@ -71,24 +54,6 @@ def outcome(kind, limit, used):
         duration_s=1.0,
         warnings=(),
     )
-
-
-@pytest.mark.parametrize(
-    ("kind", "limit", "used", "total"),
-    [
-        ("tool_calls", 30, 30, "60"),
-        ("tool_calls", 0, 0, "10"),
-        ("turns", 1, 4, "8"),
-        ("cost", 0.05, 0.0612345, "0.122469"),
-        ("time", 60.0, 64.2, "128.4"),
-        ("time", 600.0, 590.0, "1200"),
-    ],
-)
-def test_the_suggested_total_is_more_than_was_used(kind, limit, used, total):
-    """A landing may exceed its limit, and `resume` refuses a total below what was used."""
-    command = resume_command(outcome(kind, limit, used), None)
-    assert command == f"specialists resume r {FLAGS[kind]} {total}"
-    assert float(total) > used
 
 
 def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
@@ -128,55 +93,6 @@ def test_s4_5_resume_json_prints_the_outcome_of_the_whole_run(store, api, write,
     assert told["cost_usd"] > first["cost_usd"]
 
 
-def test_resume_events_prints_json_events(store, api, write, call):
-    """Each line is a JSON event, and the last one contains the outcome."""
-    write("finder", "tool_calls_limit: 1", "tools: grep")
-    api([GREP[0], answers("some"), answers("more")])
-    call("finder", "What?", *MODEL, "--quiet")
-    result = manage("resume", "last", "And where?", "--tool-calls-limit", "5", "--events")
-    events = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [event["event"] for event in events] == ["started", "resumed", "request", "reply", "finished"]
-    assert events[1]["note"].endswith("The user now asks: And where?")
-    assert events[-1]["outcome"]["answer"] == "more"
-
-
-def test_a_question_with_special_characters_reaches_the_model(store, api, write, call):
-    """The question reaches the model exactly as passed by the shell."""
-    write("finder")
-    simulator = api([answers("some"), answers("more")])
-    call("finder", "What?", *MODEL, "--quiet")
-    result = manage("resume", "last", "--quiet", "--", "- wo, 'ö' \U0001f989?")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "more\n", "")
-    assert "- wo, 'ö' \U0001f989?" in str(simulator.requests[-1].messages[-1])
-
-
-def test_offline_runs_resume_offline(store, write, call):
-    """Without a language model, a follow-up question searches again within the new total."""
-    write("finder", "tool_calls_limit: 1")
-    first = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
-    result = manage("resume", "last", "What do toads do in winter?", "--tool-calls-limit", "9", "--json")
-    told = json.loads(result.stdout)
-    assert (result.exit_code, told["model"], told["run_id"]) == (0, "offline", first["run_id"])
-    assert "Toads sleep in winter" in told["answer"]
-    assert told["tool_calls"]["used"] > first["tool_calls"]["used"]
-
-
-def test_x_12_a_run_failed_by_the_api_can_be_resumed(store, api, write, call):
-    """Exit code 3 with the gathered evidence on stdout; once the API is back, the printed command gets the answer."""
-    write("finder", "tool_calls_limit: 1", "tools: grep")
-    api([GREP[0], faults.invalid("the moon is wrong"), answers("some")])
-    failed = call("finder", "What do owls eat?", *MODEL)
-    assert failed.exit_code == 3
-    assert "Owls eat mice at night." in failed.stdout
-    (line,) = [line for line in stderr_without_summary(failed.stderr) if "to resume" in line]
-    arguments = shlex.split(line.split("; to resume: ")[1])[1:]
-    assert arguments[:1] == ["resume"]
-    (listed,) = json.loads(manage("runs", "--json").stdout)["runs"]
-    assert listed["status"] == "failed"
-    again = manage("resume", listed["run_id"])
-    assert (again.exit_code, again.stdout) == (0, "some\n")
-
-
 def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program):
     """Exit code 130 and one line with the resume command; every stored call has its result."""
     gate = Gate()
@@ -196,16 +112,6 @@ def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program
     api([answers("some")])
     again = manage(*shlex.split(line.split("; to resume: ")[1])[1:])
     assert (again.exit_code, again.stdout) == (0, "some\n")
-
-
-def test_the_help_of_resume_imports_no_database(notes):
-    """`resume --help` imports neither SQLAlchemy nor an SDK."""
-    code = f"{MAIN.rsplit(';', 1)[0]}\nimport contextlib\nwith contextlib.suppress(SystemExit): main()\n"
-    code += "assert not {'sqlalchemy', 'alembic', 'anthropic', 'jinja2', 'platformdirs'} & set(sys.modules)"
-    command = [sys.executable, "-c", code, "resume", "--help"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=os.environ)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Limits are new totals" in done.stdout
 
 
 def test_the_resume_command_omits_the_password(store_url, api, write, call):

@@ -1,13 +1,12 @@
 """The command `run-specialist` against a simulated API: answer, limits, system prompt and tools."""
 
 import json
-import threading
 
 import pytest
 
 from tests.stderr_lines import lines_before_summary
 from tests.wire.simulator import faults, policies
-from tests.wire.simulator.replies import answers, calls, says
+from tests.wire.simulator.replies import answers, calls
 
 LOOK = calls("search", {"query": "owls"})
 NOTICE = "Tool budget: you have {} for this task"
@@ -53,130 +52,6 @@ def test_s0_9_a_bad_file_is_named_and_the_others_still_run(api, write, call):
     assert call("finder", "What?").stdout == "yes\n"
 
 
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize(
-    ("line", "flag", "limit"),
-    [
-        ("tool_calls_limit: 10", "2", 2),
-        ("tool_calls_limit: 2", "10", 10),
-        ("tool_calls_limit: 10", "0", 0),
-        ("tool_calls_limit: 10", None, 10),
-        ("tool_calls_limit: 0", None, 0),
-        ("tool_calls_limit: none", "3", 3),
-        ("", "3", 3),
-        ("", None, 30),
-        ("tool_calls_limit:", None, 30),
-    ],
-)
-def test_s2_11_s3_4_the_flag_overrides_the_file_and_the_file_the_default(api, write, call, line, flag, limit):
-    """2 overrides 10, 10 overrides 2, 0 is a limit, and the default is 30; exactly that many calls are made."""
-    write("finder", "model: haiku", *([line] if line else []))
-    simulator = api(policies.always_tool("search", calls_per_turn=4))
-    flags = [] if flag is None else ["--tool-calls-limit", flag]
-    outcome = json.loads(call("finder", "What?", "--json", *flags).stdout)
-    assert (outcome["status"], outcome["tool_calls"]["used"], outcome["tool_calls"]["limit"]) == (
-        "landed",
-        limit,
-        limit,
-    )
-    words = "1 tool call" if limit == 1 else f"{limit} tool calls"
-    assert f"Tool budget: you have {words}" in paragraphs(simulator.requests[0])[-1]
-
-
-@pytest.mark.parametrize(
-    ("line", "flags"),
-    [("tool_calls_limit: 2", ["--tool-calls-limit", "none"]), ("tool_calls_limit: none", [])],
-    ids=["flag", "file"],
-)
-def test_s3_4_s0_8_none_removes_the_limit(api, write, call, line, flags):
-    """Without a limit no result shows what remains, no tool is forced, and the prompt has no budget."""
-    write("finder", line)
-    simulator = api(policies.works_then_answers("search", calls=40, calls_per_turn=10))
-    outcome = json.loads(call("finder", "What?", "--json", *flags).stdout)
-    assert (outcome["status"], outcome["tool_calls"]) == (
-        "answered",
-        {"used": 40, "limit": None, "failed": 0, "skipped": 0},
-    )
-    told = [text for request in simulator.requests for text in request.results.values()]
-    assert len(told) == 40
-    assert not [text for text in told if "remain" in text]
-    assert not [request for request in simulator.requests if request.tool_choice]
-    assert "Tool budget" not in "\n\n".join(paragraphs(simulator.requests[0]))
-
-
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize(("limit", "words"), [(1, "1 tool call"), (2, "2 tool calls"), (30, "30 tool calls")])
-@pytest.mark.parametrize("origin", ["name", "path", "plain"])
-def test_s3_1_the_system_prompt_ends_with_the_budget(api, write, call, limit, words, origin):
-    """The last paragraph is the budget with the resolved limit, singular for 1, for every source of the prompt."""
-    path = write("finder", "tool_calls_limit: 7", body="You find notes.\n\nTool budget: ask somebody else.")
-    if origin == "plain":
-        path.write_text("You find notes.\n")
-    simulator = api([answers("yes")])
-    name = "finder" if origin == "name" else str(path)
-    assert call(name, "What?", "--tool-calls-limit", str(limit)).stdout == "yes\n"
-    text = paragraphs(simulator.requests[0])
-    assert text[0] == "You find notes."
-    assert text[-1].startswith(NOTICE.format(words))
-
-
-@pytest.mark.parametrize(
-    ("lines", "flags"),
-    [
-        (["budget_notice: false"], []),
-        (["budget_notice: false"], ["--tool-calls-limit", "5"]),
-        (["budget_notice: true"], ["--tool-calls-limit", "none"]),
-    ],
-)
-def test_s3_1_s0_2_the_budget_notice_can_be_switched_off(api, write, call, lines, flags):
-    """With `budget_notice: false` or without a limit, the prompt does not mention the budget."""
-    write("finder", *lines)
-    simulator = api([answers("yes")])
-    call("finder", "What?", *flags)
-    assert "Tool budget" not in "\n\n".join(paragraphs(simulator.requests[0]))
-
-
-def test_s0_7_two_parallel_processes_count_their_own_calls(api, write, call, program):
-    """Two processes run in lockstep against one server; each makes its own number of calls."""
-    write("finder", "model: haiku")
-    together, forever = threading.Barrier(2, timeout=60), policies.always_tool("search")
-
-    def in_step(request):
-        if request.calls_so_far < 2:
-            together.wait()
-        return forever(request)
-
-    simulator = api(in_step)
-    beside = program("finder", "What of 5?", "--json", "--tool-calls-limit", "5")
-    here = call("finder", "What of 2?", "--json", "--tool-calls-limit", "2")
-    outcomes = [json.loads(text) for text in (here.stdout, beside.communicate(timeout=60)[0])]
-    assert [outcome["tool_calls"]["used"] for outcome in outcomes] == [2, 5]
-    assert [outcome["status"] for outcome in outcomes] == ["landed", "landed"]
-    assert outcomes[0]["run_id"] != outcomes[1]["run_id"]
-    asked = [request.messages[0]["content"][0]["text"] for request in simulator.requests]
-    assert (asked.count("What of 2?"), asked.count("What of 5?")) == (3, 6)
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("lines", "names"),
-    [
-        ([], ["glob", "grep", "ls", "read", "respond", "search"]),
-        (["tools: []"], ["respond"]),
-        (["tools: Read, Grep"], ["grep", "read", "respond"]),
-        (["tools: search, read, nothing-like-it"], ["read", "respond", "search"]),
-        (["disallowed_tools: read, ls, glob, grep"], ["respond", "search"]),
-        (["tools: respond, read"], ["read", "respond"]),
-    ],
-)
-def test_tools_are_those_of_the_file_and_respond(api, write, call, lines, names):
-    """The tools are sorted, the same in every request, and always include `respond`."""
-    write("finder", *lines)
-    simulator = api([calls("read", {"path": "notes/owls.md"}), answers("yes")])
-    assert call("finder", "What?").stdout == "yes\n"
-    assert [request.tool_names for request in simulator.requests] == [names] * 2
-
-
 def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
     """The warning names the tool and its place; the run uses the other tools, and the outcome has the warning."""
     path = write("finder", "tools: Read, Telescope")
@@ -189,14 +64,6 @@ def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
     assert json.loads(call("finder", "What?", "--json").stdout)["warnings"] == [warning]
 
 
-def test_s1_7_a_call_of_a_missing_tool_gets_an_error_result(api, write, call):
-    """With `tools: []`, a call of a file tool gets an error result that lists the available tools."""
-    write("finder", "tools: []")
-    simulator = api([calls("read", {"path": "notes/owls.md"}), answers("nothing")])
-    assert call("finder", "What?").stdout == "nothing\n"
-    assert list(simulator.requests[1].results.values()) == ["read failed: there is no such tool; there are respond"]
-
-
 def test_a_path_is_accepted_in_place_of_a_name(api, notes, call, tmp_path):
     """A specialist file outside the project can be run; its file tools still see the project."""
     path = tmp_path / "elsewhere.md"
@@ -206,16 +73,6 @@ def test_a_path_is_accepted_in_place_of_a_name(api, notes, call, tmp_path):
     assert paragraphs(simulator.requests[0])[0] == "Look around."
     (listing,) = simulator.requests[1].results.values()
     assert "notes/" in listing
-
-
-def test_dir_takes_precedence_over_the_default_folders(api, write, call, tmp_path):
-    """A specialist in `--dir` takes precedence over one of the same name in the default folders."""
-    write("finder")
-    (tmp_path / "near").mkdir()
-    (tmp_path / "near" / "finder.md").write_text("---\nname: finder\ndescription: Near\n---\nYou are near.\n")
-    simulator = api([answers("yes")])
-    assert call("finder", "What?", "--dir", str(tmp_path / "near")).exit_code == 0
-    assert paragraphs(simulator.requests[0])[0] == "You are near."
 
 
 def test_root_limits_the_file_tools(api, write, call, tmp_path):
@@ -244,19 +101,6 @@ def test_a_dash_reads_the_question_from_standard_input(api, write, call, given, 
     assert simulator.requests[0].messages[0]["content"] == [{"type": "text", "text": question}]
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("style", "how"), [("order", "order"), ("none", "none"), ("force", "force"), ("finalize", "finalize")]
-)
-def test_the_landing_flag_overrides_the_file(api, write, call, style, how):
-    """The outcome names the landing method that produced the answer."""
-    write("finder", "model: haiku", "tool_calls_limit: 1", f"landing: {'none' if style != 'none' else 'order'}")
-    orders = ("call of `respond`", "Answer directly now")
-    api(policies.always_tool("search", obeys=lambda asked: any(order in asked.last_line for order in orders)))
-    landing = json.loads(call("finder", "What?", "--json", "--landing", style).stdout)["landing"]
-    assert (landing["reason"], landing["how"]) == ("tool_calls", how)
-
-
 def test_landing_stop_prints_the_salvage_without_another_request(api, write, call):
     """The gathered evidence is printed instead of an answer, with exit code 0 and a line with the reason."""
     write("finder", "tool_calls_limit: 1")
@@ -279,12 +123,3 @@ def test_x_12_a_failed_run_prints_the_gathered_evidence(api, write, call):
     assert result.stdout.startswith("[No finished answer: the API answered 401")
     assert len(result.stderr.splitlines()) == 1
     assert "failed: the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY" in result.stderr
-
-
-def test_x_7_two_empty_answers_are_exit_code_4(api, write, call):
-    """The run fails with exit code 4 and prints the gathered evidence."""
-    write("finder")
-    api([LOOK, says(), says()])
-    result = call("finder", "What?")
-    assert (result.exit_code, "Owls eat mice at night." in result.stdout) == (4, True)
-    assert "failed: the model ended twice without an answer" in result.stderr

@@ -98,16 +98,3 @@ def test_s3_4_the_preset_flag_overrides_the_file_and_flags_the_preset(job_of):
     assert "Tool budget" not in job.opening.system
     job = job_of("--preset finalize --landing force", *lines)
     assert (job.settings.landing, job.settings.parallel_tools_limit) == ("force", 1)
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("preset", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"])
-def test_every_preset_runs_from_the_file_and_from_the_call(write, call, preset):
-    """Every preset gets an answer without errors or warnings."""
-    write("finder", f"preset: {preset}")
-    write("plain")
-    by_file = call("finder", "What do owls eat?", "--model", "offline", "--strict", "--quiet")
-    by_call = call("plain", "What do owls eat?", "--model", "offline", "--strict", "--quiet", "--preset", preset)
-    for result in (by_file, by_call):
-        assert (result.exit_code, result.stderr) == (0, "")
-        assert "mice" in result.stdout

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from run_specialist.cli import manage
 from run_specialist.installation import adding
 from tests.wire.chat.replies import answers, calls
-from tests.wire.local_api import MODELS, VARIABLES, listed, llamacpp
+from tests.wire.local_api import MODELS, VARIABLES, listed
 
 KINDS = pytest.mark.parametrize("kind", MODELS)
 
@@ -38,16 +38,6 @@ def test_the_model_may_be_in_the_file_or_the_environment(local, write, call, mon
     assert call("finder", "What?").stdout == "yes\n"
 
 
-@pytest.mark.parametrize("place", ["flag", "file"])
-def test_llamacpp_needs_no_name(local, write, call, place):
-    """The single loaded model is used, and the outcome names it as the server does."""
-    write("finder", *(['model: "llamacpp:"'] if place == "file" else []))
-    server = local("llamacpp", [answers("yes")], llamacpp(8192, "/models/qwen.gguf"))
-    result = call("finder", "What?", "--json", *(["--model", "llamacpp:"] if place == "flag" else []))
-    assert json.loads(result.stdout)["model"] == "llamacpp:/models/qwen.gguf"
-    assert server.requests[0].body["model"] == "/models/qwen.gguf"
-
-
 def usage_error(result) -> str:
     """Return the one line of a usage error."""
     assert (result.exit_code, result.stdout) == (2, ""), result.stderr
@@ -63,34 +53,6 @@ def test_without_a_name_the_models_are_listed(local, write, call, kind):
     line = usage_error(call("finder", "What?", "--model", f"{kind}:"))
     assert f"--model {kind}: needs the name of a model; {server.url} has a:1, m0, m1" in line
     assert line.endswith("m8 and 3 more")
-
-
-def test_llamacpp_with_several_models_needs_a_name(local, write, call):
-    """A server that can load several models lists them; the only one that is loaded is taken."""
-    write("finder")
-    entries = [{"id": "a", "status": {"value": "unloaded"}}, {"id": "b", "status": {"value": "unloaded"}}]
-    server = local("llamacpp", [answers("yes")], {"GET /v1/models": {"data": entries}})
-    assert usage_error(call("finder", "What?", "--model", "llamacpp:")).endswith(f"{server.url} has a, b")
-    entries[1]["status"]["value"] = "loaded"
-    assert call("finder", "What?", "--model", "llamacpp:").stdout == "yes\n"
-    assert server.requests[0].body["model"] == "b"
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("models", "end"),
-    [
-        (listed(), "has no models yet"),
-        (b"<html>", "does not list its models"),
-        ({"data": "none"}, "does not list its models"),
-        (lambda wire: wire.send(401, b"{}"), "does not list its models (HTTP 401; set VLLM_API_KEY)"),
-    ],
-)
-def test_a_server_without_a_list_is_said_to_have_none(local, write, call, models, end):
-    """The line says why no names follow."""
-    write("finder")
-    local("vllm", routes={"GET /v1/models": models})
-    assert usage_error(call("finder", "What?", "--model", "vllm:")).endswith(end)
 
 
 @pytest.mark.parametrize(
@@ -163,17 +125,6 @@ def test_a_redirect_does_not_lead_away_from_this_machine(local, write, call):
     assert f"redirects to {other.base_url.removesuffix('/v1')} (HTTP 307)" in result.stderr
 
 
-@pytest.mark.parametrize(("status", "advice"), [(401, "check VLLM_API_KEY"), (404, "check --model and VLLM_BASE_URL")])
-def test_errors_of_a_run_name_the_variables_of_its_server(local, write, call, status, advice):
-    """A refusal during the run advises on the variables of this server, not on those of another API."""
-    write("finder")
-    server = local("vllm")
-    server.routes["POST /v1/chat/completions"] = lambda wire: wire.send(status, b'{"error": "no"}')
-    result = call("finder", "What?", "--model", MODELS["vllm"])
-    assert result.exit_code == 3
-    assert advice in result.stderr
-
-
 def test_without_the_extra_the_line_says_how_to_install_it(write, call, monkeypatch):
     """The package of the API is needed for local servers, too."""
     write("finder")
@@ -199,11 +150,3 @@ def test_show_says_whether_the_server_of_a_file_is_trusted(write, monkeypatch, t
     assert "not trusted: it would send the question and the tool results to Ollama at http://127.0.0.1:11434" in shown
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:11434")
     assert "trusted" not in CliRunner().invoke(manage.app, ["show", "own"]).stdout
-
-
-@pytest.mark.parametrize("model", [*MODELS.values(), "ollama:qwen3", '"llamacpp:"', "local:~/models/m.gguf"])
-def test_check_accepts_local_models_in_files(write, model):
-    """The ids need no quotes, unless they end in a colon."""
-    write("own", f"model: {model}")
-    result = CliRunner().invoke(manage.app, ["check", "--strict", "specialists"])
-    assert (result.exit_code, "model" in result.output) == (0, False), result.output

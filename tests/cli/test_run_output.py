@@ -162,15 +162,6 @@ def test_json_describes_the_landing(api, write, call):
     assert outcome["tool_calls"] == {"used": 2, "limit": 2, "failed": 0, "skipped": 1}
 
 
-def test_json_keeps_non_ascii_letters_unescaped(api, write, call):
-    """Non-ASCII letters are printed unescaped."""
-    write("finder")
-    api([answers("Käuzchen – 猫頭鷹")])
-    result = call("finder", "What?", "--json")
-    assert "Käuzchen – 猫頭鷹" in result.stdout
-    assert result.stdout.endswith("}\n")
-
-
 def test_s3_7_events_are_one_json_object_a_line(api, write, call):
     """The first event is `started`, the last is `finished` with the outcome; calls and landing are in between."""
     write("finder", "model: haiku", "tool_calls_limit: 2")
@@ -228,15 +219,6 @@ def test_help_lists_every_option(call):
         assert [name for name in names if name not in text.replace(",", " ").split()] == []
 
 
-def test_help_lists_documented_flags_and_exit_codes(call):
-    """`--help` lists the documented flags and exit codes."""
-    text = " ".join(call("--help", env={"COLUMNS": "200"}).stdout.split())
-    fixed = "--dir --root --model --tool-calls-limit --turns-limit --total-tokens-limit --cost-limit --time-limit "
-    fixed += "--tool-chars-limit --landing --preset --json --events --quiet --strict"
-    assert [flag for flag in fixed.split() if f"{flag} " not in text] == []
-    assert "0 answered, 2 wrong flag or file, 3 model not reachable, 4 no answer, 130 interrupted" in text
-
-
 @pytest.mark.exhaustive(one_in=9)
 @pytest.mark.parametrize(
     ("typed", "offered"),
@@ -259,19 +241,3 @@ def test_shells_complete_the_names_of_specialists(write, program, shell, typed, 
     assert err == ""
     ours = {name for name in ("finder", "fighter", "run") if name in out}
     assert ours == set(offered)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("flag", "typed", "offered"),
-    [
-        ("--preset", "soft", ["soft-landing", "soft-warning"]),
-        ("--preset", "", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"]),
-        ("--landing", "f", ["force", "finalize"]),
-    ],
-)
-def test_shells_complete_presets_and_landings(notes, program, flag, typed, offered):
-    """Completion offers only the values with the typed prefix."""
-    words = {"_RUN_SPECIALIST_COMPLETE": "complete_bash", "COMP_WORDS": f"run-specialist x y {flag} {typed}"}
-    out, err = program(env=os.environ | words | {"COMP_CWORD": "4"}).communicate(timeout=60)
-    assert (out.split(), err) == (offered, "")

@@ -11,7 +11,6 @@ import pytest
 
 from tests.cli.conftest import MAIN
 from tests.cli.stderr_terminal import PATIENCE, Screen
-from tests.stderr_lines import lines_before_summary
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
@@ -122,20 +121,6 @@ def test_a_reader_that_closes_midway_causes_no_error(api, write, program):
     assert (process.wait(PATIENCE), err) == (0, "")
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("flags", [["--events"], ["--json"], ["--quiet"]], ids=" ".join)
-def test_a_reader_that_never_reads_causes_no_error(write, program, flags):
-    """Stdout is closed before anything is written: exit code 0 and no traceback, with any output format."""
-    write("finder", "model: offline")
-    process = program("finder", "What do owls eat?", *flags)
-    process.stdout.close()
-    err = process.stderr.read()
-    assert "Traceback" not in err
-    assert "Exception" not in err
-    assert "Broken pipe" not in err
-    assert process.wait(PATIENCE) == 0
-
-
 def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):
     """Calls, remaining budget, landing and summary are on stderr; only the answer is on stdout."""
     write("finder", "model: haiku", "tool_calls_limit: 3")
@@ -166,30 +151,6 @@ def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):
     assert "limit of tool calls reached: it must call respond now" in lines
     assert re.search(r"landed · 3 of 3 tool calls · 1 failed · 1 skipped · [\d,]+ tokens", shown, re.MULTILINE)
     assert "\x1b[" in screen.raw
-
-
-@pytest.mark.exhaustive(one_in=2)
-@pytest.mark.parametrize("flags", [["--quiet"], ["--json"]], ids=["quiet", "json"])
-def test_quiet_and_json_disable_the_live_view(write, program, flags):
-    """On a terminal, `--quiet` and `--json` switch the live view off."""
-    write("finder", "model: offline")
-    with Screen() as screen:
-        process = program("finder", "What do owls eat?", *flags, stderr=screen.theirs)
-        screen.hang_up()
-        screen.read()
-        out, _ = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, "mice" in out) == (0, True)
-    assert re.findall(r"\x1b\[\??[0-9;]*[A-Zhl]", screen.raw) == [], "codes that move the cursor or erase"
-    assert "finder · offline" not in screen.text
-
-
-def test_without_a_terminal_on_stderr_there_is_no_live_view(api, write, call):
-    """If stderr is not a terminal, there is no live view and replies are not streamed."""
-    write("finder")
-    simulator = api([LOOK, answers("yes")])
-    result = call("finder", "What do owls eat?", env={"TERM": "xterm-256color"})
-    assert (result.stdout, lines_before_summary(result.stderr)) == ("yes\n", [])
-    assert [request.stream for request in simulator.requests] == [False, False]
 
 
 def test_help_loads_nothing_heavy(program):

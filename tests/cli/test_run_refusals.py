@@ -28,48 +28,25 @@ def refused(call, api):
     return refuse
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("line", [f"{key}: none" for key in NONE])
-def test_none_switches_a_setting_off_without_a_warning(write, call, line):
-    """`none` switches a setting off without a warning."""
-    write("finder", line)
-    result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", "--strict")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "mice" in result.stdout
-
-
 WHOLE = "must be an integer of at least 0, or none"
 WRONG = [
     (["finder", ""], "the question is empty"),
-    (["finder", " \n\t"], "the question is empty"),
     (["findr", "What?"], "no specialist named findr; did you mean finder?"),
-    (["Finder ", "What?"], "did you mean finder?"),
     (["zzz-not-there", "What?"], "no specialist named zzz-not-there"),
     (["./nowhere/finder.md", "What?"], "no such file: ./nowhere/finder.md"),
     (["finder", "What?", "--root", "nowhere"], "/nowhere is not a folder"),
-    (["finder", "What?", "--root", "notes/owls.md"], "/notes/owls.md is not a folder"),
     (["finder", "What?", "--dir", "nowhere"], "nowhere is not a folder"),
     (["finder", "What?", "--json", "--events"], "--json and --events cannot be combined"),
     (["finder", "What?", "--tool-calls-limit", "-1"], f"'--tool-calls-limit': {WHOLE}, got '-1'"),
-    (["finder", "What?", "--tool-calls-limit", "2.5"], f"{WHOLE}, got 2.5"),
-    (["finder", "What?", "--tool-calls-limit", "two"], f"{WHOLE}, got 'two'"),
-    (["finder", "What?", "--tool-calls-limit", "٣"], f"{WHOLE}, got '٣'"),
-    (["finder", "What?", "--tool-calls-limit", ""], f"{WHOLE}, got ''"),
     (
         ["finder", "What?", "--tool-calls-limit", "9" * 5000],
         "number too long, at most 18 characters; `none` removes the limit",
     ),
-    (["finder", "What?", "--turns-limit", "90s"], f"'--turns-limit': {WHOLE}, got '90s'"),
-    (["finder", "What?", "--total-tokens-limit", "1e6"], f"'--total-tokens-limit': {WHOLE}, got '1e6'"),
-    (["finder", "What?", "--tool-chars-limit", "0.5"], f"'--tool-chars-limit': {WHOLE}, got 0.5"),
     (["finder", "What?", "--cost-limit", "$5"], "'--cost-limit': must be an amount in USD of at least 0, or none"),
-    (["finder", "What?", "--cost-limit", "nan"], "of at least 0, or none, got 'nan'"),
     (
         ["finder", "What?", "--time-limit", "soon"],
         "'--time-limit': must be a number of seconds, a duration like 90s, 10m or 1h",
     ),
-    (["finder", "What?", "--time-limit", "-1s"], "or none, got '-1s'"),
-    (["finder", "What?", "--time-limit", ""], "or none, got ''"),
     (
         ["finder", "What?", "--landing", "soft"],
         "'--landing': must be auto, force, order, schema, none, finalize or stop, got 'soft'",
@@ -78,7 +55,6 @@ WRONG = [
         ["finder", "What?", "--preset", "fast"],
         "'--preset': must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'",
     ),
-    (["finder", "What?", "--preset", "none"], "'--preset': must be soft-landing"),
     (["finder", "What?", "--no-such-flag"], "--no-such-flag"),
     (["finder"], "QUERY"),
     ([], "NAME"),
@@ -129,15 +105,6 @@ def test_paths_outside_the_root_are_refused(write, refused):
     """`..` is refused with its place in the file."""
     path = write("finder", "paths: ../elsewhere")
     assert f"{path}:4:8: paths: must be folders or globs under the root" in refused("finder", "What?")
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("pattern", [".", "./", "**", "notes/**", "./notes", "notes/**.md"])
-def test_paths_accept_the_root_and_any_glob(write, call, pattern):
-    """The root itself and any glob that git accepts are accepted."""
-    write("finder", f'paths: ["{pattern}"]')
-    result = call("finder", "What do owls eat?", "--model", "offline", "--quiet")
-    assert (result.exit_code, "mice" in result.stdout) == (0, True)
 
 
 def test_a_file_whose_tools_all_are_unknown_is_refused(write, refused):

@@ -1,12 +1,9 @@
 """`specialists schema --install`: the schema in a project, and the settings of VS Code to paste."""
 
 import json
-import os
-import stat
 from pathlib import Path
 
 import jsonschema
-import pytest
 
 from tests.cli.specialists_command import call
 
@@ -25,16 +22,6 @@ def test_the_schema_is_written_and_the_settings_are_printed(project: Path) -> No
     assert json.loads(f"{{{lines}}}") == {"yaml.schemas": ENTRY}
     assert SETTINGS.read_text() == '{ // mine\n  "a": 1,\n}\n'
     assert sorted(path.name for path in SCHEMA.parent.iterdir()) == ["settings.json", "specialist.schema.json"]
-
-
-def test_an_older_schema_is_replaced_with_its_permissions(project: Path) -> None:
-    """A second time the schema is replaced; its permissions stay."""
-    call("schema", "--install")
-    new = SCHEMA.read_bytes()
-    SCHEMA.write_text("old")
-    SCHEMA.chmod(0o640)
-    assert call("schema", "--install").exit_code == 0
-    assert (SCHEMA.read_bytes(), stat.S_IMODE(SCHEMA.stat().st_mode)) == (new, 0o640)
 
 
 def test_the_installed_schema_suggests_names_and_allows_others(project: Path) -> None:
@@ -65,27 +52,3 @@ def test_nothing_outside_of_the_project_is_written(project: Path, tmp_path: Path
     assert result.exit_code == 2
     assert "leads outside the project" in result.stderr
     assert not list(outside.iterdir())
-
-
-def test_an_interrupted_write_leaves_the_old_file(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the file cannot be replaced, the old one stays, and no temporary file is left."""
-    call("schema", "--install")
-    SCHEMA.write_text("old")
-
-    def fail(*_: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr(Path, "replace", fail)
-    result = call("schema", "--install")
-    assert (result.exit_code, SCHEMA.read_text()) == (2, "old")
-    assert "specialist.schema.json cannot be written: No space left on device" in result.stderr
-    assert sorted(path.name for path in SCHEMA.parent.iterdir()) == ["specialist.schema.json"]
-
-
-def test_the_root_names_the_project(project: Path, tmp_path: Path) -> None:
-    """`--root` chooses the project; a folder that does not exist is refused."""
-    other = tmp_path / "other"
-    other.mkdir()
-    assert call("schema", "--install", "--root", str(other)).exit_code == 0
-    assert (other / SCHEMA).is_file()
-    assert call("schema", "--install", "--root", str(tmp_path / "none")).exit_code == 2

@@ -2,12 +2,10 @@
 
 import json
 import re
-import sqlite3
 import sys
 
 import pytest
 
-from tests.cli.history.commands import on_terminal
 from tests.cli.specialists_command import call
 
 DEFAULT = ["glob", "grep", "ls", "read", "respond", "search"]
@@ -57,17 +55,6 @@ def test_dropped_tools_have_a_reason_and_its_line(write):
     assert found["offered"] == ["respond", "search"]
     expected = {"name": "Telescope", "reason": "no such tool here", "key": "tools", "line": 4}
     assert expected in found["dropped"]
-
-
-def test_delegate_is_offered_with_agents_that_can_be_called(write):
-    """`delegate`, and with it `get_tool_response`, is offered if an agent can be called and it is not disallowed."""
-    write("other")
-    write("finder", "agents: other")
-    assert effective("finder")["tools"]["offered"] == sorted([*DEFAULT, "delegate", "get_tool_response"])
-    write("finder", "agents: other", "disallowed_tools: delegate")
-    assert rows("finder")["not offered"] == ["delegate: disallowed (disallowed_tools, line 5)"]
-    write("finder", "agents: nobody")
-    assert rows("finder")["not offered"] == ["delegate: none of them can be called (agents, line 4)"]
 
 
 def test_the_model_has_its_source_and_price(write, monkeypatch):
@@ -165,49 +152,9 @@ def test_a_store_is_neither_made_nor_required(write, store):
     assert store.read_bytes() == b"no database" * 100
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("frozen", ["{", "[]", '{"file": 3}', "null"])
-def test_a_damaged_row_does_not_break_the_command(write, ask, store, frozen):
-    """A run whose stored values are damaged is reported or left out."""
-    from run_specialist.store.rows import pack
-
-    write("finder")
-    assert ask()[0] == 0
-    with sqlite3.connect(store) as database:
-        database.execute("update runs set frozen = ?", [pack(frozen)])
-    database.close()
-    assert re.match("not known: |none with an answer", rows("finder")["past runs"][0])
-
-
-def test_an_invalid_file_has_no_block(write):
-    """For a file with errors the block is null."""
-    write("finder", "tool_calls_limit: many")
-    assert "What a run gets" not in call("show", "finder").stdout
-    assert effective("finder") is None
-
-
 def test_a_preset_changes_the_block(write):
     """The limits are those with the preset of the flag."""
     write("finder")
     limits = effective("finder", "--preset", "finalize")["limits"]
     assert limits["parallel_tools_limit"] == {"value": 1, "source": "flag", "line": None, "path": None}
     assert limits["summarize_at"]["value"] is None, "offline nothing is summarized"
-
-
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_the_block_fits_the_terminal(write, columns):
-    """Lines are wrapped below their label on a terminal of any width."""
-    write("finder", "tools: search, grep, Telescope", "model: haiku")
-    shown, code = on_terminal("show", "finder", columns=columns)
-    block = shown.split("What a run gets:")[1].splitlines()[1:]
-    assert code == 0
-    assert all(len(line) <= columns for line in block)
-    assert [line[2:15].strip() for line in block if line[2:15].strip()] == [
-        "cannot run",
-        "model",
-        "tools",
-        "not offered",
-        "limits",
-        "no limit",
-        "past runs",
-    ]

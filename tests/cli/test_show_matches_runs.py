@@ -40,22 +40,6 @@ def test_the_tools_and_the_model_are_those_of_the_first_request(api, write, call
     assert shown["cannot_run"] == []
 
 
-def test_the_median_cost_is_that_of_the_outcomes(api, write, call, store):
-    """The medians of past runs with a model are those of their outcomes."""
-    write("finder", "model: haiku")
-    api([answers("yes")] * 3)
-    outcomes = [json.loads(call("finder", "What?", "--json").stdout) for _ in range(3)]
-    (medians,) = json.loads(specialists("show", "finder", "--json").stdout)["effective"]["past_runs"]["medians"]
-    assert store.exists()
-    assert medians == {
-        "model": "claude-haiku-5-5",
-        "runs": 3,
-        "tool_calls": 0,
-        "seconds": sorted(round(one["duration_s"], 3) for one in outcomes)[1],
-        "cost_usd": pytest.approx(sorted(one["cost_usd"] for one in outcomes)[1]),
-    }
-
-
 @pytest.mark.parametrize("options", [("--model", "claude-sonet-9"), ("--model", "sonet"), ("--model", "openai:gtp-5")])
 def test_a_misspelt_model_is_refused_before_anything_is_sent_or_stored(api, write, call, store, monkeypatch, options):
     """One line names the probable model, exit code 2; nothing reaches the API, and nothing is stored."""

@@ -8,7 +8,6 @@ import signal
 import pytest
 
 from tests.cli.resumed_commands import MODEL, rows
-from tests.cli.specialists_command import MAIN as MANAGE
 from tests.cli.specialists_command import call as manage
 from tests.cli.stderr_terminal import PATIENCE, Screen
 from tests.wire.simulator import Gate, faults
@@ -68,22 +67,6 @@ def test_sigterm_ends_after_the_turn_and_no_reply_is_paid_for_twice(store, api, 
     assert (again.exit_code, outcome["answer"], outcome["tool_calls"]["used"]) == (0, "some", 3)
     assert len(simulator.requests) == 3
     assert outcome["usage"]["output_tokens"] == sum(sent.usage["output_tokens"] for sent in simulator.requests)
-
-
-def test_sigterm_of_a_resumed_run_ends_after_its_turn_too(store, api, write, call, program):
-    """`specialists resume` handles the signal in the same way, and prints the outcome."""
-    gate = Gate()
-    write("finder", "tools: grep", "tool_calls_limit: 1")
-    simulator = api([LOOK, answers("some"), held(gate, "winter"), answers("more")])
-    call("finder", "What?", *MODEL, "--quiet")
-    process = program("resume", "last", "--tool-calls-limit", "5", "--json", code=MANAGE)
-    out, err = terminated(process, gate)
-    outcome = json.loads(out)
-    assert (process.returncode, outcome["status"], outcome["error_kind"]) == (130, "aborted", None)
-    assert outcome["tool_calls"]["used"] == 2
-    assert len(err.splitlines()) == 1
-    again = manage("resume", "last")
-    assert (again.exit_code, again.stdout, len(simulator.requests)) == (0, "more\n", 4)
 
 
 def test_s3_6_sigterm_prints_the_answer_that_was_under_way(api, write, program):

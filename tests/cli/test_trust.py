@@ -69,13 +69,6 @@ def test_trust_says_what_it_allows(app, call, write):
     assert told.count("--trust allows it to") == 2
 
 
-def test_trust_says_which_model_of_the_project_it_allows(app, call):
-    """A model of the project's config file is one line too."""
-    (app.root / "pyproject.toml").write_text("[tool.run-specialist]\nmodel = 'openai:other'\n")
-    told = call("finder", "What do owls eat?", "--trust").stderr
-    assert "pyproject.toml:2: model: --trust allows it to send the questions and the tool results to a server" in told
-
-
 def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monkeypatch):
     """A copy must be allowed again, since the same file may import and start different files there."""
     assert ask("--trust")[0] == 0
@@ -86,25 +79,6 @@ def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monke
     copy.rename(app.root)
     monkeypatch.chdir(app.root)
     assert ask()[0] == 0
-
-
-def test_an_error_of_a_function_is_one_line_with_its_place(app, ask):
-    """An error in a function or its module is one line with its place in both files."""
-    app.write("PKG/tools.py", "raise RuntimeError('broken')")
-    code, out, err = ask("--trust")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    where = app.root / app.package / "tools.py"
-    assert f"{app.finder}:4:1: python_tools: {app.package}.tools:lookup: importing {app.package}.tools failed: " in err
-    assert f"RuntimeError: broken ({where}:1)" in err
-
-
-def test_an_unstorable_permission_causes_a_warning(app, call, monkeypatch, tmp_path):
-    """The run answers with a warning if the permission cannot be stored."""
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    result = call("finder", "What do owls eat?", "--model", "offline", "--trust")
-    assert (result.exit_code, "mice" in result.stdout) == (0, True)
-    assert f"warning: cannot store the permission in {tmp_path}/file/run-specialist/trusted (" in result.stderr
 
 
 def test_show_reports_trust_without_importing(app, ask, write):
@@ -122,15 +96,6 @@ def test_show_reports_trust_without_importing(app, ask, write):
     assert ask("--trust")[0] == 0
     assert f"trusted: it may import {app.package}.tools ({where})\n" in specialists("show", "finder")[1]
     assert json.loads(specialists("show", "finder", "--json")[1])["trusted"] is True
-
-
-def test_show_reports_a_missing_module(app, write):
-    """`show` reports a missing module and shows the rest."""
-    write("finder", "python_tools: [nowhere.tools:lookup]")
-    code, out, _ = specialists("show", "finder")
-    assert code == 0
-    assert "not trusted: " in out
-    assert "no module nowhere" in out
 
 
 def test_resume_requires_trust_too(app, ask, monkeypatch, tmp_path):

@@ -66,12 +66,9 @@ class WatchedSimulator(MessagesSimulator):
     def __init__(self, replies: Any, milestones: Milestones, **options: Any) -> None:
         super().__init__(replies, **options)
         self._milestones = milestones
-        self.at_request: Callable[[int], None] = lambda _number: None
-        """Called with the number of each request, from 1, before it is answered."""
 
     def _answer(self, *arguments: Any) -> None:
         self._milestones.pass_one("request")
-        self.at_request(len(self.requests) + 1)
         try:
             super()._answer(*arguments)
         finally:

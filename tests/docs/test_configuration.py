@@ -10,7 +10,6 @@ import pytest
 
 from run_specialist.api import config_files
 from run_specialist.api.config_files import KEYS, TABLE
-from run_specialist.cli import manage
 from run_specialist.loop.observing import CONTENT, PROVIDER_VARIABLE
 from run_specialist.providers import admission
 from run_specialist.providers.choose import CREDENTIALS
@@ -34,7 +33,7 @@ MEANINGS = {
     "config_files.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
     "availability.py: VARIABLE": [availability.VARIABLE],
     "admission.py: VARIABLE": [admission.VARIABLE],
-    "manage.py: name": list(manage.VARIABLES),
+    "manage.py: name": ["VISUAL", "EDITOR"],
     # Git gets these unchanged; they are no settings.
     "git.py: name": [],
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
@@ -97,8 +96,8 @@ def test_the_examples_are_valid(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").write_text(project, encoding="utf-8")
     (tmp_path / "config.toml").write_text(user, encoding="utf-8")
     read = [
-        config_files.read_project_file(tmp_path / "pyproject.toml", tmp_path, meant=True),
-        config_files.read_user_file(tmp_path / "config.toml"),
+        config_files._read(tmp_path / "pyproject.toml", "project", tmp_path),
+        config_files._read(tmp_path / "config.toml", "user"),
     ]
     assert [(one.state, one.problems) for one in read] == [("read", ())] * 2
     assert all(one.values for one in read)
@@ -112,5 +111,5 @@ def test_the_example_errors_are_those_of_the_code(line, tmp_path, monkeypatch):
     value = line.rpartition("got ")[2] if "got " in line else "1"
     head = "[tool.run-specialist]\n" + "\n" * (number - 2)
     Path("pyproject.toml").write_text(f"{head}{key} = {value}\n", encoding="utf-8")
-    read = config_files.read_project_file(tmp_path / "pyproject.toml", tmp_path, meant=True)
+    read = config_files._read(tmp_path / "pyproject.toml", "project", tmp_path)
     assert read.problems == (line,)

@@ -22,14 +22,7 @@ def test_each_case_of_each_variant_is_a_test():
     bad = CaseRun("case 2", "as it is", 1, "r2", "answered", (Check("Contains", False, "no mice"),), seconds=1.25)
     worse = CaseRun("case 2", "as it is", 2, "r3", "answered", (Check("Regex", False),), seconds=0.5)
     base, new = suites(replace(result, runs=(*result.runs, bad, worse)))
-    assert base.attrib == {
-        "name": "looker: main (baseline)",
-        "tests": "2",
-        "failures": "0",
-        "errors": "0",
-        "skipped": "0",
-        "time": "0.000",
-    }
+    assert [base.attrib[key] for key in ("name", "tests", "failures")] == ["looker: main (baseline)", "2", "0"]
     assert (new.attrib["failures"], new.attrib["time"]) == ("1", "1.750")
     first, second = new.findall("testcase")
     assert (first.attrib["name"], first.find("failure")) == ("case 1", None)

@@ -1,7 +1,6 @@
 """The eval sets of the specialists that come along keep the scores that were measured when they were written.
 
-Five sets run offline. `fact-checker` refuses that; its set is played by a scripted model (`searching_model.py`), which
-measures no model and shows that the eval runs whole.
+They run offline; `fact-checker`, whose answers are judgements, refuses that.
 """
 
 import json
@@ -21,8 +20,6 @@ from run_specialist.tools import files
 from run_specialist.tools.sandbox import Sandbox
 from run_specialist.tools.search import SearchIndex
 from tests.docs.markdown import README, ROOT
-from tests.evals.searching_model import searches_reads_answers
-from tests.wire.simulator import MessagesSimulator
 
 SPECIALISTS = ROOT / "specialists"
 MARGIN = 0.08
@@ -37,18 +34,17 @@ class Measured:
     score: float
     passed: int
     """Of eight cases."""
-    by: str
 
 
 MEASURED = {
     # 23 November 2026, on the commit that added the sets.
-    "change-impact": Measured(0.85, 3, "offline"),
-    "codebase-analyst": Measured(0.87, 4, "offline"),
-    "error-tracer": Measured(0.89, 5, "offline"),
-    "fact-checker": Measured(0.92, 5, "scripted"),
-    "thoughts-analyzer": Measured(0.92, 5, "offline"),
-    "thoughts-locator": Measured(0.92, 6, "offline"),
+    "change-impact": Measured(0.85, 3),
+    "codebase-analyst": Measured(0.87, 4),
+    "error-tracer": Measured(0.89, 5),
+    "thoughts-analyzer": Measured(0.92, 5),
+    "thoughts-locator": Measured(0.92, 6),
 }
+NAMES = {*MEASURED, "fact-checker"}
 
 
 @pytest.fixture(scope="module")
@@ -64,20 +60,10 @@ def one_index_per_sandbox() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """Return the model that plays each kind of run; a simulated Messages API plays the scripted one."""
-    with MessagesSimulator(searches_reads_answers, all_used=False) as simulator:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.base_url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
-        monkeypatch.chdir(ROOT)
-        yield {"offline": "offline", "scripted": "sonnet"}
-
-
 def test_e14_every_specialist_has_a_set_with_eight_cases():
     """Each specialist that comes along has eight cases, two of them without an answer in this repository."""
-    assert {path.name.removesuffix(".evals.yaml") for path in SPECIALISTS.glob("*.evals.yaml")} == set(MEASURED)
-    for name in MEASURED:
+    assert {path.name.removesuffix(".evals.yaml") for path in SPECIALISTS.glob("*.evals.yaml")} == NAMES
+    for name in NAMES:
         cases = yaml.safe_load((SPECIALISTS / f"{name}.evals.yaml").read_text(encoding="utf-8"))["cases"]
         kinds = [{one if isinstance(one, str) else next(iter(one)) for one in case["evaluators"]} for case in cases]
         assert (len(cases), sum("Gap" in kind for kind in kinds)) == (8, 2)
@@ -96,10 +82,11 @@ def test_the_wheel_carries_the_specialists_without_their_sets():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MEASURED)
-def test_e14_a_set_keeps_its_score(name, models, one_index_per_sandbox, tmp_path):
+def test_e14_a_set_keeps_its_score(name, one_index_per_sandbox, tmp_path, monkeypatch):
     """A set runs whole through the command, and scores about as much as when it was written."""
     measured = MEASURED[name]
-    words = ["eval", name, "--json", "--quiet", "--model", models[measured.by], "--store", f"{tmp_path}/runs.db"]
+    monkeypatch.chdir(ROOT)
+    words = ["eval", name, "--json", "--quiet", "--model", "offline", "--store", f"{tmp_path}/runs.db"]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     runs = json.loads(result.stdout)["runs"]

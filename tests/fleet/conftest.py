@@ -64,22 +64,15 @@ def run_id(number):
     return f"{BATCH}-{number:016x}"
 
 
-@pytest.fixture
-def put(url, root):
-    """Return a function that puts so many items into the queue."""
-
-    async def put_items(count, **frozen):
-        content = freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump() | frozen
-        batch = StoredBatch(BATCH, "finder", "What do owls eat?", time.time(), content)
-        with BatchWriter(url) as writer:
-            items = (
-                StoredItem(run_id(n), n, f"item {n}", f"What do owls eat? ITEM{{{n}}}") for n in range(1, count + 1)
-            )
-            writer.put(batch, items)
-        async with Control(url) as control:
-            return await control.put(BATCH)
-
-    return put_items
+async def put_batch(url, batch_id, frozen, count=1, first=1):
+    """Put a batch with so many items; the numbers in their questions begin with `first`. Return how many are new."""
+    batch = StoredBatch(batch_id, "finder", "What do owls eat?", time.time(), frozen)
+    with BatchWriter(url) as writer:
+        numbers = range(first, first + count)
+        items = [StoredItem(f"{batch_id}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}") for n in numbers]
+        writer.put(batch, items)
+    async with Control(url) as control:
+        return await control.put(batch_id)
 
 
 @pytest.fixture
@@ -88,17 +81,15 @@ def frozen(root):
     return freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump()
 
 
-async def put_batch(url, batch_id, frozen, count=1, first=1):
-    """Put a batch with so many items; the numbers in their questions begin with `first`."""
-    batch = StoredBatch(batch_id, "finder", "What do owls eat?", time.time(), frozen)
-    with BatchWriter(url) as writer:
-        items = (
-            StoredItem(f"{batch_id}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}")
-            for n in range(first, first + count)
-        )
-        writer.put(batch, items)
-    async with Control(url) as control:
-        await control.put(batch_id)
+@pytest.fixture
+def put(url, root):
+    """Return a function that puts so many items into the queue."""
+
+    def put_items(count, **changed):
+        frozen = freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump()
+        return put_batch(url, BATCH, frozen | changed, count)
+
+    return put_items
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from run_specialist.batch.item import LimitReached, NotAffordable
-from run_specialist.fleet import job as job_verdict
 from run_specialist.fleet import queue as queue_module
+from run_specialist.fleet import worker as worker_module
 from run_specialist.fleet.batches import Control
 from run_specialist.fleet.queue import Queue
 from tests.fleet.conftest import BATCH, run_id, until
@@ -26,7 +26,7 @@ def limit(url, usd):
 async def share(queue, job, **changed):
     """Return the share of an item, for a worker with two slots."""
     settings = {"worker_slots": 2, "batch_slots": 2, "typical": 0.0} | changed
-    return await job_verdict.share(queue, job, settings.pop("own", None), **settings)
+    return await queue.share(job, settings.pop("own", None), **settings)
 
 
 async def begun(queue, count):
@@ -118,7 +118,7 @@ async def test_many_workers_never_grant_more_than_the_limit(put, url):
 
 async def test_a_fleet_stops_at_the_limit_and_goes_on_with_a_higher_one(put, working, model, url, monkeypatch):
     """What is left for less than an item is not spent, items not begun stay, and no request is paid twice."""
-    monkeypatch.setattr(job_verdict, "SHARE_DELAY", 0.1)
+    monkeypatch.setattr(worker_module, "SHARE_DELAY", 0.1)
     await put(6, at_once=2)
     limit(url, 10 * PRICE)
     async with working(), working():
@@ -135,17 +135,6 @@ async def test_a_fleet_stops_at_the_limit_and_goes_on_with_a_higher_one(put, wor
     async with working():
         await until(lambda: ask(url, "select count(*) from run_specialist.items where state = 'ended'") == [(6,)])
     assert (len(model.requests), model.paid_again().total()) == (18, 0)
-
-
-async def test_an_item_lands_with_its_share(put, working, model, url):
-    """The share counts down and lands like any limit: the last request asks for the answer."""
-    model.turns = 99
-    await put(1)
-    limit(url, 5 * PRICE)
-    async with working():
-        await until(lambda: ask(url, "select 1 from run_specialist.items where state = 'ended'"))
-    assert ask(url, "select status from run_specialist.runs") in ([("landed",)], [("partial",)])
-    assert len(model.requests) <= 8
 
 
 async def test_a_model_without_a_price_pauses_a_batch_with_a_limit(put, working, model, url):

@@ -1,7 +1,6 @@
 """The queue on a real PostgreSQL server: jobs are fenced, silent workers lose them, gates close and open."""
 
 import asyncio
-import json
 
 import pytest
 
@@ -14,17 +13,7 @@ from tests.unit.store.records import ask, change
 
 pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]
 ALL = {BATCH: 0}
-_VALUES = {
-    "run_id": run_id(1),
-    **dict.fromkeys(("number", "at", "seconds", "input_tokens", "output_tokens"), 0),
-    **dict.fromkeys(("cache_read_input_tokens", "cache_creation_input_tokens"), 0),
-    **dict.fromkeys(("landing", "more_room_helps"), False),
-    **dict.fromkeys(("choice", "stop", "reason", "blocks"), ""),
-}
-TURN = (
-    "insert into run_specialist.turns select * from "  # noqa: S608 - a constant
-    f"jsonb_populate_record(null::run_specialist.turns, '{json.dumps(_VALUES)}')"
-)
+TURN = f"insert into run_specialist.turns (run_id, number, body) values ('{run_id(1)}', 0, '')"  # noqa: S608 - constant
 """Stores a turn of the run of the first item."""
 
 
@@ -53,16 +42,6 @@ async def test_without_set_up_one_line_says_what_to_do(server):
     with pytest.raises(StoreUnusable, match="the queue is not set up; run `specialists fleet setup`"):
         await lost.waiting()
     await lost.close()
-
-
-async def test_a_batch_that_is_put_twice_is_in_the_queue_once(put, queue):
-    """The same call again adds nothing, and items that have ended are left out."""
-    assert (await put(5), await put(5)) == (5, 0)
-    jobs = await queue.take(ALL, 2)
-    assert [job.number for job in jobs] == [1, 2]
-    assert await queue.begin(jobs[0]) is not None
-    assert await queue.finish(jobs[0], "ended")
-    assert await put(5) == 0
 
 
 async def test_the_fleet_holds_no_more_jobs_than_the_batch_allows(put, queue, url):
@@ -104,15 +83,6 @@ async def test_takeovers_are_counted_since_the_newest_turn(put, queue, impatient
     assert (handed_back.taken_over, handed_back.takeovers) == (False, 1)
     change(url, TURN)
     assert (await queue.begin(job)).takeovers == 1
-
-
-async def test_an_item_whose_run_is_at_work_elsewhere_stays_begun(put, queue, url):
-    """Its job comes back later, and no worker mistakes it for an item that was handed back."""
-    await put(1)
-    (job,) = await queue.take(ALL, 1)
-    await queue.begin(job)
-    assert await queue.hand_back(job, 0.0, waits=False)
-    assert ask(url, "select state from run_specialist.items") == [("begun",)]
 
 
 async def test_a_closed_gate_holds_the_batch_up_for_all_workers(put, queue, url):

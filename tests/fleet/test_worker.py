@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from run_specialist.fleet import job as job_verdict
 from run_specialist.fleet import queue as queue_module
-from run_specialist.fleet.batches import BatchHere, Control, freeze
-from run_specialist.fleet.queue import Queue
+from run_specialist.fleet import worker as worker_module
+from run_specialist.fleet.batches import Control, freeze
 from run_specialist.fleet.worker_log import HealthFile, LineLog
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.loader import load
@@ -70,14 +69,6 @@ async def test_a_worker_that_lacks_a_file_leaves_the_items_to_others(put, workin
         async with working():
             await until(lambda: states(url) == {"ended": 2})
         assert worker.said == [line]
-
-
-async def test_a_batch_of_one_machine_is_refused(put, working, url):
-    """Its row does not hold the specialist's file."""
-    await put(1, content=None)
-    async with working() as (worker, _):
-        (line,) = await until(lambda: worker.said)
-    assert line.startswith(f"refused: batch {BATCH} was not made for a queue")
 
 
 async def test_p1_who_writes_the_tables_has_no_command_run(put, working, model, url, root, tmp_path):
@@ -139,7 +130,7 @@ async def test_a_worker_does_not_take_its_own_items_over(put, working, model, ur
 async def test_an_item_at_work_elsewhere_is_left_alone(put, working, model, url, monkeypatch):
     """A worker that gets the job of a live one hands it back; no takeover is counted, and nothing is paid twice."""
     monkeypatch.setattr(queue_module, "SILENCE", 0.0)
-    monkeypatch.setattr(job_verdict, "AT_WORK_DELAY", 0.2)
+    monkeypatch.setattr(worker_module, "AT_WORK_DELAY", 0.2)
     model.delay = 1.0
     await put(2)
     async with working():
@@ -154,7 +145,7 @@ async def test_an_item_that_ends_its_workers_is_given_up(put, working, model, ur
     """After three takeovers without a turn it is dead; nothing is sent, and the others are answered."""
     await put(2)
     (job,) = await queue.take({BATCH: 0}, 1)
-    for _ in range(job_verdict.MAX_TAKEOVERS):
+    for _ in range(worker_module.MAX_TAKEOVERS):
         await queue.begin(job)
     monkeypatch.setattr(queue_module, "SILENCE", 0.0)
     async with working():
@@ -257,26 +248,6 @@ async def put_again(url):
         await control.put(BATCH)
 
 
-async def test_a_worker_without_a_key_takes_nothing(url, root, frozen, working, model, monkeypatch):
-    """It answers no item offline and fails none: it refuses the batch, and a worker with a key answers it."""
-    (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
-    fixed = freeze(load(root / "specialists" / "finder.md"), root, {}, "claude-sonnet-4-5").model_dump()
-    await put_batch(url, BATCH, fixed, 4)
-    base = os.environ["ANTHROPIC_BASE_URL"]
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(name)
-    async with working() as (worker, _):
-        (line,) = await until(lambda: worker.said)
-    assert line.startswith(f"refused: batch {BATCH} cannot run here: no credentials for claude-sonnet-4-5")
-    assert (states(url), statuses(url)) == ({"waiting": 4}, {})
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", base)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
-    monkeypatch.setenv("SPECIALIST_MODEL", "claude-haiku-4-5")
-    async with working():
-        await until(lambda: states(url) == {"ended": 4})
-    assert ask(url, "select distinct status, model from run_specialist.runs") == [("answered", "claude-sonnet-4-5")]
-
-
 @pytest.mark.parametrize(
     ("frozen_values", "reason"),
     [
@@ -293,23 +264,6 @@ async def test_a_batch_without_a_fixed_model_is_refused(url, root, working, mode
         (line,) = await until(lambda: worker.said)
     assert reason in line
     assert (states(url), model.requests) == ({"waiting": 1}, [])
-
-
-async def test_credentials_that_disappear_hand_the_item_back(url, frozen, working, model, monkeypatch):
-    """A key that is missing when a run begins fails no item; the worker takes no more of the batch."""
-    await put_batch(url, BATCH, frozen, 2)
-    check = BatchHere.check
-
-    async def check_and_lose(self):
-        await check(self)
-        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
-            monkeypatch.delenv(name, raising=False)
-
-    monkeypatch.setattr(BatchHere, "check", check_and_lose)
-    async with working() as (worker, _):
-        await until(lambda: worker.said and not worker._under_way)
-    assert "no credentials for claude-sonnet-4-5" in worker.said[0]
-    assert (states(url), statuses(url), model.requests) == ({"waiting": 2}, {}, [])
 
 
 async def test_the_operator_sees_refused_requests(put, working, model, url, tmp_path):
@@ -345,10 +299,3 @@ def test_a_line_has_time_level_host_process_and_item():
     assert found
     assert found.groups()[1:] == (socket.gethostname(), str(os.getpid()))
     assert datetime.fromisoformat(found[1]).tzinfo is UTC
-
-
-async def test_our_sessions_compile_no_statements(url):
-    """PostgreSQL's JIT is off."""
-    queue = Queue(url)
-    assert await queue.connection.fetch("show jit") == [{"jit": "off"}]
-    await queue.close()

@@ -192,7 +192,7 @@ async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_
         lead=[[ASKS, answers("all")]], finder=[[LOOKS, deeper, answers("a")]], deep=[[LOOKS, last, answers("b")]]
     )
     async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
-        monkeypatch.setattr(runner._store, "journal", journal)
+        monkeypatch.setattr(runner.environments.store, "journal", journal)
         run = await runner.prepare("lead", "What is known?")
         await run.outcome()
     for records in kept:

@@ -1,16 +1,12 @@
 """Resumed runs: the messages that the model receives, and the counters."""
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from run_specialist import prompts
 from run_specialist.providers.scripted import calls, says
-from run_specialist.spawning.resuming import begun_with
-from run_specialist.specialist.fields import Specialist
-from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, everything, looks
 from tests.loop_jobs import results
 
@@ -18,16 +14,6 @@ pytestmark = pytest.mark.anyio
 
 
 MORE = calls(("respond", {"answer": "More."}), first_id=91)
-
-
-async def test_unknown_stored_settings_are_ignored(desk):
-    """Unknown settings in a stored run are ignored, but a program that misspells one gets an error."""
-    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
-    run = desk.load()
-    newer = replace(run, frozen={**run.frozen, "settings": {**run.frozen["settings"], "unheard_of": 1}})
-    assert begun_with(newer) == begun_with(run)
-    with pytest.raises(ValueError, match="tool_call_limit"):
-        Specialist(name="looker", description="", prompt="", tool_call_limit=3)
 
 
 async def test_s4_5_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
@@ -119,22 +105,6 @@ async def test_s3_8_a_raised_limit_of_any_kind_continues_from_the_used_amount(de
     assert again.outcome.limits["turns"].used == 4
 
 
-async def test_s3_8_the_resume_note_uses_the_singular_for_one_call(desk):
-    """The resume note uses the singular for one remaining call."""
-    await desk.ask(looks(1), ANSWER, tool_calls_limit=1)
-    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=2)
-    words = "you now have 2 tool calls in all, of which 1 is used, so 1 tool call remains. What"
-    assert words in again.named("resumed")[0].note
-
-
-async def test_resuming_with_none_removes_the_limit(desk):
-    """Resuming with `none` removes the limit, and the note says so."""
-    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
-    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=None)
-    assert "there is no limit of tool calls any more" in again.named("resumed")[0].note
-    assert again.outcome.tool_calls.limit is None
-
-
 async def test_a_follow_up_within_the_old_limits_adds_no_budget_note(desk):
     """A follow-up within the old limits adds no budget note; if the budget is spent, the run lands immediately."""
     await desk.ask(looks(1), ANSWER)
@@ -144,29 +114,6 @@ async def test_a_follow_up_within_the_old_limits_adds_no_budget_note(desk):
     again = await desk.go_on(ANSWER, question="Since when?")
     assert again.requests[0].choice == "respond"
     assert again.outcome.status == "landed"
-
-
-async def test_a_resumed_run_sums_usage_over_all_segments(desk):
-    """A resumed run's tokens, cost and calls are the sums over all its segments, each counted once."""
-    fails = Tool("fail", "Fail.", lambda: 1 / 0)
-    desk.tools = [*desk.tools, fails]
-    batch = calls(("fail", {}), ("look", {"query": "a"}), ("look", {"query": "b"}))
-    first = await desk.ask(batch, ANSWER, tool_calls_limit=2)
-    assert (first.outcome.tool_calls.failed, first.outcome.tool_calls.skipped) == (1, 1)
-    again = await desk.go_on(calls(("fail", {}), first_id=4), looks(5), ANSWER, tool_calls_limit=4)
-    told = again.outcome.tool_calls
-    assert (told.used, told.failed, told.skipped) == (4, 2, 1)
-    assert again.outcome.usage.total_tokens == 5 * 15
-    assert again.outcome.cost_usd == pytest.approx(5 * 15 / 100_000)
-    assert again.outcome.duration_s >= first.outcome.duration_s
-
-
-async def test_a_quote_from_an_earlier_segment_is_verified(desk):
-    """A quote from a result before the resume is verified."""
-    await desk.ask(looks(1), ANSWER)
-    quote = {"source": "n", "quote": "note on '1', part 0"}
-    again = await desk.go_on(calls(("respond", {"answer": "Yes.", "evidence": [quote]}), first_id=95), question="Sure?")
-    assert [one.verified for one in again.outcome.evidence] == [True]
 
 
 async def test_a_run_resumed_three_times_has_one_history(desk):
@@ -185,20 +132,3 @@ async def test_a_run_resumed_three_times_has_one_history(desk):
     assert [turn.number for turn in run.turns] == list(range(1, 9))
     assert run.transcript == again.run.transcript
     assert run.outcome == json.loads(json.dumps(again.outcome.as_json()))
-
-
-async def test_warnings_of_an_earlier_segment_appear_once(desk):
-    """Warnings of an earlier segment appear once in the later outcome and are not emitted again as events."""
-    missing = {"source": "n", "quote": "nowhere"}
-    wrong = calls(("respond", {"answer": "x", "evidence": [missing]}), first_id=95)
-    bad = lambda executed: 1 / 0  # noqa: E731 - a foreign augmenter
-    desk.augmenters = [bad]
-    first = await desk.ask(looks(1), wrong)
-    assert len(first.outcome.warnings) == 2
-    desk.augmenters = ()
-    again = await desk.go_on(ANSWER, question="Sure?")
-    assert [warning for warning in again.outcome.warnings if "augmenter" in warning] == [
-        "an augmenter failed on look: ZeroDivisionError: division by zero"
-    ]
-    assert len(again.outcome.warnings) == 1
-    assert again.named("warning") == []

@@ -92,18 +92,6 @@ async def test_resume_continues_here_only_if_its_folder_does_not_exist(hosts, mo
     assert f"the run began in {one.folder} and continues in {other.folder}" in outcome.warnings
 
 
-async def test_a_moved_file_with_the_same_content_is_found_by_its_name(hosts, monkeypatch):
-    """If only the file has moved, the run continues in its folder."""
-    one, _ = hosts
-    await begun(one, monkeypatch)
-    moved = one.folder / ".claude" / "agents"
-    moved.mkdir(parents=True)
-    (one.folder / "specialists" / "finder.md").rename(moved / "finder.md")
-    async with process(one, monkeypatch, ANSWER) as runner:
-        outcome = await (await runner.resume(ID)).outcome()
-    assert (outcome.status, [text for text in outcome.warnings if "continues" in text]) == ("answered", [])
-
-
 async def test_another_specialist_on_the_other_host_is_refused_with_both_digests(hosts, monkeypatch):
     """A specialist of that name with another content is refused, by `resume` and `take_up`, with both digests."""
     one, other = hosts
@@ -123,23 +111,12 @@ async def test_another_specialist_on_the_other_host_is_refused_with_both_digests
         assert (await forced.outcome()).status == "answered"
 
 
-async def test_a_host_without_the_specialist_says_so(hosts, monkeypatch):
-    """If the folder does not exist and no specialist has that name here, the error says both."""
-    one, other = hosts
-    await begun(one, monkeypatch)
-    shutil.rmtree(one.folder)
-    (other.folder / "specialists" / "finder.md").unlink()
-    async with process(other, monkeypatch, provider=ScriptedProvider([])) as runner:
-        with pytest.raises(NotResumable, match=f"{one.folder} no longer exists; .* no specialist named finder"):
-            await runner.resume(ID)
-
-
 async def test_the_file_is_confined_to_the_project_it_is_found_in(hosts, monkeypatch, tmp_path):
     """Secrets that the store has masked are read from the file only if it lies in the project that the run is in."""
     one, _ = hosts
     await begun(one, monkeypatch)
     async with process(one, monkeypatch) as runner:
-        run = await runner._store.load(ID, "")
+        run = await runner.environments.store.load(ID, "")
     server = "mcp_servers: {web: {url: 'https://localhost:1/mcp', headers: {Authorization: Bearer canary-4711}}}"
     outside = write(tmp_path / "other", "outside", server)
     folder = tmp_path / "plain"

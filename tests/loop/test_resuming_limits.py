@@ -4,33 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist import prompts
 from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
 from tests.journals import stored
-from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, everything, looks
+from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, looks
 from tests.loop_jobs import Clock, results
 from tests.stored_runs import LOOKER
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_x_12_a_run_failed_at_the_landing_can_be_resumed(desk):
-    """A run that failed with exit code 3 at the landing can be resumed: it lands and answers."""
-    first = await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
-    assert (first.outcome.status, first.outcome.exit_code) == ("failed", Exit.PROVIDER)
-    assert "note on '3', part 0" in first.outcome.answer
-    assert len(first.outcome.evidence) == 3
-    assert first.run.is_kept
-    again = await desk.go_on(ANSWER)
-    assert (again.outcome.status, again.outcome.answer) == ("landed", "It is known.")
-    assert again.requests[0].choice == "respond"
-    # The model never saw the request that failed, so there is nothing new to report to it.
-    assert everything(again.requests[0].messages) == everything(first.requests[-1].messages)
-    assert again.outcome.tool_calls.used == 3
 
 
 async def test_x_12_a_run_resumed_with_more_calls_continues(desk):
@@ -40,24 +23,6 @@ async def test_x_12_a_run_resumed_with_more_calls_continues(desk):
     last = results(again.requests[0].messages[-1])[-1]
     assert last == f"note on '3', part 0\n0 tool calls remaining\n{REFRESHED}"
     assert again.outcome.status == "answered"
-
-
-async def test_the_landing_instruction_follows_the_resume_note(desk):
-    """If the new total is already spent, the landing instruction follows the resume note as the last line."""
-    await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3, landing="order")
-    again = await desk.go_on(ANSWER, tool_calls_limit=3, question="And now?")
-    last = results(again.requests[0].messages[-1])[-1].splitlines()
-    assert last[-2:] == ["The user now asks: And now?", prompts.landing_instruction("order", None)]
-    assert again.outcome.status == "landed"
-
-
-async def test_a_resume_emits_started_resumed_then_request(desk):
-    """Events come in the order started, resumed, request, and `finished` is the last."""
-    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
-    again = await desk.go_on(ANSWER, tool_calls_limit=6)
-    assert [event.event for event in again.events] == ["started", "resumed", "request", "reply", "finished"]
-    assert again.named("started")[0].limits["tool_calls"] == 6
-    assert [event.turn for event in again.named("request")] == [5]
 
 
 async def test_s3_8_time_between_two_segments_does_not_count(desk):
@@ -78,23 +43,6 @@ async def test_s3_8_time_between_two_segments_does_not_count(desk):
     assert results(second.requests[1].messages[-1]) == ["a note\n20 seconds remaining"]
     assert second.outcome.limits["time"].used == second.outcome.duration_s == 80
     assert second.outcome.status == "answered"
-
-
-async def test_a_spent_time_limit_lands_and_a_larger_one_does_not(desk):
-    """The time limit covers all segments: a spent one lands immediately, a larger one does not."""
-    clock = Clock()
-
-    def look(query: str = "") -> str:
-        clock.now += 58
-        return "a note"
-
-    desk.tools = [Tool("look", "Look something up.", look)]
-    first = await desk.record(looks(1), ProviderError("down"), clock=clock, time_limit=60.0)
-    past = stored(first.notebook.records)
-    landed = await desk.record(ANSWER, past=past, clock=clock)
-    assert (landed.outcome.status, landed.outcome.landing.reason) == ("landed", "time")
-    answered = await desk.record(ANSWER, past=past, clock=clock, time_limit=600.0)
-    assert answered.outcome.status == "answered"
 
 
 async def test_s2_8_archived_outputs_can_be_read_after_a_resume(desk):

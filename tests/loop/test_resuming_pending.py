@@ -10,7 +10,6 @@ from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
-from tests.journals import stored
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, results
 
@@ -41,18 +40,6 @@ async def test_an_answer_received_before_the_crash_is_returned_without_a_request
     assert [event.event for event in again.events] == ["started", "finished"]
 
 
-@pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
-async def test_with_a_follow_up_the_received_answer_becomes_history(desk, reply):
-    """With a follow-up question, the received answer becomes part of the history and the question is sent."""
-    await crash_after(desk, Received, 2, looks(1), reply)
-    again = await desk.go_on(LATER, question="Since when?")
-    assert again.outcome.answer == "Later."
-    before, newest = again.requests[0].messages[-2:]
-    assert before.content == reply.content
-    assert "The user now asks: Since when?" in str(newest.content)
-    assert again.outcome.usage.total_tokens == 45
-
-
 async def test_x_10_finished_calls_do_not_run_again_on_resume(desk):
     """Of three parallel calls, the finished one keeps its stored result, and the tool does not run again on resume."""
     run = await crash_after(desk, Returned, 1, looks(1, 3), ANSWER)
@@ -76,36 +63,6 @@ async def test_x_10_calls_without_a_record_count_and_do_not_run_again(desk):
     assert again.outcome.tool_calls.used == 2
 
 
-async def test_calls_after_the_resume_run_normally(desk):
-    """Only calls that were in progress are reported as interrupted; later calls run normally."""
-    await crash_after(desk, Received, 1, looks(1, 2), ANSWER)
-    again = await desk.go_on(looks(3, 2), LATER)
-    assert results(again.requests[1].messages[-1]) == ["note on '3', part 0", "note on '4', part 0"]
-    assert [call.number for call in desk.load().calls] == [1, 2, 3, 4]
-
-
-CUT = calls(("look", {"query": "a"}), ("look", {"query": "b"}), first_id=50, stop=Stop.TRUNCATED)
-
-
-async def test_calls_of_a_turn_that_runs_none_are_not_reported_as_interrupted(desk):
-    """Calls of a cut turn are not reported as interrupted, and the next turn's calls run."""
-    await crash_after(desk, Received, 1, CUT, looks(1), ANSWER)
-    again = await desk.go_on(looks(1), LATER)
-    assert results(again.requests[1].messages[-1]) == ["note on '1', part 0"]
-    assert again.outcome.tool_calls.used == 1
-
-
-async def test_calls_skipped_by_the_old_limit_run_under_the_new_one(desk):
-    """Only the call within the old limit may have run already; the skipped ones run under the new limit."""
-    await crash_after(desk, Received, 2, looks(1), looks(2, 3), ANSWER, tool_calls_limit=2)
-    again = await desk.go_on(LATER, tool_calls_limit=5)
-    assert results(again.requests[0].messages[-1])[:2] == [ENDED, "note on '3', part 0\n2 tool calls remaining"]
-    assert results(again.requests[0].messages[-1])[2].startswith(
-        "note on '4', part 0\n1 tool call remaining\nThe budget"
-    )
-    assert again.outcome.tool_calls.used == 4
-
-
 async def test_calls_of_a_landing_never_run_in_a_later_segment(desk):
     """Calls made during a landing never run in a later segment, whatever its limit."""
     run = await crash_after(desk, Received, 2, looks(1), looks(2, 2), ANSWER, tool_calls_limit=1)
@@ -117,35 +74,6 @@ async def test_calls_of_a_landing_never_run_in_a_later_segment(desk):
     assert "you now have 5 tool calls in all, of which 1" in last
     assert (again.outcome.tool_calls.used, again.outcome.tool_calls.skipped) == (2, 2)
     assert again.outcome.status == "answered"
-
-
-async def test_an_answer_received_during_the_landing_gives_status_landed(desk):
-    """An answer received during the landing is accepted with status landed and one landing request."""
-    await crash_after(desk, Received, 2, looks(1), ANSWER, tool_calls_limit=1)
-    again = await desk.go_on()
-    assert again.requests == []
-    assert (again.outcome.status, again.outcome.landing.requests) == ("landed", 1)
-    assert again.outcome.landing.usage.total_tokens == 15
-
-
-async def test_a_call_received_during_the_landing_leads_to_the_next_rung(desk):
-    """A tool call received during the landing is not run, and the next rung is tried."""
-    await crash_after(desk, Received, 2, looks(1), looks(2), ANSWER, tool_calls_limit=1)
-    again = await desk.go_on(LATER)
-    skipped = "Not run: limit reached, look skipped."
-    assert results(again.requests[0].messages[-1]) == [f"{skipped}\n{prompts.landing_instruction('order', None)}"]
-    assert (again.outcome.status, again.outcome.tool_calls.used) == ("landed", 1)
-
-
-async def test_the_landing_instruction_stays_in_the_history(desk):
-    """The landing instruction of the answered request stays in the history, byte for byte."""
-    going = await desk.record(looks(1), looks(2), ANSWER, tool_calls_limit=1, landing="order")
-    await desk.keep(going.notebook.until(Received, 2))
-    again = await desk.go_on(LATER)
-    ordered = [message.encoded for message in going.requests[1].messages]
-    assert prompts.landing_instruction("order", None).encode() in ordered[-1]
-    assert [message.encoded for message in again.requests[0].messages][:3] == ordered
-    assert again.outcome.answer == "Later."
 
 
 async def test_x_6_a_cut_answer_received_before_the_crash_is_requested_again(desk):
@@ -230,16 +158,3 @@ async def test_x_10_s3_6_ctrl_c_during_a_batch_stores_a_result_for_each_call(des
     assert results(again.requests[0].messages[-1]) == ["note on 1", "note on 2", stopped]
     assert again.outcome.answer == "Later."
     assert (again.outcome.tool_calls.used, again.outcome.usage.total_tokens) == (3, 30)
-
-
-async def test_a_run_killed_again_during_a_resume_can_be_resumed(desk):
-    """A run killed twice during batches never runs a call twice and keeps its numbering in the third segment."""
-    going = await desk.record(looks(1, 2), ANSWER, parallel_tools_limit=1)
-    first = going.notebook.until(Returned, 1)
-    second = await desk.record(looks(3, 2), ANSWER, past=stored(first))
-    await desk.keep([*first, *second.notebook.until(Returned, 2)])
-    again = await desk.go_on(LATER)
-    assert results(again.requests[0].messages[-1]) == ["note on '3', part 0", ENDED]
-    assert results(again.requests[0].messages[2]) == ["note on '1', part 0", ENDED]
-    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.failed) == (4, 2)
-    assert again.outcome.usage.total_tokens == 45

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist import prompts
 from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import calls, says
-from run_specialist.record.messages import Stop, Usage
+from run_specialist.record.messages import Usage
 from tests.loop.stored_replies import ANSWER
 
 pytestmark = pytest.mark.anyio
@@ -46,14 +45,6 @@ async def test_s2_6_a_history_that_is_too_long_is_summarised_before_the_first_re
     assert again.outcome.usage.input_tokens == 10 + 60_000 + 10 + 10
 
 
-async def test_the_effort_stays_as_it_was(desk):
-    """The effort is the same in every request, because a change would invalidate the cache."""
-    desk.specialist = desk.specialist.model_copy(update={"effort": "high"})
-    await desk.ask(LOOKS, ANSWER)
-    again = await desk.go_on(ANSWER, question="Sure?")
-    assert again.provider.opening.effort == "high"
-
-
 async def test_warnings_about_the_file_stay_in_the_outcome(desk):
     """Warnings about the specialist's file remain in the outcome, though the file is not read again."""
     file = desk.folder / "finder.md"
@@ -65,34 +56,3 @@ async def test_warnings_about_the_file_stay_in_the_outcome(desk):
     assert again.outcome.warnings == first.outcome.warnings
     # The same once more, when the file no longer counts at all.
     assert (await desk.go_on(ANSWER, question="Sure?")).outcome.warnings == first.outcome.warnings
-
-
-async def test_a_cut_answer_is_followed_by_a_message_to_continue(desk):
-    """After a cut answer the resumed request ends with a user message that tells the model to continue."""
-    await desk.ask(says("It is", Stop.TRUNCATED), says("It is kn", Stop.TRUNCATED))
-    again = await desk.go_on(ANSWER)
-    *_, cut, told = again.requests[0].messages
-    assert cut.content == ({"type": "text", "text": "It is kn"},)
-    assert told.content == ({"type": "text", "text": prompts.GO_ON},)
-    assert again.outcome.status == "answered"
-
-
-async def test_the_landing_describes_only_the_last_segment(desk):
-    """The outcome's landing describes the last segment only; `usage` has the totals."""
-    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    two = calls(("look", {"query": "2"}), first_id=2)
-    again = await desk.go_on(two, ANSWER, tool_calls_limit=2)
-    assert (again.outcome.landing.requests, again.outcome.landing.how) == (1, "force")
-    assert again.outcome.usage.total_tokens == 60
-    answered = await desk.go_on(ANSWER, question="Sure?", tool_calls_limit=9)
-    assert (answered.outcome.status, answered.outcome.landing) == ("answered", None)
-
-
-async def test_a_raised_total_applies_to_all_later_segments(desk):
-    """A raised total applies to all later segments, and later resume notes do not repeat it."""
-    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    assert (await desk.go_on(DOWN, tool_calls_limit=3)).outcome.status == "failed"
-    again = await desk.go_on(calls(("look", {"query": "2"}), ("look", {"query": "3"}), first_id=2), ANSWER)
-    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.limit) == (3, 3)
-    assert again.named("resumed")[0].note == ""
-    assert str(again.requests[0].messages).count("The budget was refreshed") == 1

@@ -76,13 +76,13 @@ async def test_a_default_that_was_not_given_may_change(office):
     """A setting that was not given depends on the program, so another value of it does not make another run."""
     await office.take(ANSWER)
     async with office.process() as runner:
-        known = await runner._store.look(ID)
+        known = await runner.environments.store.look(ID)
         known.frozen["settings"]["parallel_tools_limit"] = 999
 
         async def look(run_id):
             return known
 
-        runner._store.look = look
+        runner.environments.store.look = look
         assert isinstance(await taken(runner), EndedRun)
 
 

@@ -198,12 +198,12 @@ async def test_a_run_deleted_before_it_is_resumed_is_not_mistaken(office, monkey
     """If a run is deleted while it is taken up, a longer id is not resumed in its place."""
     await office.take(looks(1), ProviderError("gone"), run_id=f"{ID}-2")
     async with office.process() as runner:
-        known = await runner._store.look(f"{ID}-2")
+        known = await runner.environments.store.look(f"{ID}-2")
 
         async def look(run_id):
             return known
 
-        monkeypatch.setattr(runner._store, "look", look)
+        monkeypatch.setattr(runner.environments.store, "look", look)
         with pytest.raises(NotResumable, match=f"{ID} was deleted"):
             await taken(runner, retry="failed")
 

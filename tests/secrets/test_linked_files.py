@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from run_specialist import Runner, delegate_tool
 from run_specialist.cli import ask, manage
 from run_specialist.cli.console import complete_names
-from run_specialist.mcp_server.server import Caller, Service
+from run_specialist.mcp_server.server import Service
 
 NAMES = ["odd", "ODD_NAME", "specialists/odd.md"]
 MANAGE = [
@@ -45,11 +45,11 @@ def note(result):
 async def served():
     async with Runner() as runner:
         service = Service(runner, said.append)
-        caller = Caller(send=lambda *_: None, on_disconnect=lambda _: None)
+        nobody = lambda *_: None
         for tool in await service.tools():
             said.append(tool.model_dump_json())
             if tool.name not in ("start_run", "get_run", "cancel_run"):
-                said.append(repr(await service.call(tool.name, {"query": "What do owls eat?"}, caller)))
+                said.append(repr(await service.call(tool.name, {"query": "What do owls eat?"}, nobody, nobody)))
         await service.close(5)
         try:
             said.append(json.dumps(delegate_tool(runner=runner).definition))

@@ -197,26 +197,6 @@ async def test_a_key_in_a_file_name_is_masked(tmp_path):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("place", ["augmenter", "listener", "bug"])
-async def test_credentials_in_warnings_and_errors_are_masked(tmp_path, monkeypatch, place):
-    """Warnings and the error of a run contain no credential of the process."""
-    secret = SECRETS["given"]
-    monkeypatch.setenv("DEPLOY_TOKEN", secret)
-    told: list[object] = []
-
-    def fail(_: object) -> None:
-        raise RuntimeError(f"no {secret}")
-
-    end = RuntimeError(secret) if place == "bug" else says("done")
-    augmenters = [fail] if place == "augmenter" else []
-    provider = ScriptedProvider([calls(("ls", {})), end])
-    async with Runner(root=tmp_path, store="none", provider=provider, augmenters=augmenters) as runner:
-        outcome = await runner.run(OWN, "What?", listener=fail if place == "listener" else told.append)
-    assert MASK in f"{outcome.warnings} {outcome.error}"
-    assert values_with_secret(secret, *told, outcome, outcome.error) == []
-
-
-@pytest.mark.anyio
 async def test_a_key_passed_to_a_provider_is_masked(tmp_path):
     """A key that a program passes to a provider, and that is in no variable, is masked."""
     secret = SECRETS["given"]

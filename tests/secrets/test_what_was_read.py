@@ -126,13 +126,15 @@ async def test_keys_read_by_a_child_are_masked_for_its_callers(project):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", ["augmenter", "listener", "bug"])
-async def test_keys_in_errors_of_other_code_are_masked(project, caplog, place):
-    """Keys in errors of an augmenter, a listener or a provider are masked in the warnings and the error."""
+async def test_keys_in_errors_of_other_code_are_masked(project, monkeypatch, caplog, place):
+    """Keys and the process's credentials are masked in errors of an augmenter, a listener or a provider."""
     caplog.set_level("DEBUG", "run_specialist")
+    own_token = "puffin-marmalade-sextant"  # noqa: S105 - it opens nothing
+    monkeypatch.setenv("DEPLOY_TOKEN", own_token)
     told: list[object] = []
 
     def fails(_: object) -> None:
-        raise RuntimeError(f"no {key(place)}")
+        raise RuntimeError(f"no {key(place)} {own_token}")
 
     def listen(event: object) -> None:
         told.append(event)
@@ -140,13 +142,14 @@ async def test_keys_in_errors_of_other_code_are_masked(project, caplog, place):
             fails(event)
 
     own = Specialist(name="finder", description="", prompt="You look.", tools=None)
-    end = RuntimeError(key("bug")) if place == "bug" else says("done")
+    end = RuntimeError(f"{key('bug')} {own_token}") if place == "bug" else says("done")
     augmenters = [fails] if place == "augmenter" else []
     provider = ScriptedProvider([calls(("ls", {})), end])
     async with Runner(provider=provider, augmenters=augmenters) as runner:
         outcome = await runner.run(own, "What?", listener=listen)
     assert MASK in f"{outcome.warnings} {outcome.error}"
     assert leaks(*told, outcome, outcome.error, *shown(project)) == {}
+    assert values_with_secret(own_token, *told, outcome, outcome.error) == []
 
 
 def test_a_key_in_an_import_error_is_masked(project):

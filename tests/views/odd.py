@@ -7,7 +7,7 @@ from run_specialist.budget import Kind
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.record.outcome import Evidence
 from run_specialist.store.stored import StoredRun
-from tests.views.full import grep, prose, read
+from tests.views.full import grep, read
 from tests.views.recording import Did
 from tests.views.runs import Tape
 
@@ -93,18 +93,3 @@ def structured_run() -> StoredRun:
     tape.ask("", [Did("respond", {"answer": output}, "")])
     tape.say(Message.results([ToolResult(tape.turns[0].reply.calls[0].id, prompts.DELIVERED)]))
     return tape.end(tape.outcome("answered", '{"files": []}', output=output))
-
-
-def many_turns(count: int, size: int = 1_500) -> StoredRun:
-    """Return a run of many turns with two calls each.
-
-    size: Length of each result [characters].
-    """
-    tape = Tape({Kind.TOOL_CALLS: 4 * count, Kind.TURNS: 2 * count})
-    text = prose(400)[:size]
-    for number in range(count):
-        tape.turn(f"Part {number}.", read(f"a{number}.md", text, 0.3), read(f"b{number}.md", text, 0.4), grown=300)
-        if number % 100 == 60:
-            tape.summarize("- what was read until now")
-    tape.ask("All was read.", stop="answered")
-    return tape.end(tape.outcome("answered", "All was read."))

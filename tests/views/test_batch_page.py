@@ -3,11 +3,8 @@
 import re
 from dataclasses import replace
 
-import pytest
-
-from run_specialist.views import batch_page
 from run_specialist.views.batch_page import EXAMPLES, LONGEST, failures
-from tests.views.batch_items import BATCH, STATUSES, cells, data_of, item, page_of
+from tests.views.batch_items import BATCH, STATUSES, cells, item, page_of
 
 
 def test_each_item_is_a_row():
@@ -99,46 +96,3 @@ def test_an_offline_answer_says_so():
     assert page.count('<p class="unjudged">') == 2
     assert "No model judged 1 item: it ran offline" in page
     assert "unjudged" not in page_of(item(2)).partition("<body")[2]
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("a\n b", "a b"),
-        ("", "(empty)"),
-        ({"a": 1, "b": None, "c": "x"}, "1, , x"),
-        ([1, "é"], "[1, &#34;é&#34;]"),
-        ({"a": {"b": 1}}, "{&#34;a&#34;: {&#34;b&#34;: 1}}"),
-        (None, "null"),
-    ],
-)
-def test_an_input_is_shown_on_one_line(value, shown):
-    """A text is shown as it is, a row by its values, all else as JSON."""
-    assert cells(page_of(item(input=value)))[0][1] == shown
-
-
-def test_long_texts_are_cut():
-    """However long inputs, answers and quotes are, a row stays small, and the page says what is omitted."""
-    long = {"answer": "word " * 100_000, "evidence": [{"source": "s", "quote": "q" * 9_999, "verified": True}]}
-    page = page_of(item(outcome=long, input="word " * 100_000))
-    assert len(page) < len(page_of(item())) + batch_page.LONGEST_ANSWER + 1_500
-    assert "This page omits 480,000 characters." in page
-    assert max(len(cell) for cell in cells(page)[0]) <= batch_page.LONGEST_BEGINNING
-
-
-@pytest.mark.parametrize("outcome", [{}, {"answer": None, "evidence": ["odd", {}], "gaps": None, "warnings": None}])
-def test_odd_outcomes_do_not_break_the_page(outcome):
-    """An outcome of another version, with missing or other values, gives a row from what there is."""
-    assert cells(page_of(item(outcome=outcome)))[0][3] == "(no answer)"
-    assert cells(page_of(item(1, "failed", outcome=outcome)))[0][3] == "failed"
-
-
-def test_more_items_than_fit_are_counted(monkeypatch):
-    """Only the first items have rows and are read; the others are counted, and not linked."""
-    monkeypatch.setattr(batch_page, "MOST_ITEMS", 2)
-    items = [item(number, "failed") for number in range(1, 6)]
-    data = data_of(*items)
-    assert (len(data["items"]), data["omitted"], data["total"]) == (2, 3, 5)
-    page = batch_page.batch_page(data)
-    assert "The last 3 items are not listed." in page
-    assert '<a href="#answer-2">#2</a> #3' in page

@@ -38,18 +38,3 @@ def test_rows_are_filtered(show):
     opened.run(change.format("select", "any", "change"))
     assert len(opened.run(numbers)) == 250
     assert opened.run(heads) == 3
-
-
-@pytest.mark.exhaustive
-def test_a_link_opens_the_answer(show):
-    """A link to an answer opens it, also if the row was filtered out, and from another page."""
-    text = page_of(*(item(number, STATUSES[number % 3]) for number in range(1, 251)))
-    seen = "(() => {{ const one = document.getElementById('answer-{}'); return one.checkVisibility() }})()"
-    opened = show(text, "#answer-150")
-    assert opened.run(seen.format(150)) is True
-    assert opened.run(seen.format(7)) is False
-    opened.run("document.querySelector('select').value = 'landed'")
-    opened.run("document.querySelector('select').dispatchEvent(new Event('change'))")
-    opened.run("new Promise((done) => { addEventListener('hashchange', done); location.hash = '#answer-6' })")
-    assert opened.run(seen.format(6)) is True
-    assert opened.run("document.querySelector('select').value") == "any"

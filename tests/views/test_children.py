@@ -9,7 +9,7 @@ import pytest
 from run_specialist.budget import Kind
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
-from run_specialist.views.report import data, descendants, report
+from run_specialist.views.report import data, report
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
 from tests.views.recording import Did
@@ -98,17 +98,6 @@ def test_x_11_spending_of_children_is_counted_once(shown):
     assert tokens[-1][1] == pytest.approx((own + 1_050) / 100_000, abs=1e-4)
 
 
-def test_separate_budgets_do_not_change_the_chart_of_the_run():
-    """With separate budgets, calls and chart show the run's own use; tokens and cost include the children."""
-    shown = data(parent(OWLS, shared=False), RUNS)
-    assert shown["facts"]["calls"] == 2
-    (line,) = next(kind["lines"] for kind in shown["budget"]["kinds"] if kind["kind"] == "tool_calls")
-    assert line[-1][1] == 2 / 16
-    assert shown["facts"]["tokens"] == shown["requests"]["total"]["total"] + 1_000
-    page = report(parent(OWLS, shared=False), RUNS)
-    assert "The figures above include tokens and cost; tool calls had separate budgets." in page
-
-
 def test_a_deleted_child_keeps_its_figures():
     """A deleted child still has its figures and its own children, taken from the parent's outcome."""
     run = replace(parent(OWLS), children=())
@@ -117,18 +106,6 @@ def test_a_deleted_child_keeps_its_figures():
     assert (owls["kept"], owls["question"], owls["calls"], owls["call"]) == (False, None, 5, 1)
     assert [one["run_id"] for one in owls["asked"]] == ["c"]
     assert "This run is no longer stored." in report(run)
-
-
-def test_nested_children_are_found_at_any_depth():
-    """Nested children are found at any depth, and each is loaded once."""
-    loaded = []
-
-    def load(run_id):
-        loaded.append(run_id)
-        return RUNS[run_id]
-
-    assert set(descendants(parent(OWLS, SAME), load)) == {"a", "b", "c"}
-    assert sorted(loaded) == ["a", "b", "c"]
 
 
 def test_markup_in_texts_of_a_child_is_escaped():

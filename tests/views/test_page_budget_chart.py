@@ -35,28 +35,6 @@ def test_the_chart_restarts_where_a_limit_is_raised(full):
     assert kinds["tokens"]["lines"][1][-1][1] == pytest.approx(kinds["tokens"]["share"], abs=0.001)
 
 
-def test_the_chart_shows_the_larger_of_recorded_and_visible_use():
-    """The recorded budget and the visible calls can differ, by children or a crash; the chart shows the larger one."""
-    tape = odd.Tape({odd.Kind.TOOL_CALLS: 10})
-    tape.turn("", odd.grep("x", "x"))
-    tape.budget = tape.budget.spend(4)
-    tape.resume(10, "Go on.")
-    shown = {kind["kind"]: kind for kind in data(tape.stored("running"))["budget"]["kinds"]}
-    assert [line[0][1] for line in shown["tool_calls"]["lines"]] == [0, 0.5]
-    assert shown["tool_calls"]["used"] == 5
-    assert data(odd.interrupted_run())["facts"] | {"cost_usd": 0} == {
-        "calls": 4,
-        "limit": 10,
-        "failed": 0,
-        "skipped": 0,
-        "turns": 2,
-        "tokens": 14_787,
-        "cost_usd": 0,
-    }
-    died = odd.replace(odd.interrupted_run(), snapshot=None)
-    assert data(died)["budget"]["kinds"][0]["used"] == 2
-
-
 def test_phases_are_silent_countdown_and_spent(full):
     """The phases are silent up to half of the calls, then countdown, then spent from the landing on."""
     bands = full["budget"]["bands"]
@@ -71,15 +49,3 @@ def test_a_run_without_limits_has_no_chart():
     assert not data(odd.huge_run())["budget"]["limited"]
     assert "This run had no limits." in report(odd.huge_run())
     assert "This run had no limits." not in report(full_run())
-
-
-def test_overlapping_calls_are_in_different_lanes(full):
-    """Calls that overlap in time are in different lanes, and a call uses a free lane if there is one."""
-    rows = [row for group in full["timeline"]["groups"] for row in group["rows"]]
-    assert [row["lanes"] for row in rows] == [3, 1, 3, 1, 1, 2, 4, 2, 1, 1, 1, 0]
-    assert full["timeline"]["calling"] == pytest.approx(3.86)
-    for row in rows:
-        for one in row["calls"]:
-            for two in row["calls"]:
-                apart = two["begin"] >= one["begin"] + one["seconds"] or one["begin"] >= two["begin"] + two["seconds"]
-                assert one is two or one["lane"] != two["lane"] or apart

@@ -5,10 +5,8 @@ import html
 import pytest
 
 from run_specialist.budget import Rung
-from run_specialist.record.messages import Usage
 from run_specialist.views import page as formats
 from run_specialist.views.report import data, report
-from run_specialist.views.run_turns import parted
 from tests.views import odd
 from tests.views.full import RESUMED, SUMMARY, full_run
 
@@ -24,30 +22,6 @@ def test_cache_misses_are_listed_with_their_reason(full):
         "10 of 12 requests read from the cache: 102,900 of 157,000 input tokens, 66%.",
         "3 requests missed the cache entry of the previous request.",
     ]
-
-
-def test_without_reported_cache_writes_all_input_counts_as_cached():
-    """If a server reports no cache writes, all input is assumed cached, except small inputs below the minimum."""
-    tape = odd.Tape({})
-    for _ in range(4):
-        tape.ask("Hm.", stop="paused")
-    usages = [Usage(900, 0, 0, 9), Usage(5_000, 0, 0, 9), Usage(5_200, 0, 0, 9), Usage(200, 5_100, 0, 9)]
-    tape.turns[:] = [
-        odd.replace(turn, reply=odd.replace(turn.reply, usage=usage))
-        for turn, usage in zip(tape.turns, usages, strict=True)
-    ]
-    losses = data(tape.stored("running"))["requests"]["losses"]
-    assert [loss["turn"] for loss in losses] == [3]
-    assert losses[0]["words"].startswith("read 0 of 5,000 cached tokens")
-
-
-def test_a_summary_without_a_later_request_is_in_the_table():
-    """A summary that no request followed is in the table, because it was paid for."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "x"))
-    tape.turn("", odd.grep("y", "y"))
-    tape.summarize("- notes")
-    assert [row["name"] for row in data(tape.stored("running"))["requests"]["rows"]] == ["turn 1", "turn 2", "summary"]
 
 
 def test_the_table_includes_summary_requests_and_its_total(full):
@@ -116,10 +90,3 @@ def test_the_page_shows_every_listed_detail():
 def test_durations_are_rounded_to_two_units(seconds, text):
     """Durations are rounded to two units, and never to 60 seconds beside minutes."""
     assert formats.lasted(seconds) == text
-
-
-def test_of_overlapping_quotes_one_is_marked():
-    """Of two overlapping quotes the first is marked, and the other links to the call only."""
-    pieces = parted("one two three", [(1, "one two"), (2, "two three")])
-    assert pieces == [{"text": "one two", "quote": 1}, {"text": " three", "quote": None}]
-    assert parted("a\tb", [(3, "a b")]) == [{"text": "a\tb", "quote": 3}]

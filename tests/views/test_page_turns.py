@@ -77,18 +77,6 @@ def test_evidence_links_to_its_place_in_the_result(full):
     assert marked[3] == "only finished runs are written"
 
 
-def test_a_quote_links_to_the_call_named_as_its_source():
-    """If several results contain a quote, it links to the call named as its source, not to a repeated one."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "a.py:3: the words\nz.py:1: other"), odd.grep("y", "b.py:9: the words"))
-    tape.turn("", odd.grep("y", "b.py:9: the words", repeated=True), odd.read("c.py", "     9\tthe words"))
-    tape.turn("", odd.grep("z", "d.py-4- the words"))
-    sources = ("b.py:9", "c.py:9", "d.py:4", "nowhere")
-    evidence = [odd.Evidence(source, "the words", verified=True) for source in sources]
-    run = tape.end(tape.outcome("answered", "It says so.", evidence))
-    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2, 4, 5, 1]
-
-
 @pytest.mark.parametrize(
     ("verified", "said"), [(True, ">verified"), (False, "not found in what"), (None, "not looked up")]
 )
@@ -99,23 +87,6 @@ def test_g_5_the_page_says_whether_a_quote_was_found_or_looked_up_at_all(verifie
     page = report(tape.end(tape.outcome("answered", "So.", [odd.Evidence("a.py:3", "the words", verified=verified)])))
     checks = re.findall(r'<span class="check">.*?</span>', page)
     assert [said in check for check in checks] == [True]
-
-
-def test_a_failed_call_is_not_used_as_evidence():
-    """A failed call is not used as evidence, because its error text may repeat the model's."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "grep failed: the words", is_error=True), odd.grep("y", "a.py:1: the words"))
-    run = tape.end(tape.outcome("answered", "So.", [odd.Evidence("", "the words", verified=True)]))
-    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2]
-
-
-def test_evidence_of_a_salvaged_answer_links_to_its_calls():
-    """The evidence of a salvaged answer links to the call that is named as the source."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "[only a notice about 7 files]"), odd.grep("y", "[only a notice about 7 files]"))
-    evidence = [odd.Evidence(f'grep {{"pattern": "{sign}"}}', "[only a notice", verified=True) for sign in "yx"]
-    run = tape.end(tape.outcome("partial", "What was gathered.", evidence))
-    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2, 1]
 
 
 def test_calls_are_listed_in_order_with_their_state(full):
@@ -160,37 +131,6 @@ def test_identical_turns_and_calls_keep_their_own_results():
     calls = calls_of(data(tape.stored("running")))
     assert [text_of(call) for call in calls] == ["one", "two", "three", "four", "five", "six"]
     assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
-
-
-def test_a_rejected_answer_is_distinguished_from_an_accepted_one():
-    """A rejected answer is distinguished from an accepted one by the result of `respond`."""
-    tape = odd.Tape({})
-    for why in (prompts.does_not_fit("it is no list").to_call, ""):
-        tape.ask("", [odd.Did("respond", {"answer": "So."}, "")])
-        call = tape.turns[-1].reply.calls[0]
-        tape.say(odd.Message.results([odd.ToolResult(call.id, why or prompts.DELIVERED, is_error=bool(why))]))
-    calls = calls_of(data(tape.stored("running")))
-    assert [call["state"] for call in calls] == ["not taken", "answer"]
-
-
-def test_interrupted_calls_are_distinguished_from_skipped_ones():
-    """Interrupted calls are distinguished from skipped ones and have no figures; calls that returned show a result."""
-    shown = data(odd.interrupted_run())
-    assert [(call["number"], call["state"]) for call in shown["turns"][1]["calls"]] == [
-        (None, "unfinished"),
-        (3, "finished"),
-        (None, "unfinished"),
-    ]
-    assert text_of(shown["turns"][1]["calls"][1]) == "     1\tb"
-    assert data(odd.pending_run())["turns"][1]["calls"][0]["state"] == "unfinished"
-
-
-def test_a_long_result_is_cut_in_the_page_with_a_hint():
-    """A result over 200,000 characters is cut in the page with the number of omitted characters and a hint."""
-    run = odd.huge_run()
-    (call,) = calls_of(data(run))
-    assert (len(text_of(call)), call["left_out"]) == (200_000, 800_001)
-    assert f"omits 800,001 characters. <code>specialists transcript {run.run_id}</code>" in report(run)
 
 
 def test_marks_precede_the_turn_that_follows(full):

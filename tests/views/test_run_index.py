@@ -64,37 +64,6 @@ def test_a_fork_names_the_run_that_it_begins_with():
     assert page.count("fork of") == 1
 
 
-def test_odd_outcomes_do_not_break_the_index():
-    """An outcome without evidence, with other types, or without a duration gives a row from what is stored."""
-    runs = [listed(0), listed(1), listed(2, ended_at=None, question="")]
-    odd = {"evidence": ["no object", {"verified": "yes"}, {"verified": True}], "duration_s": "long"}
-    rows = index_data(runs, {runs[0].run_id: odd, runs[1].run_id: {}}, {}, "here")["runs"]
-    assert [(row["verified"], row["quotes"], row["seconds"]) for row in rows] == [
-        (1, 2, 30.0),
-        (0, 0, 30.0),
-        (0, 0, None),
-    ]
-    assert "(no question)" in page_of(*runs)
-
-
-def test_the_index_of_1000_runs_is_small():
-    """A row takes a few hundred bytes, however long its question is."""
-    runs = [listed(number) for number in range(1_000)]
-    reports = {run.run_id: f"report-{run.run_id}.html" for run in runs}
-    assert len(page_of(*runs, reports=reports).encode()) < MOST_BYTES
-    assert len(page_of(listed(1, question="long " * 100_000)).encode()) < len(page_of(listed(1)).encode()) + 200
-
-
-def test_older_runs_beyond_the_maximum_are_counted(monkeypatch):
-    """Only the newest runs have rows; the others are counted, in a sentence of the page too."""
-    monkeypatch.setattr(run_index, "MOST_RUNS", 3)
-    data = index_data([listed(number) for number in range(5)], {}, {}, "here")
-    assert (len(data["runs"]), data["omitted"]) == (3, 2)
-    text = run_index.run_index(data)
-    assert "5 runs of 2 specialists" in text
-    assert "The 2 oldest runs are not listed." in text
-
-
 def test_a_link_leads_only_to_a_file_in_the_same_folder():
     """The name of a report is encoded, so that no name is a path or an address of its own."""
     text = page_of(listed(1), reports={listed(1).run_id: 'report-"/../javascript:x.html'})

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 
-from run_specialist.batch.batch import ChangeSignal
 from tests.wire.serving import owl_project
 from tests.wire.simulator.replies import answers, says, tool_use
 
@@ -49,6 +48,5 @@ def names(count):
 
 def at_time_of(batch, clock):
     """Let the pauses of a batch follow the clock of a test."""
-    batch._clock = clock
-    batch._changes = ChangeSignal(clock.sleep)
+    batch._clock, batch._sleep = clock, clock.sleep
     return batch

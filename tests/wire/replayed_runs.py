@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.replay.cassette import Cassette, cassette_of, cassette_text, fit_for_file, read_cassette
-from run_specialist.replay.replay import ReplayResult, SpecialistLocation, replay
+from run_specialist.replay.cassette import Cassette, cassette_of, parsed, read_cassette
+from run_specialist.replay.replay import ReplayResult, replay
 from run_specialist.store.stored import StoredRun
 from tests.journals import load
 from tests.wire.chat import replies as chat_replies
@@ -57,11 +57,6 @@ class RecordedRuns:
         """The URL of the store."""
         return f"sqlite:///{self.root}/runs.db"
 
-    @property
-    def place(self) -> SpecialistLocation:
-        """Where the specialist is."""
-        return SpecialistLocation(self.root)
-
     def write(self, *lines: str, name: str = "looker", body: str = "You look things up.") -> None:
         """Write the specialist."""
         head = "\n".join(["---", f"name: {name}", f"description: Is {name}.", *lines, "---", body, ""])
@@ -90,19 +85,19 @@ class RecordedRuns:
         """Return the run that asked a child."""
         return load(self.url, str(run.parent_id))
 
-    async def replay(self, cassette: Cassette | StoredRun, place: SpecialistLocation | None = None) -> ReplayResult:
+    async def replay(self, cassette: Cassette | StoredRun) -> ReplayResult:
         """Replay a run without any network."""
         recorded = cassette_of(cassette) if isinstance(cassette, StoredRun) else cassette
         with no_network():
-            return await replay(recorded, place or self.place)
+            return await replay(recorded, self.root)
 
     async def save(self, run: StoredRun) -> Path:
         """Write a cassette as the command does, and return its path."""
-        cassette = fit_for_file(cassette_of(run), self.root)
-        replayed = await self.replay(cassette)
+        text = cassette_of(run).text(self.root)
+        replayed = await self.replay(parsed(text, "a cassette"))
         assert replayed.difference is None
         path = self.root / "cassette.json"
-        path.write_text(cassette_text(cassette))
+        path.write_text(text)
         return path
 
     async def replay_file(self, path: Path) -> ReplayResult:

@@ -5,11 +5,9 @@ import asyncio
 import pytest
 
 from run_specialist import Runner
-from run_specialist.errors import UsageError
-from run_specialist.providers.scripted import ScriptedProvider
 from tests.unit.batch.scripted_items import Clock
 from tests.wire.batches_on_wire import QUESTION, at_time_of, batch_project, item_of, looks_then_answers, names, paid
-from tests.wire.simulator import Gate, faults
+from tests.wire.simulator import faults
 from tests.wire.test_error_kinds_wire import OUT_OF_CREDIT
 
 pytestmark = pytest.mark.anyio
@@ -61,15 +59,6 @@ async def test_the_same_call_again_pays_for_nothing(start, store):
     assert (more.counts.answered, more.counts.earlier, len(served.requests)) == (8, 6, 24)
 
 
-async def test_without_a_store_every_call_is_new(start, store):
-    """Ids are just names then."""
-    served = start()
-    for _ in range(2):
-        batch, _ = await mapped("none", 2)
-        assert (batch.counts.answered, batch.counts.earlier) == (2, 0)
-    assert len(served.requests) == 12
-
-
 async def test_leaving_the_loop_stores_the_ends_and_the_same_call_goes_on(start, store):
     """`break` aborts the runs under way; the next call resumes them, and pays for no stored reply again."""
     served = start()
@@ -85,58 +74,9 @@ async def test_leaving_the_loop_stores_the_ends_and_the_same_call_goes_on(start,
     assert all(times <= 2 for times in paid(served).values())
 
 
-async def test_after_a_stop_nothing_is_paid_for_twice(start, store):
-    """Stopped once, the turns under way end and are stored: the next call sends every request for the first time."""
-    served, gate = start(lambda request: looks_then_answers(request, gate=gate)), Gate()
-    async with Runner(model="haiku", store=store) as runner:
-        batch = runner.map("looker", names(8), QUESTION, at_once=3)
-        task = asyncio.create_task(everything(batch))
-        await asyncio.to_thread(gate.wait_for_request, 60)
-        batch.stop()
-        gate.open()
-        done = await task
-    assert {one.state for one in done} == {"aborted"}
-    assert (batch.counts.aborted, batch.counts.not_run) == (len(done), 8 - len(done))
-    assert len(served.requests) <= 3
-    again, _ = await mapped(store, 8)
-    assert again.counts.answered == 8
-    assert set(paid(served).values()) == {1}
-    assert len(served.requests) == 24
-
-
 async def everything(batch):
     """Return all ends of a batch."""
     return [done async for done in batch]
-
-
-async def test_a_stop_at_once_cuts_the_requests_under_way(start, store):
-    """Stopped immediately, the batch does not wait for a reply; the next call is complete."""
-    gate = Gate()
-    served = start(lambda request: looks_then_answers(request, gate=gate), all_used=False)
-    async with Runner(model="haiku", store=store) as runner:
-        batch = runner.map("looker", names(5), QUESTION, at_once=2)
-        task = asyncio.create_task(everything(batch))
-        await asyncio.to_thread(gate.wait_for_request, 60)
-        batch.stop(now=True)
-        await asyncio.wait_for(task, 10)
-    gate.open()
-    again, _ = await mapped(store, 5)
-    assert again.counts.answered == 5
-    assert len(served.requests) <= 15 + 2
-
-
-async def test_a_cancelled_call_is_gone_on_with(start, store):
-    """A cancellation ends the runs before the runner is closed, and the next call resumes them."""
-    served, gate = start(lambda request: looks_then_answers(request, gate=gate)), Gate()
-    task = asyncio.create_task(mapped(store, 5, at_once=2))
-    await asyncio.to_thread(gate.wait_for_request, 60)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    gate.open()
-    batch, _ = await mapped(store, 5)
-    assert batch.counts.answered == 5
-    assert len(served.requests) <= 15 + 2
 
 
 AWAY = {
@@ -169,20 +109,6 @@ async def test_an_endpoint_that_is_away_costs_no_item_and_no_reply(start, store,
     assert refused <= 3 + 3 + len(clock.slept), "in the pause one item at a time probes the endpoint"
 
 
-async def test_wrong_credentials_end_the_batch_and_right_ones_go_on(start, store):
-    """No item counts as failed; with another key the same call is complete."""
-    keys = {"wrong": True}
-    served = start(lambda request: faults.unauthorised() if keys["wrong"] else looks_then_answers(request))
-    batch, done = await mapped(store, 20, at_once=4)
-    assert done == {}
-    assert (batch.ended_because, batch.counts.failed, batch.counts.not_run) == ("credentials", {}, 20)
-    assert len(served.requests) <= 4
-    assert "401" in batch.problem or "key" in batch.problem
-    keys["wrong"] = False
-    again, _ = await mapped(store, 20, at_once=4)
-    assert (again.counts.answered, again.ended_because) == (20, None)
-
-
 async def test_a_cost_limit_holds_over_several_calls_and_is_not_in_the_prompt(start, store):
     """The items not begun are not run; the next call with a higher limit works on them; all prompts are the same."""
     served = start()
@@ -212,38 +138,6 @@ async def test_a_grant_counts_down_and_lands_like_any_cost_limit(start, store):
     assert done[1].state == "landed"
     assert done[1].outcome.landing.reason == "cost"
     assert done[1].outcome.limits["cost"].limit == pytest.approx(whole.cost_usd * 0.9)
-
-
-async def test_a_model_without_a_price_is_refused_before_anything_is_sent(store):
-    """A cost limit that cannot be kept is one clear error."""
-    provider = ScriptedProvider([], priced=False)
-    async with Runner(provider=provider, store=store) as runner:
-        batch = runner.map("looker", names(3), QUESTION, cost_limit=1.0)
-        with pytest.raises(UsageError, match=r"^cost_limit: the price of scripted is unknown"):
-            await everything(batch)
-    assert (provider.requests, batch.counts.not_run) == ([], 3)
-
-
-async def test_retry_resumes_what_has_failed(start, store):
-    """A failed item keeps its outcome in the next call, and is resumed from where it failed with `retry`."""
-    broken = {"item-2"}
-
-    def policy(request):
-        return faults.invalid("no") if item_of(request) in broken and turns(request) else looks_then_answers(request)
-
-    def turns(request):
-        return len(request.messages) > 1
-
-    served = start(policy)
-    first, _ = await mapped(store, 3)
-    assert dict(first.counts.failed) == {"invalid_request": 1}
-    sent = len(served.requests)
-    broken.clear()
-    same, _ = await mapped(store, 3)
-    assert (dict(same.counts.failed), len(served.requests)) == ({"invalid_request": 1}, sent)
-    retried, done = await mapped(store, 3, retry=["failed"])
-    assert (retried.counts.answered, done[2].is_earlier) == (3, False)
-    assert set(paid(served).values()) == {1}
 
 
 async def test_two_runners_share_a_batch(start, store):

@@ -13,7 +13,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
 from tests.wire import parent
 from tests.wire.chat import replies as chat
-from tests.wire.simulator import Gate, faults
+from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 pytestmark = pytest.mark.anyio
@@ -89,24 +89,6 @@ async def test_an_agent_delegates_to_two_specialists_in_one_turn(messages_api, f
     assert len(api.requests) == 2 + 2 * 2
 
 
-async def test_specialists_run_in_parallel(messages_api, files):
-    """One specialist finishes while the server delays the other's reply; the results stay in call order."""
-    gate = Gate()
-    play = conversation([tool_use("delegate", OWLS), tool_use("delegate", TOADS)])
-
-    def policy(request):
-        if request.tool_names != ["delegate"] and not request.results and "owls" in str(request.messages[0]):
-            return calls("read", {"path": "notes/owls.md"}, gate=gate)
-        if request.tool_names != ["delegate"] and request.results and "toads" in str(request.messages[0]):
-            gate.open()
-        return play(request)
-
-    api = messages_api(policy)
-    async with of_messages(api, files) as (client, delegate):
-        await parent.ask_messages(client, delegate, QUESTION)
-    assert [text.split(":")[0] for text in of_parent(api)[1].results.values()] == ["[owls", "[toads"]
-
-
 async def test_an_agent_on_chat_completions_delegates_too(chat_api, files):
     """On chat completions, the results are `tool` messages in call order, and the definition has that API's form."""
 
@@ -129,58 +111,6 @@ async def test_an_agent_on_chat_completions_delegates_too(chat_api, files):
         "[toads: answered after 0 of 2 tool calls]",
     ]
     assert "run_id" not in "".join(last.results)
-
-
-WRONG = [
-    ({"specialist": "owl", "query": "Why?"}, "delegate failed: specialist: there is no owl; did you mean owls?"),
-    ({"query": "Why?"}, "delegate failed: specialist: wanted one of owls, toads, found none"),
-    ({"specialist": "owls", "query": "  "}, "delegate failed: query: it is empty"),
-    ({"specialist": "owls", "query": 7}, "delegate failed: query: wanted the question as a text, found 7"),
-    (
-        {**OWLS, "run_id": "last"},
-        "delegate failed: run_id: no run last of owls is kept here; leave run_id out to ask anew",
-    ),
-]
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(("given", "said"), WRONG)
-async def test_a_wrong_delegate_call_is_an_error_result(messages_api, files, given, said):
-    """A wrong call gives an error result that names the expected input; the agent's loop continues and answers."""
-    api = messages_api(conversation([tool_use("delegate", given)], last="I could not ask."))
-    async with of_messages(api, files) as (client, delegate):
-        assert await parent.ask_messages(client, delegate, QUESTION) == "I could not ask."
-    (block,) = of_parent(api)[1].messages[-1]["content"]
-    assert block["is_error"] is True
-    assert block["content"].startswith(said)
-    assert len(api.requests) == 2
-
-
-async def test_a_call_of_an_unknown_tool_is_an_error_result(messages_api, files):
-    """A call of an unknown tool gets an error result that lists the available tool."""
-    api = messages_api(conversation([tool_use("ask", OWLS)]))
-    async with of_messages(api, files) as (client, delegate):
-        await parent.ask_messages(client, delegate, QUESTION)
-    (block,) = of_parent(api)[1].messages[-1]["content"]
-    assert (block["is_error"], block["content"]) == (True, "ask failed: there is no such tool; there is delegate")
-
-
-async def test_a_specialist_whose_api_fails_returns_its_salvage(messages_api, files):
-    """If a specialist's second request is refused, its error result holds the status, the reason and the salvage."""
-    play = conversation([tool_use("delegate", TOADS)], last="The notes say so.")
-
-    def policy(request):
-        if request.tool_names != ["delegate"] and request.results:
-            return faults.unauthorised()
-        return play(request)
-
-    api = messages_api(policy)
-    async with of_messages(api, files) as (client, delegate):
-        assert await parent.ask_messages(client, delegate, QUESTION) == "The notes say so."
-    (block,) = of_parent(api)[1].messages[-1]["content"]
-    assert block["is_error"] is True
-    assert block["content"].startswith("[toads: failed after 1 of 2 tool calls]")
-    assert "Toads sleep in winter." in block["content"]
 
 
 async def test_cancelling_the_agent_aborts_its_specialist(messages_api, files):

@@ -113,7 +113,7 @@ def huge(wire):
 @pytest.mark.anyio
 async def test_a_server_that_lies_about_it_is_ignored(finder, local, monkeypatch, lie):
     """The run starts as on any other server: nothing is known about the context, and nothing is cut because of it."""
-    monkeypatch.setattr("run_specialist.providers.local.QUERY_PATIENCE", 0.3)
+    monkeypatch.setattr("run_specialist.providers.local_servers.QUERY_PATIENCE", 0.3)
     routes = llamacpp(lie) if isinstance(lie, int | str) else {**llamacpp(), "GET /props": lie}
     with local("llamacpp", [answers("yes")], routes):
         async with Runner(model="llamacpp:qwen.gguf") as runner:

@@ -86,7 +86,7 @@ def hangs(wire):
 @pytest.mark.anyio
 async def test_a_server_that_hangs_holds_up_neither_the_run_nor_the_event_loop(finder, local, monkeypatch):
     """All questions together have one timeout, other tasks go on meanwhile, and the run starts without the facts."""
-    monkeypatch.setattr("run_specialist.providers.local.QUERY_PATIENCE", 0.3)
+    monkeypatch.setattr("run_specialist.providers.local_servers.QUERY_PATIENCE", 0.3)
     routes = dict.fromkeys(ROUTES["lmstudio"](), hangs)
     ticks = []
 

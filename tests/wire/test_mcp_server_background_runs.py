@@ -1,6 +1,7 @@
 """Background runs of an MCP server: `start_run`, `get_run` and `cancel_run`."""
 
 import asyncio
+import itertools
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -15,10 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
 async def test_a_started_run_reports_progress_and_its_outcome(looker, mode, monkeypatch):
-    """start_run returns an id immediately; get_run reports progress, waits for the outcome, and returns it.
-
-    Waiting sends progress notifications too.
-    """
+    """start_run returns an id; get_run reports progress, waits for the outcome with keep-alives, and returns it."""
     held, progress_log = BlockingTool(), ProgressLog()
     async with serving([HOLDS, says("Here.")], mode=mode, tools=[held.tool]) as served:
         begun = (await served.call("start_run", specialist="looker", query="?", tool_calls_limit=3)).structured_content
@@ -34,13 +32,20 @@ async def test_a_started_run_reports_progress_and_its_outcome(looker, mode, monk
             "outcome": None,
         }
         assert midway.content[0].text.startswith("[running] looker started")
-        # The first keep-alive notification shows that the server has begun to wait for the run.
+        # Keep-alive notifications reset the timeout of a client.
         with monkeypatch.context() as patched:
             patched.setattr(mcp_runs, "HEARTBEAT", 0.01)
             waiting = asyncio.ensure_future(
                 served.call("get_run", progress_log, run_id=begun["run_id"], wait_seconds=PATIENCE)
             )
-            await asyncio.wait_for(progress_log.received.wait(), PATIENCE)
+            while len(progress_log.messages) < 3:
+                progress_log.received.clear()
+                await asyncio.wait_for(progress_log.received.wait(), PATIENCE)
+            # The server owns the run, not the client that waits for it.
+            cancelled = asyncio.ensure_future(served.call("get_run", run_id=begun["run_id"], wait_seconds=PATIENCE))
+            await asyncio.wait([cancelled], timeout=0.01)
+            cancelled.cancel()
+            await asyncio.wait([cancelled])
         held.released.set()
         done = (await waiting).structured_content
         again = await served.call("get_run", run_id=begun["run_id"], wait_seconds=5)
@@ -48,6 +53,9 @@ async def test_a_started_run_reports_progress_and_its_outcome(looker, mode, monk
     assert (done["status"], done["outcome"]["answer"], done["tool_calls_used"]) == ("answered", "Here.", 1)
     assert again.structured_content == cancelled.structured_content == done
     assert progress_log.messages[-1] == "answered after 1 tool call"
+    assert {message.count("still at work") for message in progress_log.messages[:3]} == {1}
+    figures = [progress for progress, _, _ in progress_log.notifications]
+    assert all(before < after for before, after in itertools.pairwise(figures))
 
 
 async def test_cancel_run_returns_the_gathered_results(looker):
@@ -62,56 +70,22 @@ async def test_cancel_run_returns_the_gathered_results(looker):
     assert "note on 'owls'" in result.structured_content["outcome"]["answer"]
 
 
-async def test_cancelling_get_run_does_not_stop_the_run(looker):
-    """Cancelling a get_run call leaves the run running: the server owns it, not the client that waits for it."""
-    held = BlockingTool()
-    async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
-        run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
-        await asyncio.wait_for(held.entered.wait(), PATIENCE)
-        progress_log = ProgressLog()
-        looking = asyncio.ensure_future(served.call("get_run", progress_log, run_id=run_id, wait_seconds=PATIENCE))
-        await asyncio.wait([looking], timeout=0.01)
-        looking.cancel()
-        await asyncio.wait([looking])
-        held.released.set()
-        done = (await served.call("get_run", run_id=run_id, wait_seconds=PATIENCE)).structured_content
-    assert done["status"] == "answered"
-
-
-async def test_a_run_that_cannot_start_is_an_error_of_start_run(project):
-    """start_run returns an error and no run id if the run cannot start."""
-    write_specialist(project, "toolless", "tools: [nothing-of-this-name]")
-    async with serving() as served:
-        refused = await served.call("start_run", specialist="toolless", query="?")
-        asked = await served.call("toolless", query="?")
-    assert refused.is_error
-    assert asked.is_error
-    assert (
-        "specialists/toolless.md:4:1: tools: none of nothing-of-this-name exists; available: "
-        in refused.content[0].text
-    )
-    assert refused.content == asked.content
-
-
 async def test_an_untrusted_specialist_is_not_started(project):
-    """An untrusted specialist is listed but not run; the error names its imports and `--trust`.
-
-    Nothing is imported.
-    """
+    """An untrusted specialist is listed but not run; the error names its imports and `--trust`."""
     (project / "own.py").write_text("raise SystemExit('imported')\n")
     write_specialist(project, "own", "python_tools: ['own:look']")
     async with serving() as served:
         refused = await served.call("own", query="?")
+        begun = await served.call("start_run", specialist="own", query="?")
     assert refused.is_error
+    assert begun.is_error
+    assert refused.content == begun.content
     assert "would import own" in refused.content[0].text
     assert "--trust" in refused.content[0].text
 
 
 async def test_a_stored_run_is_found_by_its_full_id(looker, tmp_path):
-    """get_run finds an earlier server's run in the shared store by its full id.
-
-    A prefix of the id, or `last`, reveals nothing.
-    """
+    """get_run finds an earlier server's run in the shared store by its full id."""
     store = f"sqlite:///{tmp_path}/runs.db"
     async with serving([says("Here.")], store=store) as served:
         before = (await served.call("looker", query="?")).structured_content
@@ -126,10 +100,7 @@ async def test_a_stored_run_is_found_by_its_full_id(looker, tmp_path):
 
 
 async def test_a_run_whose_process_died_is_interrupted(looker, tmp_path):
-    """A run stored as running whose process died is interrupted, and the text names the resume command.
-
-    A run that another process works on is reported as running and cannot be cancelled.
-    """
+    """A run stored as running whose process died is interrupted, and the text names the resume command."""
     store = f"sqlite:///{tmp_path}/runs.db"
     held = BlockingTool()
     async with serving([HOLDS, says("Here.")], tools=[held.tool], store=store) as first, serving(store=store) as other:
@@ -157,10 +128,7 @@ async def test_a_run_whose_process_died_is_interrupted(looker, tmp_path):
 
 
 async def test_the_number_of_active_runs_is_limited(looker, monkeypatch):
-    """The number of active runs is bounded, and a server that shuts down aborts them and refuses new ones.
-
-    Each refusal states the reason.
-    """
+    """The number of active runs is bounded, and a server that shuts down aborts them and refuses new ones."""
     monkeypatch.setattr(mcp_runs, "MOST_AT_WORK", 1)
     held = BlockingTool()
     async with serving([HOLDS], tools=[held.tool]) as served:

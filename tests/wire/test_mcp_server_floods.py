@@ -71,10 +71,7 @@ def test_an_unread_stderr_delays_neither_answers_nor_shutdown(program, project, 
 @pytest.mark.exhaustive
 @on_linux
 def test_a_line_of_100_megabytes_is_reported_once_and_answered(program):
-    """A line of 100 MB is answered with an error and logged once, without being held in memory.
-
-    The next request is answered.
-    """
+    """A line of 100 MB is answered with an error and logged once, without being held in memory."""
     server = program("--store", "none", "--model", "offline")
     write, read = server.process.stdin.buffer, server.process.stdout
     patience = threading.Timer(PATIENCE, server.process.kill)

@@ -1,6 +1,6 @@
 """The tools of an MCP server: only specialists that can work here, and no offline answer without a notice.
 
-The server is the real program, its client the official one, over standard input and output and over HTTP.
+The server is the real program, its client the official one.
 """
 
 import asyncio
@@ -38,17 +38,14 @@ def place(tmp_path, monkeypatch) -> Path:
     return owl_project(tmp_path, monkeypatch)
 
 
-@pytest.fixture(params=["stdio", "http"])
-def connect(request, place, program) -> Connect:
+@pytest.fixture
+def connect(place) -> Connect:
     """Return a function that starts the program and connects the official client to it."""
 
     @asynccontextmanager
     async def connected() -> AsyncIterator[Client]:
-        if request.param == "http":
-            target: object = await asyncio.to_thread(program(*HTTP).url)
-        else:
-            name, *rest = command()
-            target = StdioServerParameters(command=name, args=rest, env=dict(os.environ))
+        name, *rest = command()
+        target = StdioServerParameters(command=name, args=rest, env=dict(os.environ))
         async with asyncio.timeout(PATIENCE), Client(target) as client:
             yield client
 
@@ -158,12 +155,3 @@ def test_a_server_without_any_model_does_not_start(place, monkeypatch, flags, va
         assert line.startswith("specialists: a model is required")
         assert "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model" in line
     assert not (place.parent / "runs.db").exists()
-
-
-def test_specialists_with_a_model_are_served_under_the_rule(place, program):
-    """With `--require-model` a specialist that names a local model is served, and the others are not."""
-    write_specialist(place, "local", "model: ollama:qwen")
-    *missing, serves = said_at_start(program(*HTTP, "--require-model"))
-    assert serves.startswith("serving 1 specialist on http")
-    assert [line for line in missing if line.startswith("not served: ") and "a model is required" in line]
-    assert not [line for line in missing if "no model judges" in line]

@@ -6,12 +6,11 @@ import itertools
 import pytest
 
 from run_specialist.errors import ProviderError
-from run_specialist.mcp_server import runs as mcp_runs
 from run_specialist.providers.scripted import calls, says
 from run_specialist.store.reader import Store
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
-from tests.wire.looker_script import FOUND, HOLDS, LOOKS, listed
+from tests.wire.looker_script import FOUND, LOOKS, listed
 from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
@@ -42,10 +41,7 @@ async def test_progress_counts_down_and_its_figure_grows(looker, mode):
 
 
 async def test_progress_includes_calls_of_children(project):
-    """X.11 over MCP: a child's calls appear in the parent's progress, under the child's name.
-
-    The figures are those of the run that the client started.
-    """
+    """X.11 over MCP: a child's calls appear in the parent's progress, under the child's name."""
     write_specialist(project, "child", "tools: []", "tool_calls_limit: 3")
     write_specialist(project, "parent", "tools: []", "tool_calls_limit: 9", "agents: [child]")
     asks = calls(("delegate", {"specialist": "child", "query": "And?"}))
@@ -59,51 +55,22 @@ async def test_progress_includes_calls_of_children(project):
     assert figures == sorted(set(figures))
 
 
-async def test_a_slow_run_repeats_its_progress(looker, monkeypatch):
-    """A slow run repeats its last progress message with a larger figure, which resets the client's timeout."""
-    monkeypatch.setattr(mcp_runs, "HEARTBEAT", 0.01)
-    held, progress_log = BlockingTool(), ProgressLog()
-
-    def enough(message: str | None) -> bool:
-        return "still at work" in (message or "")
-
-    async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
-        asked = asyncio.ensure_future(served.call("looker", progress_log, query="?"))
-        while sum(map(enough, progress_log.messages)) < 3:
-            progress_log.received.clear()
-            await asyncio.wait_for(progress_log.received.wait(), PATIENCE)
-        held.released.set()
-        assert not (await asked).is_error
-    assert all((message or "").count("still at work") <= 1 for message in progress_log.messages)
-    figures = [progress for progress, _, _ in progress_log.notifications]
-    assert all(before < after for before, after in itertools.pairwise(figures))
-
-
 @pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
         ("looker", {}, "query: wanted a text that is not empty, found nothing"),
         ("looker", {"query": ["x"]}, "query: wanted a text that is not empty, found ['x']"),
-        (
-            "looker",
-            {"query": "x", "tool_calls_limit": -1},
-            "tool_calls_limit: wanted a whole number from 0 up, found -1",
-        ),
         ("looker", {"query": "x", "tool_calls_limit": 10**40}, "tool_calls_limit: wanted a whole number"),
         ("looker", {"query": "x", "time_limit": 0}, "time_limit: wanted seconds above 0, found 0"),
         ("looker", {"query": "x", "limit": 3}, "there is no argument limit; there are: query, tool_calls_limit"),
         ("nobody", {"query": "x"}, "there is no tool 'nobody'; there are: looker, start_run, get_run, cancel_run"),
         ("start_run", {"specialist": "nobody", "query": "x"}, "there is no specialist 'nobody'; there are: looker"),
-        ("get_run", {"run_id": "2"}, "no run 2 is known here"),
         ("get_run", {"run_id": "x", "wait_seconds": 601}, "wait_seconds: wanted seconds from 0 to 600, found 601"),
     ],
 )
 async def test_an_invalid_call_is_a_one_line_error_result(looker, name, arguments, told, mode):
-    """A wrong argument, tool, specialist or run id gives a one-line error result, not a protocol error.
-
-    No model is called.
-    """
+    """A wrong argument, tool, specialist or run id gives a one-line error result, not a protocol error."""
     async with serving(mode=mode) as served:
         result = await served.call(name, **arguments)
     assert result.is_error
@@ -127,20 +94,14 @@ async def test_an_internal_error_ends_only_one_call(looker, monkeypatch):
     """An internal error ends one call with an error that says so; the next call is answered."""
     async with serving([says("Here.")]) as served:
         with monkeypatch.context() as broken:
-            broken.setattr("run_specialist.mcp_server.server.outcome_result", lambda *_, **__: 1 / 0)
-            first = await served.call("get_run", run_id="x")
             broken.setattr("run_specialist.mcp_server.server.past_run", lambda *_: 1 / 0)
-            second = await served.call("get_run", run_id="x")
-        assert "no run x" in first.content[0].text
-        assert second.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"
+            failed = await served.call("get_run", run_id="x")
+        assert failed.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"
         assert not (await served.call("looker", query="?")).is_error
 
 
 async def test_specialist_files_are_reread_for_each_list_and_call(project, looker):
-    """Specialist files are reread for each list and call: changed limits, new files, deleted files.
-
-    An invalid file is reported once, with its path and line.
-    """
+    """Specialist files are reread for each list and call: changed limits, new files, deleted files."""
     async with serving([LOOKS, FOUND], tools=[LOOK]) as served:
         await served.client.list_tools()
         write_specialist(project, "looker", "tool_calls_limit: 1", "tools: []")
@@ -158,10 +119,7 @@ async def test_specialist_files_are_reread_for_each_list_and_call(project, looke
 
 
 async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_path, mode):
-    """S3.6 over MCP: cancelling a call cancels its tool and stores the run as aborted with its results so far.
-
-    No task keeps running.
-    """
+    """S3.6 over MCP: cancelling a call cancels its tool and stores the run as aborted with its results so far."""
     held = BlockingTool()
     store = f"sqlite:///{tmp_path}/runs.db"
     async with serving(

@@ -29,7 +29,7 @@ def file(tmp_path) -> Path:
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
 @pytest.mark.parametrize(
     "run_id",
-    ["x" * 100_000, "x" * 65, "%" * 60_000, "a b", "../x", "a\0b", "*", "é", "a;--", "sqlite:///x", "[" * 500],
+    ["x" * 65, "%" * 60_000, "a b", "../x", "a\0b", "é"],
     ids=lambda run_id: f"{run_id[:12]!a}-{len(run_id)}",
 )
 async def test_a_malformed_id_is_refused_in_one_short_line(file, tool, run_id):

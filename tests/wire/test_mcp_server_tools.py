@@ -14,10 +14,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
 async def test_each_specialist_is_a_tool_with_its_limit_as_the_default(looker, mode):
-    """Each specialist is a tool with name, description and input schema, listed with the three tools for long runs.
-
-    Its limit is the schema's default.
-    """
+    """Each specialist is a tool with name, description and input schema, listed with the three tools for long runs."""
     async with serving(mode=mode) as served:
         tools = listed(await served.client.list_tools())
     assert [*tools] == ["looker", "start_run", "get_run", "cancel_run"]
@@ -48,10 +45,7 @@ async def test_a_project_without_specialists_is_served():
 
 
 async def test_tool_names_are_sanitized_and_unique(project):
-    """Tool names are sanitized, shortened and made unique, and each one calls its own specialist.
-
-    Names of built-in tools are reserved.
-    """
+    """Tool names are sanitized, shortened and made unique, and each one calls its own specialist."""
     for number, name in enumerate(["A note: finder!", "A note finder", "start_run", "見つけ", "x" * 70]):
         write_specialist(project, json.dumps(name), "tools: []", file=str(number))
     async with serving([says("Here.")]) as served:
@@ -62,10 +56,7 @@ async def test_tool_names_are_sanitized_and_unique(project):
 
 
 async def test_only_a_read_only_specialist_has_the_read_only_hint(project):
-    """Only a specialist whose tools just read has the read-only hint.
-
-    Python tools, MCP servers and files that it may change remove it, also those of one that it may delegate to.
-    """
+    """Only a specialist whose tools just read has the read-only hint."""
     write_specialist(project, "reader")
     write_specialist(project, "asks-reader", "agents: [reader]")
     write_specialist(project, "own", "python_tools: ['json:dumps']")
@@ -109,10 +100,7 @@ async def test_a_result_has_the_outcome_as_json_and_text(looker, mode):
 
 
 async def test_the_output_schema_of_a_file_is_part_of_its_tool_schema(project):
-    """A specialist's output_schema is part of its tool's schema, and references inside it still resolve.
-
-    A client's own validation refuses output that does not match.
-    """
+    """A specialist's output_schema is part of its tool's schema, and references inside it still resolve."""
     shape = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

@@ -2,12 +2,10 @@
 
 import pytest
 
-from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from tests.journals import load
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
-from tests.wire.replayed_runs import differs
 from tests.wire.simulator import faults, replies
 
 pytestmark = pytest.mark.anyio
@@ -69,11 +67,3 @@ async def test_m_7_two_changes_replay_the_same(messages_runs, record):
     run = await record(*script, models="sonnet,openai:some-model,haiku", chat=chat)
     assert run.outcome["status"] == "failed"
     await same(messages_runs, run, ["claude-sonnet-5-5", "openai:some-model", "claude-haiku-5-5"])
-
-
-@pytest.mark.exhaustive
-async def test_m_7_a_difference_after_the_change_is_found(messages_runs, record, monkeypatch):
-    """A message that differs is found in the request to the second model."""
-    run = await record(THINKS, NO_CREDIT, messages_runs.read("notes"), replies.answers("Mice."))
-    monkeypatch.setattr(prompts, "other_model", lambda before: f"Not by {before}.")
-    assert (await differs(messages_runs, run))[0] == 3

@@ -225,7 +225,7 @@ async def test_a_child_cannot_load_weights_without_trust(folder):
     async with Runner() as runner:
         file = runner.registry.find("child")
         with pytest.raises(NotTrusted):
-            await runner._models.provider_for_child(file, file.specialist, ScriptedProvider([calls()]))
+            await runner.environments.models.provider_for_child(file, file.specialist, ScriptedProvider([calls()]))
     assert servers() == []
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from run_specialist import prompts
-from run_specialist.replay.cassette import NotReplayable, cassette_of
+from run_specialist.errors import UsageError
+from run_specialist.replay.cassette import cassette_of
 from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.python_tools import tool
 from tests.wire.replayed_runs import differs
@@ -35,19 +36,25 @@ async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
 
 
 async def test_c2_a_changed_limit_is_found_in_the_prompt(messages_runs):
-    """The prompt names the limit of the file, and the hints name the setting."""
+    """The prompt names the limit of the file, and the hints name the setting; so is the instruction of a landing."""
     one = messages_runs
     run = await one.record(one.read(), one.say.answers("Mice."))
     one.write("tool_calls_limit: 3")
     found = (await one.replay(run)).difference
     assert (found.request, found.part) == (1, "system prompt")
     assert found.hints[:2] == ("Settings that differ: tool_calls_limit 4 -> 3.", "looker.md has changed since the run.")
+    landing = ["tool_calls_limit: 1", "landing: order"]
+    one.write(*landing)
+    landed = await one.record(one.read(), one.say.answers("Mice."))
+    one.write(*landing, "landing_prompt: Stop now.")
+    request, part, changed = await differs(one, landed)
+    assert (request, part, changed[-1]) == (2, "landing instruction", "+Stop now.")
     one.write("tool_calls_limit: 4", "budget_notice: false")
     silent = await one.record(one.read(), one.read("notes"), one.say.answers("Mice."))
     one.write("tool_calls_limit: 3", "budget_notice: false")
     request, part, lines = await differs(one, silent)
     assert (request, part) == (3, "result of the tool read in message 5")
-    assert lines == ["-2 tool calls remaining", "+1 tool call remaining"]
+    assert lines == ['-2 tool calls remaining",', '+1 tool call remaining",']
 
 
 async def test_c2_a_call_that_was_skipped_then_is_found(messages_runs):
@@ -79,9 +86,8 @@ async def test_c2_a_result_that_is_cut_elsewhere_is_found(messages_runs):
     one.write("tool_result_limit: 500")
     found = (await one.replay(run)).difference
     assert found.part == "result of the tool long in message 3"
-    shown, note = found.now.split("\n")[1], found.now.split("\n")[-1]
-    assert shown == "x" * 500
-    assert note.startswith("[cut at 500 of 3000 characters; read on by get_tool_response")
+    assert f'"{"x" * 500}\n' in found.now
+    assert "\n[cut at 500 of 3000 characters; read on by get_tool_response" in found.now
 
 
 async def test_c2_the_end_of_a_run_is_compared(messages_runs, monkeypatch):
@@ -105,24 +111,13 @@ async def test_c2_the_end_of_a_run_is_compared(messages_runs, monkeypatch):
     assert (found.request, found.part) == (None, "result of the tool respond in message 5")
 
 
-async def test_c2_the_landing_instruction_is_compared(messages_runs):
-    """It is compared at the request that it ends."""
-    one = messages_runs
-    lines = ["tool_calls_limit: 1", "landing: order"]
-    one.write(*lines)
-    run = await one.record(one.read(), one.say.answers("Mice."))
-    one.write(*lines, "landing_prompt: Stop now.")
-    request, part, changed = await differs(one, run)
-    assert (request, part, changed[-1]) == (2, "landing instruction", "+Stop now.")
-
-
 async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs):
     """A resumed, forked, summarized, aborted or unended run, and one out of time, are refused with the reason."""
     one = messages_runs
     run = await one.record(one.read(), one.say.answers("Mice."))
 
     def reason(**changes):
-        with pytest.raises(NotReplayable) as refused:
+        with pytest.raises(UsageError) as refused:
             cassette_of(replace(run, **changes))
         return str(refused.value).removeprefix(f"{run.run_id} cannot be replayed: ").split(" (")[0].split(",")[0]
 

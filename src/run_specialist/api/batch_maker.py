@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from run_specialist.api.run_maker import EndedRun, RunMaker, RunRequest, checked_statuses, take_up
-from run_specialist.errors import UsageError
 from run_specialist.loop.run import Run
-from run_specialist.providers.base import Provider
-from run_specialist.providers.choose import models_of
-from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
+from run_specialist.spawning.spawner import check_price
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.project import project_path
-from run_specialist.specialist.settings import Data
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch, Bounds
@@ -62,9 +57,9 @@ class BatchRuns:
         """Return the outcome of a run that will not be resumed, or any outcome; None for any other run."""
         known = await self.maker.store.look(run_id)
         outcome = None if known is None else known.ended
-        if however:
+        if outcome is None or however:
             return outcome
-        return None if outcome is None or _is_unfinished(outcome) or outcome.status in self.retry else outcome
+        return None if _is_unfinished(outcome) or outcome.status in self.retry else outcome
 
 
 class BatchMaker:
@@ -86,66 +81,38 @@ class BatchMaker:
         options: `MapOptions`.
         """
         from run_specialist.batch import questions  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.batch import Batch, Bounds  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.record import StoredRecord, batch_id, checked_id  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.batch import Bounds  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.record import batch_id, checked_id  # noqa: PLC0415 - only batches need it
+        from run_specialist.store import batches  # noqa: PLC0415 - only batches need it
 
-        given = dict(options)
+        given, maker = dict(options), self._maker
         bounds = Bounds(**{name: given.pop(name) for name in Bounds.__dataclass_fields__ if name in given})
-        retry, named = checked_statuses(given.pop("retry", ())), given.pop("batch", None)
-        source, model = str(given.pop("source", "")), given.pop("model", None)
+        retry, named = given.pop("retry", ()), given.pop("batch", None)
+        source, model = str(given.pop("source", "")), given.get("model")
         template = None if question is None else questions.Template(question)
-        maker = self._maker
-        asked = maker.asked(specialist, ANY, model, given)
+        asked = maker.asked(specialist, ANY, given)
+        given.pop("model", None)
         project, model = project_path(maker.root), model or maker.models.model
         # Settings may also be from config files.
         settings = asked.settings.model_dump_json(by_alias=True, exclude_unset=True)
         parts = (asked.file.name, asked.file.digest, settings, model)
         name = batch_id(project, parts, question, source) if named is None else checked_id(named)
-
-        def row() -> "batches.StoredBatch":
-            from run_specialist.store import batches  # noqa: PLC0415 - as above
-
-            frozen = {"file": str(asked.file.path), "digest": asked.file.digest, "given": given, "source": source}
-            text = "" if template is None else template.text
-            return batches.StoredBatch(
-                name, asked.settings.name, text, time.time(), frozen, model, project, bounds.cost_limit
-            )
-
-        has_limit = bounds.cost_limit is not None
-        runs = BatchRuns(maker, lambda item: replace(asked, question=item.question), [asked], retry, has_limit)
-        batch = Batch(
-            name,
-            lambda: questions.asked(items, template),
-            runs,
-            bounds,
-            total=_total(items),
-            record=StoredRecord(row, lambda item: f"{name}-{item.key}", maker.store.opened_url),
+        frozen = {"file": str(asked.file.path), "digest": asked.file.digest, "given": given, "source": source}
+        text = "" if template is None else template.text
+        limit = bounds.cost_limit
+        row = batches.StoredBatch(name, asked.settings.name, text, time.time(), frozen, model, project, limit)
+        runs = BatchRuns(
+            maker,
+            lambda item: replace(asked, question=item.question),
+            [asked],
+            checked_statuses(retry),
+            limit is not None,
         )
-        return self._tracked(batch)
-
-    def asked(
-        self, file: SpecialistFile, question: str, settings: Mapping[str, Any], data: Data | None = None
-    ) -> RunRequest:
-        """Return a question to a specialist with its settings resolved; raises UsageError.
-
-        settings: those of the call, which override those of the file.
-        data: settings that are not the caller's own, weaker than those of the call.
-        """
-        options = dict(settings)
-        return self._maker.asked(file, question, options.pop("model", None), options, data)
-
-    async def take_up(
-        self, asked: RunRequest, run_id: str, retry: Sequence[str], lend: "Lend | None" = None
-    ) -> Run | EndedRun:
-        """Return the run with this id, as `Runner.take_up` does."""
-        if lend is not None:
-            check_price(await self._maker.provider(asked))
-            asked = replace(asked, lend=lend)
-        return await take_up(self._maker, asked, run_id, retry=retry)
-
-    def model_of(self, asked: RunRequest) -> str:
-        """Return the id of the model that a new run would use; contacts nothing."""
-        return self._maker.models.model_id(asked.settings, asked.model)
+        # An iterator can be read only once.
+        total = len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
+        return self._made(
+            row, lambda: questions.asked(items, template), runs, bounds, total, lambda item: f"{name}-{item.key}"
+        )
 
     def make_of(  # noqa: PLR0913, PLR0917 - the parts of a batch
         self,
@@ -164,32 +131,37 @@ class BatchMaker:
         run_ids: the ids of their runs.
         retry: statuses of earlier outcomes that are resumed.
         """
-        from run_specialist.batch.batch import Batch  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.record import StoredRecord  # noqa: PLC0415 - only batches need it
-
         kinds = {(one.file.path, one.file.digest, one.model, one.settings.model): one for one in asked}
-
-        def run_id(item: "Item") -> str:
-            return run_ids[item.number - 1]
-
-        has_limit = bounds.cost_limit is not None
-        statuses = checked_statuses(retry)
+        has_limit, statuses = bounds.cost_limit is not None, checked_statuses(retry)
         runs = BatchRuns(self._maker, lambda item: asked[item.number - 1], [*kinds.values()], statuses, has_limit)
-        batch = Batch(
-            row.batch_id,
-            lambda: items,
-            runs,
-            bounds,
-            total=len(items),
-            record=StoredRecord(lambda: row, run_id, self._maker.store.opened_url),
-            run_id=run_id,
-        )
-        return self._tracked(batch)
+        return self._made(row, lambda: items, runs, bounds, len(items), lambda item: run_ids[item.number - 1])
 
-    def _tracked(self, batch: "Batch") -> "Batch":
-        """Return a batch that `aclose` closes if it is left open."""
+    def _made(  # noqa: PLR0913, PLR0917 - as above
+        self,
+        row: "batches.StoredBatch",
+        items: "Callable[[], Iterable[Item]]",
+        runs: BatchRuns,
+        bounds: "Bounds",
+        total: int | None,
+        run_id: "Callable[[Item], str]",
+    ) -> "Batch":
+        from run_specialist.batch.batch import Batch  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.record import BatchRecord  # noqa: PLC0415 - only batches need it
+
+        record = BatchRecord(lambda: row, self._maker.store.opened_url)
+        batch = Batch(row.batch_id, items, runs, bounds, total=total, record=record, run_id=run_id)
         self._open.add(batch)
         return batch
+
+    async def take_up(
+        self, asked: RunRequest, run_id: str, retry: Sequence[str], lend: "Lend | None" = None
+    ) -> Run | EndedRun:
+        """Return the run with this id, as `Runner.take_up` does."""
+        return await take_up(self._maker, replace(asked, lend=lend), run_id, retry=retry)
+
+    def model_of(self, asked: RunRequest) -> str:
+        """Return the id of the model that a new run would use; contacts nothing."""
+        return self._maker.models.model_id(asked.settings, asked.model)
 
     async def aclose(self) -> None:
         """Abort the running items of all batches, and wait until they have ended."""
@@ -201,22 +173,3 @@ def _is_unfinished(outcome: Outcome) -> bool:
     from run_specialist.batch.batch import ENDPOINT  # noqa: PLC0415 - only batches need it
 
     return outcome.status == "aborted" or (outcome.status == "failed" and outcome.error_kind in ENDPOINT)
-
-
-def _total(items: "Iterable[Input | InputRecord]") -> int | None:
-    """Return the number of items; None for an iterator, which can be read only once."""
-    return len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
-
-
-class PriceUnknown(UsageError):
-    """A cost limit cannot be enforced because the price of the model is unknown."""
-
-
-def check_price(provider: Provider) -> None:
-    """Raise PriceUnknown if the price of any model that the run may use is unknown."""
-    for one in models_of(provider):
-        if one.cost(Usage(1)) is None:
-            raise PriceUnknown(
-                f"cost_limit: the price of {one.model} is unknown, so its cost cannot be limited; remove "
-                "cost_limit, or set total_tokens_limit instead"
-            )

@@ -4,21 +4,20 @@ import difflib
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.choose import OPENAI, choose_model
 from run_specialist.providers.errors import CHAT
 from run_specialist.providers.local_servers import WEIGHTS, prefix_of
-from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.safety import safe_files
 from run_specialist.safety.assigned_secrets import ends_like_a_name
 from run_specialist.safety.redact import passwords
-from run_specialist.spawning.trust import Claim, Demand, Trust, to_ask, to_load
+from run_specialist.spawning.trust import Claim, Demand, Trust, local_demand
 from run_specialist.specialist.checks import split_models
 from run_specialist.specialist.fields import CONFIG_KEYS, Specialist
 from run_specialist.specialist.loader import Default, Defaults, Scope
@@ -72,26 +71,27 @@ ONLY_OPTIONS = frozenset(
 )
 """Options that cannot be set in a file, because they are decided for each call."""
 
-_ADDRESSES = ("base_url", "api_base", "endpoint", "host")
+_OUTSIDE = ("base_url", "api_base", "endpoint", "host")
+"""Endings of names of addresses."""
 _LONGEST = 40
 
 
-def canonical(name: str) -> str:
-    """Return the name of a key in snake_case."""
-    return name.strip().replace("-", "_").lower()
-
-
-def unknown(name: str) -> str:
+def _unknown(name: str) -> str:
     """Return why a key cannot be used, and a similar key if there is one."""
-    key = canonical(name)
+    key = _canonical(name)
     if key in ONLY_OPTIONS:
         return f"this cannot be set in a config file; use the option --{key.replace('_', '-')}"
-    if ends_like_a_name(key):
-        return "secrets do not belong in a config file; set an environment variable, see docs/configuration.md"
-    if key.endswith(_ADDRESSES):
-        return "addresses of servers are set by environment variables only, see docs/configuration.md"
+    if ends_like_a_name(key) or key.endswith(_OUTSIDE):
+        return (
+            "secrets and addresses of servers do not belong in a config file; set an environment variable, see "
+            "docs/configuration.md"
+        )
     close = difflib.get_close_matches(key[:_LONGEST], KEYS, n=1)
     return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known are {', '.join(KEYS)}"
+
+
+def _canonical(name: str) -> str:
+    return name.strip().replace("-", "_").lower()
 
 
 State = Literal["read", "missing", "no table", "ignored"]
@@ -120,78 +120,66 @@ class ConfigFile:
     """Why the file is ignored."""
 
 
-def read_project_file(path: Path, project: Path, *, meant: bool) -> ConfigFile:
-    """Read the table of this program in the project file of a project, without leaving the project.
+def _read(path: Path, scope: Scope, project: Path | None = None, *, meant: bool = True) -> ConfigFile:
+    """Read a config file.
 
+    project: the file must be inside of it, and has the keys in a table; None for the user's file, which may be
+        anywhere.
     meant: whether the user named the project, which may then belong to another user.
     """
     try:
         with safe_files.open_file(path, project) as file:
             data = file.read(LARGEST + 1)
-    except FileNotFoundError:
-        return ConfigFile(path, "project", "missing")
-    except (OSError, ValueError) as error:
-        return ConfigFile(path, "project", "ignored", reason=getattr(error, "strerror", None) or str(error))
-    if _MENTION not in data:
-        return ConfigFile(path, "project", "no table")
-    if not meant and (owner := ownership_problem(project, path)):
-        return ConfigFile(path, "project", "ignored", reason=owner)
-    read = _parsed(path, "project", data, TABLE)
-    folder = read.values.get("dir")
-    if not meant and folder and (owner := ownership_problem(project, folder.value)):
-        return replace(read, problems=(*read.problems, f"{near(path)}:{folder.line}: dir: {owner}"))
-    return read
-
-
-def read_user_file(path: Path) -> ConfigFile:
-    """Read the config file of the user; symlinks are followed anywhere."""
-    try:
-        with safe_files.open_file(path, None) as file:
-            return _parsed(path, "user", file.read(LARGEST + 1), ())
     except (FileNotFoundError, NotADirectoryError):
-        return ConfigFile(path, "user", "missing")
+        return ConfigFile(path, scope, "missing")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return ConfigFile(path, "user", "read", problems=(f"{near(path)}: cannot be read: {reason}",))
-
-
-def _parsed(path: Path, scope: Scope, data: bytes, names: tuple[str, ...]) -> ConfigFile:
-    if len(data) > LARGEST:
-        return _bad(path, scope, 1, f"is larger than {LARGEST // 1024**2} MiB")
+        if project is not None:
+            return ConfigFile(path, scope, "ignored", reason=reason)
+        return ConfigFile(path, scope, "read", problems=(f"{near(path)}: cannot be read: {reason}",))
+    if project is not None and _MENTION not in data:
+        return ConfigFile(path, scope, "no table")
+    if project is not None and not meant and (owner := ownership_problem(project, path)):
+        return ConfigFile(path, scope, "ignored", reason=owner)
+    line, reason = 1, f"is larger than {LARGEST // 1024**2} MiB"
+    table: TomlTable | None = None
     try:
-        # Editors on Windows put a mark before the text.
-        text = data.decode("utf-8").removeprefix("\ufeff")
-        table = read_table(text, names)
+        if is_whole := len(data) <= LARGEST:
+            # Editors on Windows put a mark before the text.
+            table = read_table(data.decode("utf-8-sig"), () if project is None else TABLE)
     except UnicodeDecodeError as error:
-        return _bad(path, scope, data.count(b"\n", 0, error.start) + 1, "is not UTF-8")
+        line, reason, is_whole = data.count(b"\n", 0, error.start) + 1, "is not UTF-8", False
     except InvalidToml as error:
-        return _bad(path, scope, error.line, f"invalid TOML: {error}")
-    return ConfigFile(path, scope, "no table") if table is None else _checked(path, scope, table)
-
-
-def _checked(path: Path, scope: Scope, table: TomlTable) -> ConfigFile:
+        line, reason, is_whole = error.line, f"invalid TOML: {error}", False
+    if not is_whole:
+        return ConfigFile(path, scope, "read", problems=(f"{near(path)}:{line}: {shown(reason, 300)}",))
+    if table is None:
+        return ConfigFile(path, scope, "no table")
     values: dict[str, Default] = {}
     problems: list[str] = []
     for name, given in table.values.items():
-        key, line = KEYS.get(canonical(name)), table.line(name)
+        key, line = KEYS.get(_canonical(name)), table.line(name)
         try:
             if key is None:
-                is_table = scope == "user" and name == TABLE[0]
+                is_table = project is None and name == TABLE[0]
                 remedy = f"put the keys at the top of this file, without [{'.'.join(TABLE)}]"
-                raise ValueError(remedy if is_table else unknown(name))  # noqa: TRY301 - one place for the line
+                raise ValueError(remedy if is_table else _unknown(name))  # noqa: TRY301 - one place for the line
             if key.name in values:
                 raise ValueError(f"given twice, with `-` and with `_`; first on line {values[key.name].line}")  # noqa: TRY301
-            values[key.name] = Default(value_of(key, given, path, scope), scope, path, line)
+            values[key.name] = Default(_value_of(key, given, path, scope), scope, path, line)
+            if (
+                key.name == "dir"
+                and project
+                and not meant
+                and (owner := ownership_problem(project, values["dir"].value))
+            ):
+                raise ValueError(owner)  # noqa: TRY301
         except ValueError as error:
             problems.append(f"{near(path)}:{line}: {shown(name)}: {error}")
             if len(problems) == MAX_PROBLEMS:
                 problems.append(f"{near(path)}: further keys were not checked")
                 break
     return ConfigFile(path, scope, "read", values, tuple(problems))
-
-
-def _bad(path: Path, scope: Scope, line: int, reason: str) -> ConfigFile:
-    return ConfigFile(path, scope, "read", problems=(f"{near(path)}:{line}: {shown(reason, 300)}",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,18 +194,20 @@ class Config:
     @property
     def values(self) -> Mapping[str, Default]:
         """The effective value of each key; the project takes precedence over the user, but cannot raise a limit."""
-        values: dict[str, Default] = {}
-        for file in reversed(self.files):
-            for key, value in file.values.items():
-                own, values[key] = values.get(key), value
-                if own is None or own.scope == value.scope:
-                    continue
-                plain = _plain(key, value)
-                if rule(key, "project") == "lower" and stricter(plain, _plain(key, own)) != plain:
-                    values[key] = own
-                else:
-                    values[key] = replace(value, users=own)
+        own = self.of("user")
+        values = dict(own)
+        for key, value in self.of("project").items():
+            plain = _plain(key, value)
+            is_looser = (
+                key in own and rule(key, "project") == "lower" and stricter(plain, _plain(key, own[key])) != plain
+            )
+            if not is_looser:
+                values[key] = replace(value, users=own.get(key))
         return values
+
+    def of(self, scope: Scope) -> Mapping[str, Default]:
+        """Return the values of the project's file or the user's."""
+        return {key: value for file in self.files if file.scope == scope for key, value in file.values.items()}
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - as the key
         """Return the value of a key that no environment variable overrides; None if there is none."""
@@ -239,23 +229,24 @@ class Config:
     @property
     def capped(self) -> tuple[str, ...]:
         """A line for each limit of the project that is not used because the user's own one is stricter."""
-        values, project = self.values, [file for file in self.files if file.scope == "project"]
+        values = self.values
         return tuple(
             f"{near(given.path)}:{given.line}: {key}: your own value holds, because a project cannot "
             f"loosen it: {near(values[key].path)}:{values[key].line}"
-            for file in project
-            for key, given in file.values.items()
-            if values[key] is not given and values[key].scope == "user"
+            for key, given in self.of("project").items()
+            if values[key].scope == "user"
         )
 
 
 def _plain(key: str, given: Default) -> Any:  # noqa: ANN401 - a number, None for no limit, or a switch
-    if KEYS[key].kind != "setting":
-        return given.value
+    return getattr(_checked(key, given.value), key) if KEYS[key].kind == "setting" else given.value
+
+
+def _checked(key: str, value: object) -> Specialist:
     # Imported here, because it loads pydantic.
     from run_specialist.specialist.settings import checked  # noqa: PLC0415
 
-    return getattr(checked({key: given.value}), key)
+    return checked({key: value})
 
 
 def read_config(project: Path, *, meant: bool = False) -> Config:
@@ -264,35 +255,28 @@ def read_config(project: Path, *, meant: bool = False) -> Config:
     meant: whether the user named the project, which may then belong to another user.
     Raises UsageError with one line for each problem.
     """
-    if is_off():
+    if _named().lower() == NONE:
         return Config((), project)
-    ours = read_project_file(project / PROJECT_FILE, project, meant=meant)
-    return _without_problems(Config((ours, *_user_files()), project))
+    ours = _read(project / PROJECT_FILE, "project", project, meant=meant)
+    return _with_user_files((ours,), project)
 
 
 def read_user_config() -> Config:
     """Read the config file of the user only, for keys that a project cannot set; raises UsageError as `read_config`."""
-    return Config() if is_off() else _without_problems(Config(_user_files()))
+    return Config() if _named().lower() == NONE else _with_user_files()
 
 
-def _without_problems(config: Config) -> Config:
-    problems = [line for file in config.files for line in file.problems]
-    if problems:
-        problems.append(f"or set {VARIABLE}={NONE} to read no config file")
-        raise UsageError("\n".join(problems))
-    return config
-
-
-def _user_files() -> tuple[ConfigFile, ...]:
-    """Return the places that were tried, up to the first file that exists."""
-    tried: list[ConfigFile] = []
+def _with_user_files(files: tuple[ConfigFile, ...] = (), project: Path | None = None) -> Config:
+    """Return these files and the places of the user's file that were tried, up to the first one that exists."""
     for path in user_files():
-        tried.append(read_user_file(path))
-        if tried[-1].state != "missing":
+        files = (*files, _read(path, "user"))
+        if files[-1].state != "missing":
             break
-    if is_named() and tried and tried[-1].state == "missing":
-        raise UsageError(f"{VARIABLE}: {tried[-1].path} does not exist")
-    return tuple(tried)
+        if _named():
+            raise UsageError(f"{VARIABLE}: {path} does not exist")
+    if problems := [line for file in files for line in file.problems]:
+        raise UsageError("\n".join([*problems, f"or set {VARIABLE}={NONE} to read no config file"]))
+    return Config(files, project)
 
 
 _MESSAGES = ""
@@ -318,18 +302,25 @@ def model_claim(config: Config) -> Claim | None:
     A project may freely choose another model of the default server, or no model at all.
     """
     chosen, project = config.values.get("model"), config.project
-    if config.get("model") is None or chosen is None or chosen.scope != "project" or chosen.value == OFFLINE:
+    is_free = chosen is None or chosen.scope != "project" or chosen.value == OFFLINE
+    if is_free or chosen is None or project is None or config.get("model") is None:
         return None
-    if project is None:
+    own, named = config.of("user").get("model"), str(chosen.value)
+    if own is not None and named == own.value:
         return None
-    own = next((file.values["model"] for file in config.files if file.scope == "user" and "model" in file.values), None)
-    named = str(chosen.value)
     usual = {_MESSAGES} if own is None else set(map(server_of, split_models(own.value)))
-    if named == (own and own.value):
-        return None
-    servers = {model: server_of(model) for model in split_models(named) if model != OFFLINE}
-    asked = {model: server for model, server in servers.items() if server not in usual or server == WEIGHTS}
-    demands = [_demand(chosen, model, server, project) for model, server in asked.items()]
+    demands: list[Demand | None] = []
+    for model in split_models(named):
+        server, location = server_of(model), f"{near(chosen.path)}:{chosen.line}: model"
+        if server == OFFLINE or (server in usual and server != WEIGHTS):
+            continue
+        if prefix_of(model):
+            demands.append(local_demand(location, model, project, own=False))
+            continue
+        title = "a server of chat completions" if server == OPENAI else "a server of the Messages API"
+        variable = f" ({CHAT.url}, or the vendor)" if server == OPENAI else ""
+        action = f"send the questions and the tool results to {title}{variable}, as the model {model}"
+        demands.append(Demand(location, action, server or "messages"))
     required = tuple(demand for demand in demands if demand is not None)
     digest = hashlib.sha256(f"model={named}".encode()).hexdigest()
     return Claim(chosen.path, digest, project, required) if required else None
@@ -342,18 +333,6 @@ def server_of(model: str) -> str:
     return OPENAI if model.startswith(OPENAI) else prefix_of(model) or _MESSAGES
 
 
-def _demand(chosen: Default, model: str, server: str, project: Path) -> Demand | None:
-    place = f"{near(chosen.path)}:{chosen.line}: model"
-    if server == WEIGHTS:
-        return to_load(place, model, project, own=False)
-    if prefix_of(model):
-        return to_ask(place, server, own=False)
-    title = "a server of chat completions" if server == OPENAI else "a server of the Messages API"
-    variable = f" ({CHAT.url}, or the vendor)" if server == OPENAI else ""
-    action = f"send the questions and the tool results to {title}{variable}, as the model {model}"
-    return Demand(place, action, server or "messages")
-
-
 VARIABLE = "SPECIALIST_CONFIG"
 """Environment variable with the user's config file; `none` = read no config file at all."""
 NONE = "none"
@@ -362,15 +341,14 @@ PROJECT_FILE = "pyproject.toml"
 _USER_FILE = "config.toml"
 
 
-def is_off() -> bool:
-    """Return whether config files are switched off."""
-    return os.environ.get(VARIABLE, "").strip().lower() == NONE
+def _named() -> str:
+    """Return the user's file as named by the environment, which must then exist; empty if it is not."""
+    return os.environ.get(VARIABLE, "").strip()
 
 
 def user_files() -> tuple[Path, ...]:
     """Return the possible places of the user's file; the first existing one is read."""
-    named = os.environ.get(VARIABLE, "").strip()
-    if named:
+    if named := _named():
         return (Path(os.path.abspath(os.path.expanduser(named))),)  # noqa: PTH100, PTH111 - never raise
     folders = [user_folder()]
     if sys.platform in ("darwin", "win32"):
@@ -378,11 +356,6 @@ def user_files() -> tuple[Path, ...]:
 
         folders.append(platformdirs.user_config_path("run-specialist", appauthor=False))
     return tuple(dict.fromkeys(folder / _USER_FILE for folder in folders if folder.is_absolute()))
-
-
-def is_named() -> bool:
-    """Return whether the environment names the user's file, which must then exist."""
-    return bool(os.environ.get(VARIABLE, "").strip()) and not is_off()
 
 
 def near(path: Path) -> str:
@@ -400,7 +373,22 @@ _LONGEST_VALUE = 500
 _LARGEST = 10**18
 
 
-def value_of(key: Key, given: object, file: Path, scope: Scope) -> object:
+def _is_text(given: object) -> bool:
+    return isinstance(given, str) and bool(given.strip())
+
+
+_FORMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "model": ("the name of a model", _is_text),
+    "folder": ("the path of a folder", _is_text),
+    "store": ("a file, a URL, or none", _is_text),
+    "on_lost": ("go-on or abort", lambda given: given in ("go-on", "go_on", "abort")),
+    "switch": ("true or false", lambda given: isinstance(given, bool)),
+    "count": ("an integer of at least 1", lambda given: type(given) is int and given >= 1),
+}
+"""By kind, what a value must be, and whether it is; settings are checked as those of specialist files."""
+
+
+def _value_of(key: Key, given: Any, file: Path, scope: Scope) -> object:  # noqa: ANN401 - any TOML value
     """Return the value of a key in the form that the commands use.
 
     file: the config file; a folder is relative to the folder of this file.
@@ -414,39 +402,24 @@ def value_of(key: Key, given: object, file: Path, scope: Scope) -> object:
         raise ValueError(f"must be one line of at most {_LONGEST_VALUE} characters without control characters")
     if isinstance(given, int) and abs(given) >= _LARGEST:
         raise ValueError("the number is too large; `none` removes a limit")
-    match key.kind:
-        case "setting":
-            # Imported here, because it loads pydantic.
-            from run_specialist.specialist.settings import checked  # noqa: PLC0415
-
-            try:
-                checked({key.name: given})
-            except UsageError as error:
-                raise ValueError(shown(str(error).removeprefix(f"{key.name}: "), _LONGEST_VALUE)) from None
-        case "model":
-            if (given := _text(given, "the name of a model")) == "inherit":
-                raise ValueError("there is nothing to inherit from; name a model")
-        case "folder":
-            return _folder(_text(given, "the path of a folder"), file, scope)
-        case "store":
-            return _store(_text(given, "a file, a URL, or none"))
-        case "on_lost":
-            choice = given.replace("-", "_") if isinstance(given, str) else None
-            if choice not in get_args(OnLost):
-                raise ValueError(f"must be go-on or abort, got {_got(given)}")
-            return choice
-        case "switch":
-            if not isinstance(given, bool):
-                raise ValueError(f"must be true or false, got {_got(given)}")  # noqa: TRY004 - as the other checks
-        case "count":
-            if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-                raise ValueError(f"must be an integer of at least 1, got {_got(given)}")
-    return given
+    if key.kind == "setting":
+        try:
+            _checked(key.name, given)
+        except UsageError as error:
+            raise ValueError(shown(str(error).removeprefix(f"{key.name}: "), _LONGEST_VALUE)) from None
+        return given
+    expected, is_right = _FORMS[key.kind]
+    if not is_right(given):
+        raise ValueError(f"must be {expected}, got {shown(repr(given))}")
+    given = given.strip() if isinstance(given, str) else given
+    if key.kind == "model" and given == "inherit":
+        raise ValueError("there is nothing to inherit from; name a model")
+    if key.kind == "on_lost":
+        return given.replace("-", "_")
+    return _folder(given, file, scope) if key.kind == "folder" else _store(given) if key.kind == "store" else given
 
 
 def _folder(named: str, file: Path, scope: Scope) -> Path:
-    if scope == "project" and named.startswith("~"):
-        raise ValueError("must be a folder inside the project")
     folder = Path(os.path.abspath(file.parent / os.path.expanduser(named)))  # noqa: PTH100, PTH111 - never raise
     if scope == "project" and not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(file.parent)):
         raise ValueError("must be a folder inside the project")
@@ -458,23 +431,11 @@ def _folder(named: str, file: Path, scope: Scope) -> Path:
 def _store(store: str) -> str:
     if passwords(store) or "password=" in store.lower():
         raise ValueError("secrets do not belong in a config file; set SPECIALIST_STORE, or use ~/.pgpass")
-    if store.lower() == "none":
-        return store
-    path = store.removeprefix("sqlite:///") if store.startswith("sqlite:") else store
-    is_file = path != store or "://" not in store
-    if is_file and not Path(os.path.expanduser(path)).is_absolute():  # noqa: PTH111 - never raises
+    path = os.path.expanduser(store.removeprefix("sqlite:///"))  # noqa: PTH111 - never raises
+    is_file = store.startswith("sqlite:") or "://" not in store
+    if is_file and store.lower() != NONE and not Path(path).is_absolute():
         raise ValueError("must be an absolute path, or begin with ~/, because it applies in every folder")
-    return os.path.expanduser(store) if store.startswith("~") else store  # noqa: PTH111 - as above
-
-
-def _text(given: object, what: str) -> str:
-    if not isinstance(given, str) or not given.strip():
-        raise ValueError(f"must be {what}, got {_got(given)}")
-    return given.strip()
-
-
-def _got(given: object) -> str:
-    return shown(repr(given))
+    return path if store.startswith("~") else store
 
 
 ValueSource = Literal["environment", "project", "user", "default"]
@@ -526,22 +487,22 @@ def holdings(config: Config) -> Iterator[ConfigValue]:
     for name, key in KEYS.items():
         found = config.values.get(name)
         if key.variable and (named := os.environ.get(key.variable)):
-            yield ConfigValue(name, _holding_plain(key, named), "environment", key.variable)
-        elif found is None:
-            if key.kind == "setting":
-                value = Specialist.model_fields[name].default
-            elif key.kind == "model":
-                value = choose_model(None, None)
-            elif key.kind == "store":
-                value = _holding_plain(key, place(None).url)
-            else:
-                value = {"folder": None, "switch": False, "on_lost": "go-on", "count": None}[key.kind]
-            yield ConfigValue(name, value, "default")
+            yield ConfigValue(name, _as_json(key, named), "environment", key.variable)
+        elif found is not None:
+            yield ConfigValue(name, _as_json(key, found.value), found.scope, None, found.path, found.line)
+        elif key.kind == "setting":
+            yield ConfigValue(name, Specialist.model_fields[name].default, "default")
         else:
-            yield ConfigValue(name, _holding_plain(key, found.value), found.scope, None, found.path, found.line)
+            defaults = {
+                "model": choose_model(None, None),
+                "store": place(None).url,
+                "switch": False,
+                "on_lost": "go_on",
+            }
+            yield ConfigValue(name, _as_json(key, defaults.get(key.kind)), "default")
 
 
-def _holding_plain(key: Key, value: object) -> object:
+def _as_json(key: Key, value: object) -> object:
     """Return a value as JSON; the name of a store has no password."""
     if key.kind == "store":
         return shown_store(place(str(value)).url)

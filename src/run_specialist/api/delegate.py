@@ -7,7 +7,7 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, Unpack
 
@@ -37,78 +37,6 @@ from run_specialist.tools.delegate import (
 RUN_ID = "To ask the same run for more: its id. It knows what it found, and its budget is refreshed."
 ANEW = "leave run_id out to ask anew"
 KNOWN = ("specialist", "query", "run_id")
-
-
-@dataclass(frozen=True, slots=True)
-class DelegateArguments:
-    """Validated arguments of one call."""
-
-    specialist: str
-    query: str
-    run_id: str | None
-    """The run to resume; None starts a new run."""
-
-
-def schema(names: Iterable[str], *, stored: bool) -> dict[str, Any]:
-    """Return the JSON Schema of the arguments.
-
-    stored: whether runs are stored, so that a call can resume one.
-    """
-    properties = {
-        "specialist": {"type": "string", "enum": [*names], "description": SPECIALIST},
-        "query": {"type": "string", "description": QUERY},
-        **({"run_id": {"type": "string", "description": RUN_ID}} if stored else {}),
-    }
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": ["specialist", "query"],
-        "additionalProperties": False,
-    }
-
-
-def read(arguments: object, names: Iterable[str], *, stored: bool) -> DelegateArguments:
-    """Return the validated arguments of a call.
-
-    arguments: a mapping, or the JSON text of one.
-    Raises ToolError that names the argument and the expected value.
-    """
-    given = dict(_object(arguments))
-    if "query" not in given and "question" in given:
-        given["query"] = given.pop("question")
-    if unknown := sorted(str(key) for key in given if key not in KNOWN):
-        raise ToolError(f"{shown(', '.join(unknown))}: no such argument; put all that matters into query")
-    specialist, query, run_id = (given.get(key) for key in KNOWN)
-    if not isinstance(specialist, str):
-        raise ToolError(f"specialist: wanted one of {', '.join(names)}, found {_given_value(given, 'specialist')}")
-    if specialist not in names:
-        close = difflib.get_close_matches(specialist[:100].strip(), names, n=3, cutoff=0.5)
-        instead = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names)}"
-        raise ToolError(f"specialist: there is no {shown(specialist)}; {instead}")
-    if not isinstance(query, str):
-        raise ToolError(f"query: wanted the question as a text, found {_given_value(given, 'query')}")
-    if not query.strip():
-        raise ToolError("query: it is empty; say what the specialist shall find out")
-    if not isinstance(run_id, str | None):
-        raise ToolError(f"run_id: wanted the id of a run as a text, found {_given_value(given, 'run_id')}; {ANEW}")
-    if run_id and not stored:
-        raise ToolError(f"run_id: no runs are kept here; {ANEW}")
-    return DelegateArguments(specialist, query, run_id or None)
-
-
-def _object(arguments: object) -> Mapping[str, Any]:
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError) as error:
-            raise ToolError(f"the arguments are no JSON: {error}") from None
-    if not isinstance(arguments, Mapping):
-        raise ToolError('the arguments are no JSON object like {"specialist": "...", "query": "..."}')
-    return arguments
-
-
-def _given_value(given: Mapping[str, Any], key: str) -> str:
-    return shown(repr(given[key])) if key in given else "none"
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -146,58 +74,62 @@ def delegate_tool(
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{shown(name)} is not a valid tool name; use 1 to 64 letters, digits, _ or -")
-    owns_runner = runner is None
-    runner = runner or Runner()
+    ours = runner or Runner()
     overrides = {**settings, **({} if model is None else {"model": model})}
-    found, unavailable = _found(runner, specialists, overrides)
+    named = [specialists] if isinstance(specialists, str) else specialists
+    references = ours.registry.callable_names(["*"]) if named is None else named
+    files = {reference: ours.registry.find(reference) for reference in references}
+    resolved = [replace(file, specialist=resolve(file, overrides).settings) for file in files.values()]
+    reasons = ours.maker.unavailable(resolved, model)
+    found = {file.name: (name, file.description) for name, file in files.items() if file.path not in reasons}
+    unavailable = {file.name: reasons[file.path] for file in resolved if file.path in reasons}
     if not found and unavailable:
         raise UsageError("; ".join(f"{one} cannot work here: {why}" for one, why in unavailable.items()))
     if not found:
         raise UsageError("no usable specialists found; create one with `specialists new NAME`")
-    return Delegate(runner, name, dict(sorted(found.items())), overrides, owns_runner, unavailable)
-
-
-def _found(
-    runner: Runner, specialists: str | Sequence[str] | None, settings: Mapping[str, Any]
-) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return by name the reference and the description of the specialists to offer, and why others are not offered."""
-    named = [specialists] if isinstance(specialists, str) else specialists
-    references = runner.registry.callable_names(["*"]) if named is None else named
-    files = {reference: runner.registry.find(reference) for reference in references}
-    resolved = [replace(file, specialist=resolve(file, settings).settings) for file in files.values()]
-    reasons = runner.working.unavailable(resolved, settings.get("model"))
-    offered = {file.name: (name, file.description) for name, file in files.items() if file.path not in reasons}
-    return offered, {file.name: reasons[file.path] for file in resolved if file.path in reasons}
+    return Delegate(ours, name, found, overrides, unavailable, owns_runner=runner is None)
 
 
 class Delegate:
     """A tool for an agent's model, created by `delegate_tool`; calls may run concurrently."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
+    def __init__(  # noqa: PLR0913 - made in one place
         self,
         runner: Runner,
         name: str,
         found: Mapping[str, tuple[str, str]],
         settings: Mapping[str, Any],
-        owns_runner: bool,  # noqa: FBT001 - made in one place
         unavailable: Mapping[str, str],
+        *,
+        owns_runner: bool,
     ) -> None:
         """Create the tool.
 
-        found: by sorted name, the name or path that the runner accepts, and the description.
+        found: by name, the name or path that the runner accepts, and the description.
         """
         self.runner = runner
         self.unavailable = unavailable
         """Why specialists are not offered, by name: those that cannot work here."""
         self.name = name
-        self._offered = {name: reference for name, (reference, _) in found.items()}
+        self._offered = {name: reference for name, (reference, _) in sorted(found.items())}
         self._settings = settings
         self._owns_runner = owns_runner
         self._store = place(runner.store).url
         self._is_stored = self._store != NONE
+        properties = {
+            "specialist": {"type": "string", "enum": [*self._offered], "description": SPECIALIST},
+            "query": {"type": "string", "description": QUERY},
+            **({"run_id": {"type": "string", "description": RUN_ID}} if self._is_stored else {}),
+        }
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": ["specialist", "query"],
+            "additionalProperties": False,
+        }
         # Serialized once: each request of the agent sends the same bytes, even if a file or a returned copy changes.
-        self._description = description([AgentDescription(name, purpose) for name, (_, purpose) in found.items()])
-        self._schema = json.dumps(schema(self._offered, stored=self._is_stored))
+        self._description = description([AgentDescription(name, found[name][1]) for name in self._offered])
+        self._schema = json.dumps(schema)
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -219,12 +151,11 @@ class Delegate:
         """
         specialist = None
         try:
-            request = read(arguments, self._offered, stored=self._is_stored)
-            specialist = request.specialist
-            if request.run_id is not None:
-                run = await self._resume(request, request.run_id)
+            specialist, query, run_id = self._read(arguments)
+            if run_id:
+                run = await self._resume(specialist, query, run_id)
             else:
-                run = await self.runner.prepare(self._offered[specialist], request.query, **self._settings)
+                run = await self.runner.prepare(self._offered[specialist], query, **self._settings)
         except ToolError as error:
             return Delegated(prompts.failed(self.name, str(error)), is_error=True)
         except (RunSpecialistError, OSError) as error:
@@ -273,7 +204,39 @@ class Delegate:
             return Delegated(prompts.failed(shown(str(name)), reason), is_error=True)
         return await self(arguments)
 
-    async def _resume(self, request: DelegateArguments, run_id: str) -> Run:
+    def _read(self, arguments: object) -> tuple[str, str, str | None]:
+        """Return the specialist, the query and the run to resume; raises ToolError that says what is expected."""
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments)
+            except (ValueError, RecursionError) as error:
+                raise ToolError(f"the arguments are no JSON: {error}") from None
+        if not isinstance(arguments, Mapping):
+            raise ToolError('the arguments are no JSON object like {"specialist": "...", "query": "..."}')
+        given, names = dict(arguments), self._offered
+        if "query" not in given and "question" in given:
+            given["query"] = given.pop("question")
+        if unknown := sorted(str(key) for key in given if key not in KNOWN):
+            raise ToolError(f"{shown(', '.join(unknown))}: no such argument; put all that matters into query")
+        found = {key: shown(repr(given[key])) if key in given else "none" for key in KNOWN}
+        specialist, query, run_id = (given.get(key) for key in KNOWN)
+        if not isinstance(specialist, str):
+            raise ToolError(f"specialist: wanted one of {', '.join(names)}, found {found['specialist']}")
+        if specialist not in names:
+            close = difflib.get_close_matches(specialist[:100].strip(), names, n=3, cutoff=0.5)
+            instead = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names)}"
+            raise ToolError(f"specialist: there is no {shown(specialist)}; {instead}")
+        if not isinstance(query, str):
+            raise ToolError(f"query: wanted the question as a text, found {found['query']}")
+        if not query.strip():
+            raise ToolError("query: it is empty; say what the specialist shall find out")
+        if not isinstance(run_id, str | None):
+            raise ToolError(f"run_id: wanted the id of a run as a text, found {found['run_id']}; {ANEW}")
+        if run_id and not self._is_stored:
+            raise ToolError(f"run_id: no runs are kept here; {ANEW}")
+        return specialist, query, run_id
+
+    async def _resume(self, specialist: str, query: str, run_id: str) -> Run:
         """Resume a stored run with a full budget added to the amount it has used."""
         from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
 
@@ -286,10 +249,10 @@ class Delegate:
 
         stored = await asyncio.to_thread(load)
         # The model must not reach runs of other specialists or projects.
-        expected = (run_id, request.specialist, str(self.runner.root))
+        expected = (run_id, specialist, str(self.runner.root))
         if stored is None or (stored.run_id, stored.specialist, str(stored.frozen["root"])) != expected:
-            raise ToolError(f"run_id: no run {shown(run_id)} of {request.specialist} is kept here; {ANEW}")
-        settings = resolve(self.runner.registry.find(self._offered[request.specialist]), self._settings).settings
+            raise ToolError(f"run_id: no run {shown(run_id)} of {specialist} is kept here; {ANEW}")
+        settings = resolve(self.runner.registry.find(self._offered[specialist]), self._settings).settings
         used = stored.snapshot.used if stored.snapshot else {}
         limits: dict[str, Any] = {key: getattr(settings, key) for key in LIMITS}
         for key, kind in LIMITS.items():
@@ -297,7 +260,7 @@ class Delegate:
                 total = limits[key] + used.get(kind, 0)
                 limits[key] = total if kind in {Kind.TIME, Kind.COST} else int(total)
         try:
-            return await self.runner.resume(run_id, request.query, **limits)
+            return await self.runner.resume(run_id, query, **limits)
         except UsageError as error:
             raise UsageError(f"{error}; or {ANEW}") from None
 

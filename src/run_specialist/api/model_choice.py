@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from run_specialist.providers.local_servers import WEIGHTS, prefix_of
 from run_specialist.providers.models import check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.spawning.availability import ModelRule
-from run_specialist.spawning.trust import Trust, check_model, origins_of
+from run_specialist.spawning.trust import RunContext, Trust, check_model
 from run_specialist.specialist.checks import split_models
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -78,12 +78,8 @@ class ProviderPool:
             known = self._knowledge.setdefault(provider.address, provider.knowledge)
             # The server may have another context since it was started again.
             told = provider.capabilities
-            known.capabilities = replace(
-                known.capabilities,
-                context_tokens=told.context_tokens,
-                context_note=told.context_note,
-                max_output_tokens=told.max_output_tokens,
-            )
+            names = ("context_tokens", "context_note", "max_output_tokens")
+            known.capabilities = replace(known.capabilities, **{name: getattr(told, name) for name in names})
             provider.knowledge = known
         return self.limited(provider)
 
@@ -106,7 +102,7 @@ class ProviderPool:
 
     async def _local(self, model: str, report: Callable[[str], None] | None) -> Provider:
         if prefix_of(model) != WEIGHTS:
-            from run_specialist.providers.local import local_provider  # noqa: PLC0415 - on demand
+            from run_specialist.providers.local_servers import local_provider  # noqa: PLC0415 - on demand
 
             return await local_provider(model)
         from run_specialist.providers.local import ModelFiles  # noqa: PLC0415 - on demand
@@ -134,37 +130,24 @@ def _close_without_loop(providers: dict[tuple[asyncio.AbstractEventLoop, str], P
 NO_LANGUAGE_MODEL = "its provider is not a language model; choose one with `model`"
 
 
+@dataclass(frozen=True)
 class ModelChoice:
     """The models of a `Runner`: one model for all runs, or the model that each file names."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
-        self,
-        model: str | None,
-        provider: Provider | None,
-        pool: ProviderPool,
-        rule: ModelRule,
-        trust: Trust,
-        report: Callable[[str], None],
-        root: Path,
-        default: str | None = None,
-    ) -> None:
-        """Configure the choice.
-
-        model: the model of all runs; None = the one of the file or of the environment.
-        provider: used in place of any model.
-        pool: makes the providers of models on first use.
-        report: called with a line while the weights of a model are loaded.
-        root: the folder that the file tools can read.
-        default: the model of a config file, after that of the environment.
-        """
-        self.model = model
-        self._default = default
-        self._provider = None if provider is None else pool.limited(provider)
-        self._trust = trust
-        self._rule = rule
-        self._report = report
-        self._root = root
-        self._pool = pool
+    model: str | None
+    """The model of all runs; None = the one of the file or of the environment."""
+    fixed: Provider | None
+    """Used in place of any model."""
+    pool: ProviderPool
+    """Makes the providers of models on first use."""
+    rule: ModelRule
+    trust: Trust
+    report: Callable[[str], None]
+    """Called with a line while the weights of a model are loaded."""
+    root: Path
+    """The folder that the file tools can read."""
+    default: str | None
+    """The model of a config file, after that of the environment."""
 
     async def provider(
         self, file: SpecialistFile, settings: Specialist, asked: str | None, origins: ValueOrigins | None = None
@@ -175,22 +158,15 @@ class ModelChoice:
         origins: those of the settings; None = all are those of the file.
         Raises UsageError, before anything is sent, if the run needs a language model and there is none.
         """
-        if self._provider is not None:
-            return self._checked(file, settings, self._provider)
-        if why := why_offline(asked, settings.model, self._default):
-            self._rule.check(file, settings, why)
-        file_models = (settings.model, settings.fallback_models)
-        origins = origins or origins_of(file)
-        by_program = file.given_origin == "caller"
-        return await self._chosen(asked, *file_models, None if by_program else file, self._root, origins)
+        if self.fixed is not None:
+            return self._checked(file, settings, self.fixed)
+        if why := why_offline(asked, settings.model, self.default):
+            self.rule.check(file, settings, why)
+        context = RunContext(file, settings, self.root, self.trust, origins)
+        return await self._chosen(asked, settings.model, settings.fallback_models, context)
 
     async def provider_for_resumed(
-        self,
-        current: SpecialistFile,
-        settings: Specialist,
-        root: Path,
-        models: Sequence[str],
-        asked: str | None = None,
+        self, current: SpecialistFile, settings: Specialist, root: Path, models: Sequence[str], asked: str | None = None
     ) -> Provider:
         """Return the provider of a run that is resumed or forked.
 
@@ -201,13 +177,13 @@ class ModelChoice:
         """
         if current.specialist is not None and current.specialist.offline == "refuse":
             settings = settings.model_copy(update={"offline": "refuse"})
-        if self._provider is not None:
-            return self._checked(current, settings, self._provider)
+        if self.fixed is not None:
+            return self._checked(current, settings, self.fixed)
         asked = asked or self.model
         model, *following = models
         if choose_model(asked, model) == OFFLINE:
             why = why_offline(asked, model) if asked else f"the run is {OFFLINE}; name a model to resume it"
-            self._rule.check(current, settings, why)
+            self.rule.check(current, settings, why)
         # Others may have written to the store: what the file does not name is data.
         of_file = current.specialist
         known = {of_file.model, *of_file.fallback_models} if of_file else set[str | None]()
@@ -215,7 +191,8 @@ class ModelChoice:
             "model": current.origin if model in known else "data",
             "fallback_models": current.origin if known.issuperset(following) else "data",
         }
-        return await self._chosen(asked, model, following, current, root, ValueOrigins(kinds))
+        context = RunContext(current, settings, root, self.trust, ValueOrigins(kinds), resumed=True)
+        return await self._chosen(asked, model, following, context)
 
     async def provider_for_child(self, file: SpecialistFile, settings: Specialist, parents: Provider) -> Provider:
         """Return the provider of a child; a child without a model inherits that of its parent.
@@ -230,7 +207,7 @@ class ModelChoice:
     def allowed(self) -> frozenset[str]:
         """The models that the caller, the environment and the config files name; `offline` sends nothing."""
         named = () if self.model is None else split_models(self.model)
-        return frozenset([*named, *choose_models(None, None, self._default).names, OFFLINE])
+        return frozenset([*named, *choose_models(None, None, self.default).names, OFFLINE])
 
     def why_offline(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
         """Return why a specialist has no language model, and how to get one; empty if it has one.
@@ -238,10 +215,10 @@ class ModelChoice:
         parents: the provider of the run that would ask it; None for a run without a parent.
         asked: the model of the call; None = that of the runner, of the file or of the environment.
         """
-        provider = parents if parents is not None and self._inherits(settings) else self._provider
+        provider = parents if parents is not None and self._inherits(settings) else self.fixed
         if provider is not None:
             return "" if provider.capabilities.is_language_model else NO_LANGUAGE_MODEL
-        return why_offline(asked or self.model, settings.model, self._default)
+        return why_offline(asked or self.model, settings.model, self.default)
 
     def model_id(self, settings: Specialist, asked: str | None = None) -> str:
         """Return the id of the model that a new run would use; contacts nothing.
@@ -249,9 +226,9 @@ class ModelChoice:
         asked: the model of the call; None = that of the runner, of the file or of the environment.
         Raises UsageError if its name is misspelt.
         """
-        if self._provider is not None:
-            return self._provider.model
-        named = choose_model(asked or self.model, settings.model, self._default, settings.fallback_models)
+        if self.fixed is not None:
+            return self.fixed.model
+        named = choose_model(asked or self.model, settings.model, self.default, settings.fallback_models)
         return described(named).provider.model
 
     def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
@@ -260,52 +237,47 @@ class ModelChoice:
         parents, asked: as for `why_offline`.
         """
         why = self.why_offline(settings, parents, asked)
-        return self._rule.refusal(settings, why) if why else ""
+        return self.rule.refusal(settings, why) if why else ""
 
     def check_any(self, settings: Sequence[Specialist]) -> None:
         """Raise UsageError if models are required and none of these specialists has one (without any: the default)."""
         default = Specialist(name="", description="", prompt="")
         found = [self.why_offline(one) for one in settings or [default]]
-        if self._rule.is_required and all(found):
-            raise UsageError(self._rule.refusal(default, found[0]))
+        if self.rule.is_required and all(found):
+            raise UsageError(self.rule.refusal(default, found[0]))
 
     def _inherits(self, settings: Specialist) -> bool:
-        return self._provider is not None or settings.model in {None, "inherit"}
+        return self.fixed is not None or settings.model in {None, "inherit"}
 
     def _checked(self, file: SpecialistFile, settings: Specialist, provider: Provider) -> Provider:
         if not provider.capabilities.is_language_model:
-            self._rule.check(file, settings, NO_LANGUAGE_MODEL)
+            self.rule.check(file, settings, NO_LANGUAGE_MODEL)
         # A run changes its model without its parent and without other runs.
         return provider.renewed() if isinstance(provider, ModelChain) else provider
 
-    async def _chosen(  # noqa: PLR0913, PLR0917 - the parts of a choice
-        self,
-        asked: str | None,
-        named: str | None,
-        following: Sequence[str],
-        file: SpecialistFile | None,
-        root: Path,
-        origins: ValueOrigins,
+    async def _chosen(
+        self, asked: str | None, named: str | None, following: Sequence[str], context: RunContext
     ) -> Provider:
         """Return the provider of the models given with the call, otherwise of those that a file names.
 
-        file: needs trust for a local model that it names; None = a specialist created in Python, which needs none.
+        context: its file needs trust for a local model that it names, unless it was made in Python.
         """
-        chosen = choose_models(asked, named, self._default, following)
-        if file is not None and not asked:
+        chosen = choose_models(asked, named, self.default, following)
+        by_program = context.file.given_origin == "caller" and not context.resumed
+        if not (by_program or asked):
             for key, model in [("model", named), *(("fallback_models", one) for one in following)]:
                 if model in chosen.names:
-                    await check_model(file, model, root, self._trust, key, origins.of(key))
+                    await check_model(context, model, key)
         first, *others = chosen.names
         for other in others:
             check_spelling(other)
-        provider = await self._pool.provider(first, self._report)
+        provider = await self.pool.provider(first, self.report)
         if not (others or chosen.left_out):
             return provider
         models = {described(other).provider.model: other for other in others}
         return ModelChain(
             provider,
             [described(other).provider for other in models.values()],
-            lambda model: self._pool.provider(models[model], self._report),
+            lambda model: self.pool.provider(models[model], self.report),
             chosen.left_out,
         )

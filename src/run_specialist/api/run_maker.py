@@ -1,16 +1,15 @@
 """Make runs: new, resumed and forked ones, and stored ones by their ids."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from run_specialist.api.children import PrepareChild, RunEnvironments
-from run_specialist.api.model_choice import ModelChoice
-from run_specialist.api.run_store import RunStore
+from run_specialist.api.children import RunEnvironments
 from run_specialist.batch.item import Lend
+from run_specialist.budget import Kind
 from run_specialist.errors import AtWork, NothingToRead, NotResumable, UsageError
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
@@ -19,18 +18,9 @@ from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import alternatives, obstacles
-from run_specialist.spawning.forking import ForkRequest, fork
-from run_specialist.spawning.resuming import (
-    ResumePlace,
-    ResumeRequest,
-    begun_with,
-    check_same,
-    models_left,
-    place_of,
-    resume,
-)
-from run_specialist.spawning.spawner import Parent, RunEnvironment, granted, own_cost_left, spawn
-from run_specialist.spawning.trust import origins_of_stored
+from run_specialist.spawning.resuming import ResumeRequest, begun_with, check_same, fork, models_left, place_of, resume
+from run_specialist.spawning.spawner import Parent, check_price, spawn
+from run_specialist.spawning.trust import RunContext, origins_of_stored
 from run_specialist.specialist.checks import model_settings
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile, load
@@ -43,63 +33,8 @@ from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.threads import in_thread
 
-
-class WorkingSpecialists:
-    """Checks the folder and the models of a runner; nothing is cached, because folders change."""
-
-    def __init__(self, registry: Registry, root: Path, models: ModelChoice) -> None:
-        """Set what to check.
-
-        root: the folder that the file tools can read.
-        """
-        self._registry = registry
-        self._root = root
-        self._models = models
-
-    def unavailable(self, files: Iterable[SpecialistFile], model: str | None = None) -> Mapping[Path, str]:
-        """Return why specialists cannot work here, in one clause, by the path of their file.
-
-        model: the model of the call; None = that of the runner, of the file or of the environment.
-        Omits specialists that can work here, and those whose file has errors. Blocks for at most a second.
-        """
-        return obstacles(files, self._root, partial(self._models.obstacle, asked=model))
-
-    def check_models(self, files: Iterable[SpecialistFile]) -> None:
-        """Raise UsageError if models are required and none of these specialists has one."""
-        self._models.check_any([file.specialist for file in files if file.specialist])
-
-    def offline_note(self, files: Iterable[SpecialistFile]) -> str:
-        """Return which of these specialists are answered offline, why, and how to get a model; empty if none is."""
-        reasons = {file.name: self._models.why_offline(file.specialist) for file in files if file.specialist}
-        offline = [name for name, why in reasons.items() if why]
-        if not offline:
-            return ""
-        whose = "" if len(offline) == len(reasons) else f" of {', '.join(map(shown, offline))}"
-        made = "made offline, by ranked search and verbatim quotes"
-        return f"no model judges the answers{whose}: they are {made}, because {reasons[offline[0]]}"
-
-    async def with_alternatives(self, error: NothingToRead, file: SpecialistFile, question: str) -> NothingToRead:
-        """Return the error that a specialist has nothing to read, extended by specialists that can be asked instead."""
-        # The registry is not thread-safe.
-        files = [one for one in self._registry.nearest() if one.specialist]
-        unavailable = await in_thread(partial(self.unavailable, files))
-        instead = alternatives(file, question, [one for one in files if one.path not in unavailable])
-        return NothingToRead(f"{error}; {instead}") if instead else error
-
-
-@dataclass(frozen=True)
-class Watchers:
-    """The functions that receive the events and the streamed text of a run."""
-
-    listener: Listener | None = None
-    """Called with each event of the run, in order."""
-    watch: Watch | None = None
-    """Called with the pieces of a reply while it streams."""
-
-    @classmethod
-    def taken_from(cls, options: dict[str, Any]) -> Self:
-        """Return the watchers of a call, and remove them from its options."""
-        return cls(options.pop("listener", None), options.pop("watch", None))
+Watchers = tuple[Listener | None, Watch | None]
+"""Called with each event of a run, in order, and with the pieces of a reply while it streams."""
 
 
 @dataclass(frozen=True)
@@ -121,37 +56,20 @@ class RunRequest:
 
 
 class RunMaker:
-    """Makes the runs of one `Runner`."""
+    """Makes the runs of one `Runner`, and checks which specialists can work in its folder.
 
-    def __init__(  # noqa: PLR0913 - made in one place
-        self,
-        root: Path,
-        registry: Registry,
-        models: ModelChoice,
-        working: WorkingSpecialists,
-        *,
-        store: RunStore,
-        environments: Callable[[PrepareChild], RunEnvironments],
-        strict: bool,
-    ) -> None:
-        """Take the parts of a runner.
+    Nothing is cached, because folders change.
+    """
 
-        environments: returns the object that makes the environment of each run; takes the function that prepares the
-            child runs.
-        """
-        self.root = root
-        self.registry = registry
-        self.models = models
-        self.working = working
-        self.store = store
-        self.strict = strict
-        self.environments = environments(self.child)
+    def __init__(self, environments: RunEnvironments) -> None:
+        self.environments = environments
+        self.root, self.registry = environments.root, environments.registry
+        self.models, self.store = environments.models, environments.store
 
     def asked(
         self,
         specialist: str | Path | Specialist | SpecialistFile,
         query: str | None,
-        model: str | None,
         options: Mapping[str, Any],
         data: Data | None = None,
     ) -> RunRequest:
@@ -162,8 +80,11 @@ class RunMaker:
         Raises UsageError for an invalid option.
         """
         overrides = dict(options)
+        model = overrides.pop("model", None)
         question = question_of(query, overrides.pop("question", None))
-        watchers = Watchers.taken_from(overrides)
+        if question is None:
+            raise UsageError("the question is missing; pass it as `query`")
+        watchers = overrides.pop("listener", None), overrides.pop("watch", None)
         if not self.root.is_dir():
             raise UsageError(f"`root`: {self.root} is not a folder")
         if isinstance(specialist, SpecialistFile):
@@ -173,7 +94,7 @@ class RunMaker:
         by_file = file.specialist.fallback_models if file.specialist else ()
         overrides |= model_settings(model, overrides, by_file)
         data = data and replace(data, models={*data.models, *self.models.allowed})
-        resolved = resolve(file, overrides, strict=self.strict, data=data)
+        resolved = resolve(file, overrides, strict=self.environments.strict, data=data)
         settings = resolved.settings
         if model is not None:
             model = ",".join([str(settings.model), *settings.fallback_models])
@@ -196,85 +117,109 @@ class RunMaker:
         return await self.models.provider(asked.file, asked.settings, model, asked.origins)
 
     async def _job(self, asked: RunRequest) -> Job:
-        file, settings = asked.file, asked.settings
+        file, environments = asked.file, self.environments
+        context = RunContext(file, asked.settings, self.root, environments.trust, asked.origins)
         provider = await self.provider(asked)
         try:
-            environment = await self.environments.make(
-                self.root, file, settings, provider, None, origins=asked.origins, capped=asked.capped
-            )
+            environment = await environments.make(context, provider, capped=asked.capped)
         except NothingToRead as error:
-            raise await self.working.with_alternatives(error, file, asked.question) from None
-        return await _lent(spawn(file, settings, asked.question, environment), asked.lend)
+            # The registry is not thread-safe.
+            files = [one for one in self.registry.nearest() if one.specialist]
+            unavailable = await in_thread(partial(self.unavailable, files))
+            instead = alternatives(file, asked.question, [one for one in files if one.path not in unavailable])
+            raise NothingToRead(f"{error}; {instead}" if instead else str(error)) from None
+        return await _lent(spawn(file, asked.settings, asked.question, environment), asked.lend)
+
+    def unavailable(self, files: Iterable[SpecialistFile], model: str | None = None) -> Mapping[Path, str]:
+        """Return why specialists cannot work here, in one clause, by the path of their file.
+
+        model: the model of the call; None = that of the runner, of the file or of the environment.
+        Omits specialists that can work here, and those whose file has errors. Blocks for at most a second.
+        """
+        return obstacles(files, self.root, partial(self.models.obstacle, asked=model))
+
+    def offline_note(self, files: Iterable[SpecialistFile]) -> str:
+        """Return which of these specialists are answered offline, why, and how to get a model; empty if none is."""
+        reasons = {file.name: self.models.why_offline(file.specialist) for file in files if file.specialist}
+        offline = [name for name, why in reasons.items() if why]
+        if not offline:
+            return ""
+        whose = "" if len(offline) == len(reasons) else f" of {', '.join(map(shown, offline))}"
+        made = "made offline, by ranked search and verbatim quotes"
+        return f"no model judges the answers{whose}: they are {made}, because {reasons[offline[0]]}"
+
+    async def continued(  # noqa: PLR0913 - keyword arguments, all optional
+        self,
+        run_id: str,
+        query: str | None,
+        options: Mapping[str, Any],
+        *,
+        force: bool,
+        at: int | None = None,
+        model: str | None = None,
+    ) -> Run:
+        """Return a stored run, ready to continue, or a fork of it; see `Runner.resume` and `Runner.fork`.
+
+        options: `ResumeOptions` or `ForkOptions`.
+        """
+        limits = dict(options)
+        question = question_of(query, limits.pop("question", None))
+        watchers = limits.pop("listener", None), limits.pop("watch", None)
+        run = await self.store.load(run_id, project_path(self.root))
+        return await self.resume(run, ResumeRequest(question, limits, force, at=at), watchers, model=model)
 
     async def resume(
-        self, run: StoredRun, request: ResumeRequest, watchers: Watchers, asked: RunRequest | None = None
+        self,
+        run: StoredRun,
+        request: ResumeRequest,
+        watchers: Watchers,
+        asked: RunRequest | None = None,
+        model: str | None = None,
     ) -> Run:
         """Return a stored run, ready to continue in the folder where it began, or in the root of this `Runner`.
 
-        asked: the question given with the id; None if the run is resumed by its id alone.
-        Raises NotResumable with the reason.
-        """
-        here = None if asked is None else ResumePlace(self.root, asked.file.path)
-        place = here or place_of(run, self.root, self.registry, force=request.force)
-        request = replace(request, file=place.file)
-        environment = await self._as_stored(run, place, asked)
-        job = await _lent(resume(run, request, environment), asked.lend if asked else None)
-        job = replace(job, warnings=(*job.warnings, *place.warnings(run)))
-        return self._run(job, watchers, await self.store.claim(run))
-
-    async def fork(self, run: StoredRun, request: ForkRequest, watchers: Watchers, model: str | None) -> Run:
-        """Return a new run, stored before this returns, that begins with the first turns of a stored one.
-
+        With `request.at` it is a new run, stored before this returns, that begins with the first turns of the other.
+        asked: the question given with the id; None if the run is resumed or forked by its id alone.
         model: the model of the call; None for that of the `Runner` or of the run.
         Raises NotResumable with the reason, StoreUnusable.
         """
-        place = place_of(run, self.root, self.registry, force=request.resume.force)
-        request = replace(request, resume=replace(request.resume, file=place.file))
-        environment = await self._as_stored(run, place, None, model)
-        made = fork(run, request, environment)
-        job = replace(made.job, warnings=(*made.job.warnings, *place.warnings(run)))
-        return self._run(job, watchers, await self.store.fork(job.opened(), made.copied, request.at))
-
-    async def _as_stored(
-        self, run: StoredRun, place: ResumePlace, asked: RunRequest | None, model: str | None = None
-    ) -> RunEnvironment:
-        """Return the environment in which a stored run continues.
-
-        asked: the question given with the id; None if the run is resumed or forked by its id alone.
-        """
-        file, settled = begun_with(run, place.file, place.root)
-        parent = Parent(run.parent_id, place.root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
+        root, path = self.root, None if asked is None else asked.file.path
+        if path is None:
+            root, path = place_of(run, root, self.registry, force=request.force)
+        request = replace(request, file=path)
+        file, settled = begun_with(run, path, root)
         # Only the call has a file that was made in Python, or that came with a batch.
         is_given = asked is not None and asked.file.given_origin is not None
-        current = asked.file if asked and is_given else load(file.path, project_of(file.path, [place.root]))
+        current = asked.file if asked and is_given else load(file.path, project_of(file.path, [root]))
         origins = origins_of_stored(settled, current, None if asked is None else (asked.settings, asked.origins))
-        provider = await self.models.provider_for_resumed(current, settled, place.root, models_left(run), model)
-        was_dry = bool(run.frozen.get("dry_run"))
-        return await self.environments.make(
-            place.root, current, settled, provider, parent, resumed=True, origins=origins, was_dry=was_dry
+        provider = await self.models.provider_for_resumed(current, settled, root, models_left(run), model)
+        environment = await self.environments.make(
+            RunContext(current, settled, root, self.environments.trust, origins, resumed=True),
+            provider,
+            Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None,
+            was_dry=bool(run.frozen.get("dry_run")),
         )
-
-    async def child(  # noqa: PLR0913, PLR0917 - called in one place
-        self,
-        file: SpecialistFile,
-        settings: Specialist,
-        question: str,
-        parent: Parent,
-        provider: Provider,
-        listener: Listener,
-    ) -> Run:
-        """Return a new child run."""
-        environment = await self.environments.make(parent.root, file, settings, provider, parent)
-        job = spawn(file, settings, question, environment)
-        return self._run(job, Watchers(listener), await self.store.journal(job.run_id))
+        begun, copied = run.frozen["root"], None
+        if request.at is None:
+            job = await _lent(resume(run, request, environment), asked.lend if asked else None)
+        else:
+            job, copied = fork(run, request, environment)
+        if not is_same(Path(begun), root):
+            job = replace(job, warnings=(*job.warnings, f"the run began in {begun} and continues in {root}"))
+        if copied is None:
+            return self._run(job, watchers, await self.store.claim(run))
+        return self._run(job, watchers, await self.store.fork(job.opened(), copied, request.at or 0))
 
     def _run(self, job: Job, watchers: Watchers, journal: Journal | None) -> Run:
-        return Run(job, watchers.listener, watchers.watch, journal=journal, on_lost=self.store.on_lost)
+        return Run(job, *watchers, journal=journal, on_lost=self.store.on_lost)
 
 
 async def _lent(job: Job, lend: Lend | None) -> Job:
-    share = None if lend is None else await lend(own_cost_left(job))
-    return job if share is None else granted(job, share)
+    """Return a job that may spend only its share of a common cost limit."""
+    limit, spent = job.budget[Kind.COST].limit, job.resume_state.snapshot.used.get(Kind.COST, 0.0)
+    share = None if lend is None else await lend(None if limit is None else max(limit - spent, 0.0))
+    # The limit counts down and lands like any other, but the system prompt has the same bytes in all runs.
+    return job if share is None else replace(job, budget=job.budget.limited(spent + share, Kind.COST))
 
 
 def find_project(
@@ -302,29 +247,19 @@ def file_of(specialist: Specialist) -> SpecialistFile:
     return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist, given_origin="caller")
 
 
-def question_of(query: str | None, question: str | None) -> str:
-    """Return the question, given by either name.
-
-    Raises UsageError if it is missing, given twice, empty, or no string.
-    """
-    asked = optional_question(query, question)
-    if asked is None:
-        raise UsageError("the question is missing; pass it as `query`")
-    if not isinstance(asked, str):
-        raise UsageError(f"query must be a string, got {type(asked).__name__}")
-    if not asked.strip():
-        raise UsageError("the question is empty; pass the question that the specialist should answer")
-    return asked
-
-
-def optional_question(query: str | None, question: str | None) -> str | None:
+def question_of(query: str | None, question: str | None) -> str | None:
     """Return the question, given by either name; None if there is none.
 
-    Raises UsageError if it is given twice.
+    Raises UsageError if it is given twice, empty, or no string.
     """
     if query is not None and question is not None:
         raise UsageError("`query` and `question` are two names of one argument; pass only `query`")
-    return question if query is None else query
+    asked: object = question if query is None else query
+    if not isinstance(asked, str | None):
+        raise UsageError(f"query must be a string, got {type(asked).__name__}")
+    if asked is not None and not asked.strip():
+        raise UsageError("the question is empty; pass the question that the specialist should answer")
+    return asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,41 +346,6 @@ async def begin(maker: RunMaker, asked: RunRequest, run_id: str) -> Run:
     raise UsageError(f"run_id: {run_id} is stored already; use another id, or take it up with Runner.take_up")
 
 
-async def resume_by_id(
-    maker: RunMaker, run_id: str, query: str | None, options: Mapping[str, Any], *, force: bool
-) -> Run:
-    """Return a stored run, ready to continue where it stopped; see `Runner.resume`.
-
-    options: `ResumeOptions`.
-    """
-    limits = dict(options)
-    question = optional_question(query, limits.pop("question", None))
-    watchers = Watchers.taken_from(limits)
-    run = await maker.store.load(run_id, project_path(maker.root))
-    return await maker.resume(run, ResumeRequest(question, limits, force), watchers)
-
-
-async def fork_by_id(  # noqa: PLR0913 - keyword arguments, all optional
-    maker: RunMaker,
-    run_id: str,
-    query: str | None,
-    options: Mapping[str, Any],
-    *,
-    at: int,
-    model: str | None,
-    force: bool,
-) -> Run:
-    """Return a new run that begins with the first turns of a stored one; see `Runner.fork`.
-
-    options: `ForkOptions`.
-    """
-    settings = dict(options)
-    question = optional_question(query, settings.pop("question", None))
-    watchers = Watchers.taken_from(settings)
-    run = await maker.store.load(run_id, project_path(maker.root))
-    return await maker.fork(run, ForkRequest(at, ResumeRequest(question, settings, force)), watchers, model)
-
-
 async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
     maker: RunMaker,
     asked: RunRequest,
@@ -462,8 +362,9 @@ async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
     is_new: the run was not stored a moment ago, so it is begun without looking it up.
     Raises AtWork if another process works on the run, UsageError if it is another run, NotResumable with the reason.
     """
-    statuses = checked_statuses(retry)
-    run_id = checked_id(run_id)
+    statuses, run_id = checked_statuses(retry), checked_id(run_id)
+    if asked.lend is not None:
+        check_price(await maker.provider(asked))
     known = None if is_new else await maker.store.look(run_id)
     for attempt in range(ATTEMPTS):
         if known is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import TypeVar, get_args
 
@@ -30,8 +31,7 @@ class RunStore:
         """
         if on_lost not in get_args(OnLost):
             raise UsageError(f"on_lost must be one of {', '.join(get_args(OnLost))}, got {on_lost!r}")
-        self.on_lost = on_lost
-        self._store = store
+        self.on_lost, self._store = on_lost, store
         self._needed = on_lost == "abort"
         self._writer: Writer | None = None
         self._opening = Lock()
@@ -50,10 +50,8 @@ class RunStore:
         Raises NotResumable if another process is executing the run.
         """
         writer = await self._open_writer()
-        if writer is None:
-            return None
         # A claimed run without a journal could not be resumed while this process is alive.
-        return await _completed(lambda: writer.claim(run))
+        return None if writer is None else await _completed(partial(writer.claim, run))
 
     async def begin(self, opened: Opened) -> Journal | KnownRun | None:
         """Commit the first record of a run whose id was given, and return its journal; None if runs are not stored.
@@ -107,12 +105,14 @@ class RunStore:
 
         Raises StoreUnusable.
         """
-        writer, location = self._writer, self._location()
+        writer, location, owner = self._writer, self._location(), known.owner
         if writer is None or location is None:
             return None
         if writer.works_on(known):
             return "this process"
-        return await asyncio.to_thread(_worker, location.url, known.owner, writer)
+        if owner == writer.owner or not await asyncio.to_thread(owners.is_alive, location.url, owner):
+            return None
+        return await asyncio.to_thread(owners.describe, location.url, owner)
 
     async def load(self, run_id: str, project: str) -> StoredRun:
         """Return a stored run.
@@ -123,7 +123,14 @@ class RunStore:
         location = self._location()
         if location is None:
             raise NotResumable(NOTHING_STORED)
-        return await asyncio.to_thread(_load, location.url, run_id, project)
+
+        def load() -> StoredRun:
+            from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
+
+            with Store(location.url) as store:
+                return store.load(run_id, project)
+
+        return await asyncio.to_thread(load)
 
     async def opened_url(self) -> str | None:
         """Open the store and return its URL; None if runs are not stored, or the default store cannot be opened.
@@ -152,12 +159,9 @@ class RunStore:
         return None if location.url == NONE else location
 
     async def _open_writer(self) -> Writer | None:
-        location = self._location()
-        if location is None:
-            return None
-        writer = self._writer
-        if writer is not None and writer.was_open and not writer.is_given_up:
-            return writer
+        location, writer = self._location(), self._writer
+        if location is None or (writer is not None and writer.was_open and not writer.is_given_up):
+            return None if location is None else writer
         # In a thread: a slow store must not block other runs.
         return await asyncio.to_thread(self._writer_for, location)
 
@@ -173,18 +177,6 @@ class RunStore:
         if location.named or self._needed:
             writer.check()
         return writer
-
-
-def _load(url: str, run_id: str, project: str) -> StoredRun:
-    from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
-
-    with Store(url) as store:
-        return store.load(run_id, project)
-
-
-def _worker(url: str, owner: str, writer: Writer) -> str | None:
-    is_alive = owner != writer.owner and owners.is_alive(url, owner)
-    return owners.describe(url, owner) if is_alive else None
 
 
 async def _completed(function: Callable[[], _T]) -> _T:

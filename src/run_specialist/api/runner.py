@@ -5,22 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
-from run_specialist.api.batch_maker import BatchMaker, check_price
-from run_specialist.api.children import Children, PrepareChild, RunEnvironments
+from run_specialist.api.batch_maker import BatchMaker
+from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
-from run_specialist.api.run_maker import (
-    EndedRun,
-    RunMaker,
-    WorkingSpecialists,
-    begin,
-    find_project,
-    fork_by_id,
-    resume_by_id,
-    take_up,
-)
+from run_specialist.api.run_maker import EndedRun, RunMaker, begin, find_project, take_up
 from run_specialist.api.run_store import RunStore
 from run_specialist.batch.item import Lend
 from run_specialist.budget import Preset, Style
@@ -28,25 +19,15 @@ from run_specialist.errors import UsageError
 from run_specialist.loop.job import Augmenter
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider, Watch
-from run_specialist.providers.choose import DescribedModel, check_credentials, choose_models, default_reason, described
-from run_specialist.providers.local_servers import prefix_of
-from run_specialist.providers.models import check_served, check_spelling
 from run_specialist.record.events import Event, Listener
 from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.safety.redact import passwords
 from run_specialist.spawning.availability import ModelRule
-from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
-from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings, effective
-from run_specialist.spawning.prompt_texts import missing_skill, skills_claim
-from run_specialist.spawning.spawner import RunEnvironment
-from run_specialist.spawning.trust import Trust, model_claims
-from run_specialist.specialist.checks import KEY
+from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
-from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile
+from run_specialist.specialist.loader import NO_DEFAULTS, Defaults
 from run_specialist.specialist.registry import MAX_DEPTH
-from run_specialist.specialist.settings import Data, ResolvedSettings, resolve
-from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.python_tools import as_tools
@@ -56,8 +37,8 @@ if TYPE_CHECKING:
     from run_specialist.batch.item import Input, InputRecord
 
 
-class RunOptions(Settings, total=False):
-    """Keyword arguments of a call that starts a run, in addition to the settings to override."""
+class CommonOptions(TypedDict, total=False):
+    """Keyword arguments of every call that starts or resumes one run."""
 
     question: str | None
     """Another name of `query`."""
@@ -67,15 +48,35 @@ class RunOptions(Settings, total=False):
     """Called with the pieces of a reply while it streams."""
 
 
-class ResumeOptions(Limits, total=False):
-    """Keyword arguments of a call that resumes a run, in addition to new totals of the limits."""
+class RunOptions(CommonOptions, Settings, total=False):
+    """Keyword arguments of a call that starts a run, with the settings to override."""
 
-    question: str | None
-    """Another name of `query`."""
-    listener: Listener | None
-    """Called with each event of the run, in order."""
-    watch: Watch | None
-    """Called with the pieces of a reply while it streams."""
+    model: str | None
+    """An alias, a full id or `offline`; None for the model of the `Runner`."""
+
+
+class CallOptions(RunOptions, total=False):
+    """Keyword arguments of `run` and `run_sync`: those of a run, and those of `Runner` that matter for only one."""
+
+    root: Path | str | None
+    """The folder that the file tools can read; None for the project root."""
+    dir: Path | str | None
+    """A folder to search for specialist files before the default folders."""
+    store: Path | str | None
+    """Location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`.
+
+    None for SPECIALIST_STORE, else a file in the user's data directory.
+    """
+    on_lost: OnLost
+    """If the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run."""
+    trust: bool
+    """Allow the file to start the commands and import the functions it declares, and remember this."""
+    require_model: bool | None
+    """Refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL."""
+
+
+class ResumeOptions(CommonOptions, Limits, total=False):
+    """Keyword arguments of a call that resumes a run, with new totals of the limits."""
 
 
 class ForkOptions(ResumeOptions, total=False):
@@ -248,45 +249,33 @@ class Runner:
         """
         self.root, self.registry = find_project(root, dir, defaults)
         self.default_model = defaults.model
-        permissions = Trust(given=trust, on_allowed=self._report_allowed)
-        self._clients = McpClients()
-        self._providers = ProviderPool(requests_at_once)
-        rule = ModelRule.of(require_model)
-        self._models = ModelChoice(
-            model, provider, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
-        )
-        self.working = WorkingSpecialists(self.registry, self.root, self._models)
-        """Checks which specialists can work here."""
         self.store = None if store is None else str(store)
-        self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
-
-        def environments(prepare: PrepareChild) -> RunEnvironments:
-            children = Children(self.registry, self.root, self._models, prepare, max_depth, strict=strict)
-            return RunEnvironments(
-                self.registry,
-                children,
-                permissions,
-                self._clients,
-                as_tools(tools),
-                augmenters,
-                self.secrets,
-                dry_run=dry_run,
-            )
-
-        self._maker = RunMaker(
+        permissions = Trust(given=trust, on_allowed=self._report_allowed)
+        self._providers, rule = ProviderPool(requests_at_once), ModelRule.of(require_model)
+        fixed = None if provider is None else self._providers.limited(provider)
+        models = ModelChoice(
+            model, fixed, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
+        )
+        self.environments = RunEnvironments(
             self.root,
             self.registry,
-            self._models,
-            self.working,
-            store=self._store,
-            environments=environments,
-            strict=strict,
+            models,
+            RunStore(self.store, on_lost),
+            permissions,
+            McpClients(),
+            as_tools(tools),
+            augmenters,
+            self.secrets,
+            strict,
+            max_depth,
+            dry_run,
         )
-        self.environments = self._maker.environments
         """Makes the environment of each run."""
-        self.batches = BatchMaker(self._maker)
+        self.maker = RunMaker(self.environments)
+        """Makes runs, and checks which specialists can work here."""
+        self.batches = BatchMaker(self.maker)
         """Makes batches; `map` covers the common case, in which items differ only in their questions."""
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line of text, when loading the weights of a `local:` model begins."""
@@ -298,7 +287,6 @@ class Runner:
         specialist: str | Path | Specialist,
         query: str | None = None,
         *,
-        model: str | None = None,
         run_id: str | None = None,
         **options: Unpack[RunOptions],
     ) -> Run:
@@ -314,16 +302,11 @@ class Runner:
             the keys of the file that it sets, and the other settings override the preset.
         Raises UsageError before any request is sent to a model.
         """
-        asked = self._maker.asked(specialist, query, model, options)
-        return await (self._maker.new(asked) if run_id is None else begin(self._maker, asked, run_id))
+        asked = self.maker.asked(specialist, query, options)
+        return await (self.maker.new(asked) if run_id is None else begin(self.maker, asked, run_id))
 
     async def resume(
-        self,
-        run_id: str,
-        query: str | None = None,
-        *,
-        force: bool = False,
-        **options: Unpack[ResumeOptions],
+        self, run_id: str, query: str | None = None, *, force: bool = False, **options: Unpack[ResumeOptions]
     ) -> Run:
         """Return a stored run, ready to continue where it stopped.
 
@@ -335,7 +318,7 @@ class Runner:
         options: new totals of limits, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        return await resume_by_id(self._maker, run_id, query, options, force=force)
+        return await self.maker.continued(run_id, query, options, force=force)
 
     async def fork(
         self,
@@ -358,7 +341,7 @@ class Runner:
         options: new totals of limits, which include the copied turns; `landing` and `preset`.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        return await fork_by_id(self._maker, run_id, query, options, at=at, model=model, force=force)
+        return await self.maker.continued(run_id, query, options, force=force, at=at, model=model)
 
     async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         self,
@@ -366,7 +349,6 @@ class Runner:
         specialist: str | Path | Specialist,
         query: str | None = None,
         *,
-        model: str | None = None,
         force: bool = False,
         retry: Sequence[str] = (),
         lend: Lend | None = None,
@@ -381,25 +363,17 @@ class Runner:
         model: an alias, a full id or `offline`; None for the model of the `Runner`.
         force: resume even if the specialist's file or the settings have changed since the run began.
         retry: statuses of ended runs to resume: any of `failed`, `aborted`, `partial`.
-        lend: returns the share of a common limit that the run may spend, see `batch.item_run.Lend`.
+        lend: returns the share of a common limit that the run may spend, see `batch.item.Lend`.
         listener, watch: called with the events of the run, and with the pieces of its replies while they stream.
         options: keys of the file to override, the same in each call.
         Raises AtWork if another process works on the run, UsageError with each difference from the stored run,
         NotResumable with the reason, before any request is sent to a model.
         """
-        asked = self._maker.asked(specialist, query, model, options)
-        if lend is not None:
-            check_price(await self._maker.provider(asked))
-            asked = replace(asked, lend=lend)
-        return await take_up(self._maker, asked, run_id, force=force, retry=retry)
+        asked = self.maker.asked(specialist, query, options)
+        return await take_up(self.maker, replace(asked, lend=lend), run_id, force=force, retry=retry)
 
     async def run(
-        self,
-        specialist: str | Path | Specialist,
-        query: str | None = None,
-        *,
-        model: str | None = None,
-        **options: Unpack[RunOptions],
+        self, specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[RunOptions]
     ) -> Outcome:
         """Ask a specialist a question and return its outcome.
 
@@ -411,16 +385,11 @@ class Runner:
         options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
         Raises UsageError before any request is sent to a model; later failures are in the outcome.
         """
-        run = await self.prepare(specialist, query, model=model, **options)
+        run = await self.prepare(specialist, query, **options)
         return await run.outcome()
 
     def stream(
-        self,
-        specialist: str | Path | Specialist,
-        query: str | None = None,
-        *,
-        model: str | None = None,
-        **options: Unpack[RunOptions],
+        self, specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[RunOptions]
     ) -> Stream:
         """Return a `Stream` of the run's events, whose `outcome` is set at the end.
 
@@ -431,7 +400,7 @@ class Runner:
         watch: called with the pieces of a reply while it streams.
         options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
         """
-        return Stream(lambda: self.prepare(specialist, query, model=model, **options))
+        return Stream(lambda: self.prepare(specialist, query, **options))
 
     def map(
         self,
@@ -453,7 +422,7 @@ class Runner:
     @property
     def models_allowed(self) -> frozenset[str]:
         """The models that the caller, the environment and the config files name."""
-        return self._models.allowed
+        return self.environments.models.allowed
 
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
@@ -467,9 +436,9 @@ class Runner:
         """Close all connections, the MCP servers, and the store."""
         async with AsyncExitStack() as parts:
             # Callbacks run in reverse: the store closes last, so that events during shutdown are stored.
-            parts.push_async_callback(self._store.aclose)
+            parts.push_async_callback(self.environments.store.aclose)
             parts.push_async_callback(self._providers.aclose)
-            parts.push_async_callback(self._clients.aclose)
+            parts.push_async_callback(self.environments.clients.aclose)
             parts.push_async_callback(self.batches.aclose)
 
     async def __aenter__(self) -> Self:
@@ -479,191 +448,30 @@ class Runner:
         await self.aclose()
 
 
-async def run(  # noqa: PLR0913 - as in `Runner`
-    specialist: str | Path | Specialist,
-    query: str | None = None,
-    *,
-    root: Path | str | None = None,
-    dir: Path | str | None = None,  # noqa: A002 - the flag's name
-    model: str | None = None,
-    store: Path | str | None = None,
-    on_lost: OnLost = "go_on",
-    trust: bool = False,
-    require_model: bool | None = None,
-    **options: Unpack[RunOptions],
-) -> Outcome:
+async def run(specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[CallOptions]) -> Outcome:
     """Ask a specialist one question and return the outcome.
 
     specialist: a name, the path of a file, or a `Specialist`.
     query: the question; `question` is another name of this argument.
-    root: the folder that the file tools can read; None for the project root.
-    dir: a folder to search for specialist files before the default folders.
-    model: an alias, a full id or `offline`; None for the model in the file or the environment.
-    store: location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for
-        SPECIALIST_STORE, else a file in the user's data directory.
-    on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run.
-    trust: allow the file to start the commands and import the functions it declares, and remember this.
-    require_model: refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL.
-    options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A `preset` overrides the
-        keys of the file that it sets, and the other settings override the preset.
+    options: `model`, `root`, `dir`, `store`, `on_lost`, `trust` and `require_model` as in `Runner`, `listener` and
+        `watch` as in `Runner.run`, and keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A
+        `preset` overrides the keys of the file that it sets, and the other settings override the preset.
     Raises UsageError before any request is sent to a model; later failures are in the outcome.
     """
-    async with Runner(
-        root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model
-    ) as runner:
-        return await runner.run(specialist, query, **options)
+    given: dict[str, Any] = {**options}
+    of_runner = {"model", *(CallOptions.__annotations__.keys() - RunOptions.__annotations__.keys())}
+    async with Runner(**{name: given.pop(name) for name in of_runner & given.keys()}) as runner:
+        return await runner.run(specialist, query, **given)
 
 
-def run_sync(  # noqa: PLR0913 - as in `Runner`
-    specialist: str | Path | Specialist,
-    query: str | None = None,
-    *,
-    root: Path | str | None = None,
-    dir: Path | str | None = None,  # noqa: A002 - the flag's name
-    model: str | None = None,
-    store: Path | str | None = None,
-    on_lost: OnLost = "go_on",
-    trust: bool = False,
-    require_model: bool | None = None,
-    **options: Unpack[RunOptions],
-) -> Outcome:
+def run_sync(specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[CallOptions]) -> Outcome:
     """Ask a specialist one question in a new event loop and return the outcome.
 
-    specialist: a name, the path of a file, or a `Specialist`.
-    query: the question; `question` is another name of this argument.
-    root: the folder that the file tools can read; None for the project root.
-    dir: a folder to search for specialist files before the default folders.
-    model: an alias, a full id or `offline`; None for the model in the file or the environment.
-    store: location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for
-        SPECIALIST_STORE, else a file in the user's data directory.
-    on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run.
-    trust: allow the file to start the commands and import the functions it declares, and remember this.
-    require_model: refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL.
-    options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
-    Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
+    The arguments are those of `run`. Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
     Raises UsageError before any request is sent to a model, also if an event loop already runs in this thread.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        work = run(
-            specialist,
-            query,
-            root=root,
-            dir=dir,
-            model=model,
-            store=store,
-            on_lost=on_lost,
-            trust=trust,
-            require_model=require_model,
-            **options,
-        )
-        return asyncio.run(with_bounded_cleanup(with_signal_wakeup(work)))
+        return asyncio.run(with_bounded_cleanup(with_signal_wakeup(run(specialist, query, **options))))
     raise UsageError("run_sync() cannot run inside a running event loop; await run() instead")
-
-
-_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "required_mcp_servers": (), "paths": None}
-"""Settings for an environment that connects to nothing, imports nothing and searches nothing."""
-
-
-_NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
-
-
-async def effective_of(
-    runner: Runner,
-    file: SpecialistFile,
-    settings: dict[str, Any],
-    asked: str | None = None,
-    data: Data | None = None,
-) -> EffectiveSettings:
-    """Return what a run of a specialist gets.
-
-    file: a file without errors.
-    settings: those of the call, as for `Runner.prepare`.
-    asked: the model of the call; None = that of the file, of the environment or of a config file.
-    data: settings that are not the caller's own, such as those of a batch in a queue.
-    """
-    resolved = resolve(file, settings, data=data)
-    settled = resolved.settings
-    name, *others = choose_models(asked, settled.model, runner.default_model, settled.fallback_models).names
-    model = described(name)
-    source = "the call" if asked else str(resolved.origin("model"))
-    if not asked and settled.model in {None, "inherit"}:
-        source = default_reason(runner.default_model)
-    environment, reasons, notes = await _environment(runner, file, resolved, model)
-    found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
-    place = f"{file.place('model')}: model" if settled.model == name else ""
-    named = () if file.specialist is None else file.specialist.fallback_models
-    in_file = f"{file.place(KEY)}: {KEY}"
-    refusals = _refusals(name, place)
-    for one in others:
-        refusals += _refusals(one, in_file if one in named else "")
-    reasons = [*refusals, *reasons, *found.cannot_run]
-    following = tuple(
-        EffectiveModel.of(
-            one,
-            str(resolved.origin(KEY)) if one in settled.fallback_models else "SPECIALIST_MODEL or a config file",
-            described(one),
-        )
-        for one in others
-    )
-    return replace(found, following=following, cannot_run=tuple(reasons), at_run_time=tuple(notes))
-
-
-def _refusals(model: str, place: str) -> list[str]:
-    """Return the known reasons why a run with a model would not begin, without contacting the model.
-
-    place: as for `check_spelling`.
-    """
-    try:
-        check_spelling(model, place)
-        check_served(model, place)
-        if prefix_of(model) is None:
-            check_credentials(model)
-    except UsageError as error:
-        return [str(error)]
-    return []
-
-
-async def _environment(
-    runner: Runner, file: SpecialistFile, resolved: ResolvedSettings, model: DescribedModel
-) -> tuple[RunEnvironment, list[str], list[str]]:
-    """Return the environment of a run before anything is started, reasons not to run, and notes."""
-    settled, origins = resolved.settings, resolved.kinds
-    idle = settled.model_copy(update=_NOT_STARTED)
-    reasons, notes = [], []
-    if lacking := missing_skill(file, settled, runner.root):
-        reasons.append(f"{file.place('skills')}: skills: {lacking}")
-        idle = idle.model_copy(update={"skills": ()})
-    elif why := runner.environments.trust.why_not(skills_claim(file, settled, runner.root, origins)):
-        reasons.append(f"{file.place('skills')}: skills: {why}")
-        idle = idle.model_copy(update={"skills": ()})
-    environment = await runner.environments.make(
-        runner.root, file, idle, model.provider, None, origins=origins, capped=resolved.capped
-    )
-    servers: list[str] = []
-    try:
-        declared = wanted_by(file, settled, runner.root, origins)
-        servers = [*declared.servers]
-        claims = [declared.claim]
-        claims += model_claims(file, settled, runner.root)
-        demands = [demand for claim in claims for demand in claim.demands]
-        if refused := [f"{one.place}: would {one.action}; {one.refused}" for one in demands if one.refused]:
-            reasons += refused
-        elif not all(runner.environments.trust.allows(claim) for claim in claims):
-            reasons.append(_NOT_ALLOWED)
-    except UsageError as error:
-        reasons.append(str(error))
-    # Each function is called by its name, unless it defines another one itself.
-    names = [reference.rpartition(":")[2].rpartition(".")[2] for reference in settled.python_tools]
-    functions = tuple(Tool(name, "", lambda: "") for name in names)
-    allowed = resolve_tools(None, settled.disallowed_tools, [tool.name for tool in functions]).names
-    functions = tuple(tool for tool in functions if tool.name in allowed)
-    if functions:
-        notes.append(f"the names of {', '.join(settled.python_tools)}, which are imported then and may set others")
-    if servers:
-        notes.append(f"the tools of the MCP servers {', '.join(servers)}, with which get_tool_response is offered")
-    if model.is_local:
-        notes.append("the context of the local model, which may lower tool_result_limit and set summarize_at")
-    extra_tools: ExtraTools = replace(environment.extra_tools, functions=functions)
-    return replace(environment, extra_tools=extra_tools), reasons, notes

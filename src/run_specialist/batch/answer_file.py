@@ -2,39 +2,170 @@
 
 import csv
 import errno
+import hashlib
 import io
 import json
 import os
 import re
+import sqlite3
 import stat
 import sys
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, TextIO
+from typing import Any, BinaryIO, NamedTuple, Self, TextIO
 
-from run_specialist.batch.answer_rows import (
-    AnswerIndex,
-    RowPosition,
-    cells_at,
-    columns_of,
-    guarded_cell,
-    index_of_csv,
-    index_of_json,
-    parse_row,
-    row_line,
-)
 from run_specialist.batch.item import Done
 from run_specialist.batch.questions import as_text, fields_of
+from run_specialist.batch.read_items import LONGEST_LINE
 from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.project import result_path
 from run_specialist.store.location import default_folder
 from run_specialist.store.rows import outcome_of
+
+Row = Mapping[str, Any]
+"""The object of `Done.as_row`."""
+_NOT_PLAIN = re.compile(r"[^ -~]")
+
+
+def row_line(done: Done) -> bytes:
+    """Return the row of an item as one line of JSON in UTF-8, with its line end.
+
+    Characters that could control a terminal, and halves of surrogate pairs, are escaped; the JSON value is the same.
+    """
+    text = json.dumps(done.as_row(), ensure_ascii=False)
+    if not text.isprintable():
+        text = _NOT_PLAIN.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
+    return f"{text}\n".encode()
+
+
+def parse_row(line: bytes) -> Row | None:
+    """Return the row on a line; None if the line is no row, e.g. because writing it was interrupted."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_row = (
+        isinstance(value, dict)
+        and isinstance(value.get("number"), int)
+        and {"input", "outcome", "state", "run_id"} <= value.keys()
+        and isinstance(value["outcome"], dict | None)
+    )
+    return value if is_row else None
+
+
+Cells = dict[str, str]
+"""Texts by column."""
+FIRST = "number"
+LAST = ("state", "answer", "evidence", "verified", "gaps", "calls", "cost_usd", "seconds", "run_id", "error")
+"""The columns that follow those of the input."""
+# A spreadsheet takes such a text for a formula, which may call other programs.
+_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_QUOTED = re.compile(r"'(?=[=+\-@\t\r\n＝＋－＠'])")
+
+
+def input_cells(given: object) -> Cells:
+    """Return the cells of an input, one for each field; a text is the field `item`.
+
+    A field with the name of another column gets the prefix `input.`.
+    """
+    fields = fields_of(given) if isinstance(given, str | Mapping) else {"item": given}
+    return {f"input.{name}" if name in (FIRST, *LAST) else name: as_text(value) for name, value in fields.items()}
+
+
+def cells_of(row: Row) -> Cells:
+    """Return the cells of a row; unknown values are empty."""
+    outcome = row["outcome"] or {}
+    evidence, seconds = outcome.get("evidence") or (), outcome.get("duration_s")
+    values = (
+        row["state"],
+        outcome.get("answer"),
+        len(evidence) if outcome else None,
+        sum(one.get("verified") is True for one in evidence) if outcome else None,
+        "; ".join(outcome.get("gaps") or ()),
+        (outcome.get("tool_calls") or {}).get("used"),
+        outcome.get("cost_usd"),
+        None if seconds is None else round(seconds, 1),
+        row["run_id"],
+        row.get("error"),
+    )
+    texts = ("" if value is None else str(value) for value in values)
+    return {FIRST: str(row["number"])} | input_cells(row["input"]) | dict(zip(LAST, texts, strict=True))
+
+
+def guarded_cell(text: str) -> str:
+    """Return a cell that no spreadsheet runs as a formula: formulas, but not numbers, get an apostrophe as prefix.
+
+    A text that already begins with such an apostrophe gets another one, so that `unguarded_cell` restores every text.
+    """
+    if _QUOTED.match(text) or (_FORMULA.match(text) and not _NUMBER.fullmatch(text)):
+        return f"'{text}"
+    return text
+
+
+def unguarded_cell(cell: str) -> str:
+    """Return the text of a cell that `guarded_cell` has made."""
+    return _QUOTED.sub("", cell, count=1)
+
+
+class StoredRow(NamedTuple):
+    """A row of a file of answers."""
+
+    cells: Cells
+    line: bytes = b""
+    """Its line of JSON; empty in a CSV file."""
+    start: int = 0
+    """Position of the line [bytes]."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The number and the input; two rows with the same place are about the same item."""
+        # Only what CSV and JSON have in common identifies a row.
+        given = {column: cell for column, cell in self.cells.items() if column not in (FIRST, *LAST) and cell}
+        return self.cells[FIRST], hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+
+
+def stored_rows(path: Path, *, is_csv: bool = False, may_be_torn: bool = True) -> Iterator[StoredRow]:
+    """Yield the rows of a file.
+
+    may_be_torn: skip lines that are no rows, because writing them was interrupted; otherwise they raise UsageError.
+    """
+    number = start = 0
+    header: list[str] = []
+    try:
+        with path.open("rb") as file:
+            if not is_csv:
+                for number, line in enumerate(file, 1):  # noqa: B007 - used below
+                    if (row := parse_row(line)) is not None:
+                        yield StoredRow(cells_of(row), line, start)
+                    elif line.strip() and not may_be_torn:
+                        raise ValueError  # noqa: TRY301 - reported below
+                    start += len(line)
+                return
+            csv.field_size_limit(max(csv.field_size_limit(), 10 * LONGEST_LINE))
+            records = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""), strict=True)
+            for number, cells in enumerate(records, 1):  # noqa: B007 - used below
+                if header and cells:
+                    found = dict(zip(header, map(unguarded_cell, cells), strict=True))
+                    int(found[FIRST])
+                    yield StoredRow(found)
+                elif not header:
+                    header = cells
+                    if header[:1] != [FIRST] or header[-len(LAST) :] != [*LAST]:
+                        raise ValueError  # noqa: TRY301 - reported below
+    except (csv.Error, ValueError, TypeError, AttributeError):
+        raise UsageError(
+            f"{path}, row {number}, is not a row of answers; the file is not overwritten, choose another one or delete "
+            "it"
+        ) from None
+
 
 _OTHER_FORMATS = (".json", ".tsv", ".xlsx", ".xls", ".parquet")
 
@@ -60,73 +191,61 @@ class AnswerFile:
         Raises UsageError also if the file exists and does not contain answers, or another process writes it.
         """
         self.path = path
-        try:
-            self._target = result_path(path)
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}") from None
         self._ordered = ordered
         self._is_csv = path.suffix.lower() == ".csv"
-        self._check(items)
+        self._is_open = True
+        self._earlier: dict[str, int] | None = None
         try:
-            self._part = AnswerPart(self._target.with_name(f"{self._target.name}.part"), path)
-            self._recover()
+            self._target = target = result_path(path)
+            if path.suffix.lower() in _OTHER_FORMATS:
+                raise UsageError(f"{path}: answers are written as JSON Lines or CSV; use the suffix .jsonl or .csv")
+            if target.is_dir():
+                raise UsageError(f"{path} is a folder; name a file in it for the answers")
+            if not target.parent.is_dir():
+                raise UsageError(f"{path}: the folder {target.parent} does not exist; create it first")
+            if target.exists() and not target.is_file():
+                raise UsageError(f"{path} is not a regular file; write the answers to standard output instead")
+            if items is not None and os.path.realpath(items) == str(target):
+                raise UsageError(f"{path} is the file with the items; choose another file for the answers")
+            self.part = target.with_name(f"{target.name}.part")
+            """The file with the rows so far, as JSON Lines."""
+            self._descriptor = _opened_and_locked(self.part, path)
+            self._size = os.fstat(self._descriptor).st_size
+            try:
+                for _ in self._old_rows():
+                    pass
+                if self._size:
+                    self._replace(keep_old=True)
+                    os.ftruncate(self._descriptor, 0)
+                    self._size = 0
+            except BaseException:
+                self._close(keep=self._size > 0)
+                raise
         except OSError as error:
             raise self._unwritable(error) from None
-        self._is_open = True
-        self._earlier: dict[str, RowPosition] | None = None
-
-    def _recover(self) -> None:
-        """Check an existing file, and add the rows that a crashed call has left beside it."""
-        try:
-            if self._target.exists():
-                self._index_of_target()
-            if self._part.size:
-                self._replace(keep_old=True)
-                self._part.clear()
-        except BaseException:
-            if self._part.size:
-                self._part.close()
-            else:
-                self._part.remove()
-            raise
-
-    def _check(self, items: Path | None) -> None:
-        target, suffix = self._target, self.path.suffix.lower()
-        if suffix in _OTHER_FORMATS:
-            raise UsageError(f"{self.path}: answers are written as JSON Lines or CSV; use the suffix .jsonl or .csv")
-        if target.is_dir():
-            raise UsageError(f"{self.path} is a folder; name a file in it for the answers")
-        if not target.parent.is_dir():
-            raise UsageError(f"{self.path}: the folder {target.parent} does not exist; create it first")
-        if target.exists() and not target.is_file():
-            raise UsageError(f"{self.path} is not a regular file; write the answers to standard output instead")
-        if items is not None and os.path.realpath(items) == str(target):
-            raise UsageError(f"{self.path} is the file with the items; choose another file for the answers")
-
-    @property
-    def part(self) -> Path:
-        """The file with the rows so far, as JSON Lines."""
-        return self._part.path
 
     def write(self, done: Done) -> None:
-        """Append the row of an item; raises UsageError if the disk is full."""
+        """Append the row of an item, whole or not at all; raises UsageError if the disk is full."""
+        line = row_line(done)
+        rest = memoryview(line)
         try:
-            self._part.append(row_line(done))
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
         except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
             raise self._unwritable(error) from None
+        self._size += len(line)
 
     def earlier(self, run_id: str) -> Outcome | None:
         """Return the outcome with an answer that the file has for a run; None for others, and in CSV files."""
         if self._earlier is None:
-            has_json = not self._is_csv and self._target.exists()
-            index = index_of_json(self._target, may_be_torn=True) if has_json else None
-            self._earlier = {place.run_id: place for place in (index.places if index else ())}
-        place = self._earlier.get(run_id)
-        if place is None:
+            self._earlier = {row.cells["run_id"]: row.start for row in self._old_rows() if row.line}
+        if run_id not in self._earlier:
             return None
         with self._target.open("rb") as file:
-            file.seek(place.start)
-            row = parse_row(file.read(place.end - place.start))
+            file.seek(self._earlier[run_id])
+            row = parse_row(file.readline())
         is_answer = row is not None and row["run_id"] == run_id and row["state"] in {"answered", "landed", "partial"}
         return outcome_of(row["outcome"]) if row is not None and is_answer else None
 
@@ -150,39 +269,58 @@ class AnswerFile:
             return
         self._is_open = False
         try:
-            if whole and self._part.size and not self._ordered and not self._is_csv:
-                self._part.become(self._target, self._mode())
+            if whole and self._size and not self._ordered and not self._is_csv:
+                if (mode := self._mode()) is not None:
+                    self.part.chmod(mode)
+                os.fsync(self._descriptor)
+                self.part.replace(self._target)
+                os.close(self._descriptor)
                 return
-            if self._part.size:
+            if self._size:
                 self._replace(keep_old=not whole)
-            self._part.remove()
+            self._close(keep=False)
         except BaseException as error:
-            self._part.close()
+            self._close(keep=True)
             if not isinstance(error, OSError):
                 raise
-            raise self._unwritable(error, f"; the rows of this call are in {self._part.path}") from None
+            raise self._unwritable(error, f"; the rows of this call are in {self.part}") from None
 
-    def _index_of_target(self) -> AnswerIndex:
-        if self._is_csv:
-            return index_of_csv(self._target)
-        return index_of_json(self._target, may_be_torn=False)
+    def _close(self, *, keep: bool) -> None:
+        """Close the file with the rows of this call; delete it unless it is kept."""
+        if not keep:
+            self.part.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+    def _old_rows(self) -> Iterator[StoredRow]:
+        return stored_rows(self._target, is_csv=self._is_csv, may_be_torn=False) if self._target.exists() else iter(())
+
+    def _rows(self, *, keep_old: bool) -> Iterator[StoredRow]:
+        """Yield the old rows that no new one replaces (by its run, or its input at the same place), then the new ones.
+
+        The rows are read anew for each step, so that memory is bounded.
+        """
+        if keep_old:
+            runs, places = set(), set()
+            for row in stored_rows(self.part):
+                runs.add(row.cells["run_id"] or None)
+                places.add(row.place)
+            yield from (row for row in self._old_rows() if row.cells["run_id"] not in runs and row.place not in places)
+        yield from stored_rows(self.part)
 
     def _replace(self, *, keep_old: bool) -> None:
         """Replace the file, in one step, by the new rows, after those of its own that they do not replace."""
-        new = index_of_json(self._part.path, may_be_torn=True)
-        places = [(new, place) for place in new.places]
-        if keep_old and self._target.exists():
-            old = self._index_of_target()
-            places = [(old, place) for place in old.without(new)] + places
-        if self._ordered:
-            places.sort(key=lambda one: one[1].number)
         mode = self._mode()
         # Only the process that has locked the other file writes this one; a crash may have left it.
         new_file = self._target.with_name(f"{self._target.name}.new")
         new_file.unlink(missing_ok=True)
         try:
             with new_file.open("xb") as out:
-                _write_rows(out, places, as_csv=self._is_csv)
+                rows = self._rows(keep_old=keep_old)
+                rows = _by_number(rows) if self._ordered else rows
+                if self._is_csv:
+                    _write_csv(out, rows, chain.from_iterable(row.cells for row in self._rows(keep_old=keep_old)))
+                else:
+                    out.writelines(row.line.rstrip(b"\n") + b"\n" for row in rows)
                 out.flush()
                 os.fsync(out.fileno())
             if mode is not None:
@@ -202,31 +340,27 @@ class AnswerFile:
         )
 
 
-def _write_rows(out: BinaryIO, places: list[tuple[AnswerIndex, RowPosition]], *, as_csv: bool) -> None:
-    """Copy rows; for CSV they are converted, below a header with the columns of all of them."""
-    rows = _read_rows(places)
-    if not as_csv:
-        out.writelines(data if data.endswith(b"\n") else data + b"\n" for _, data in rows)
-        return
-    columns = columns_of(index.columns for index in {id(index): index for index, _ in places}.values())
+def _by_number(rows: Iterable[StoredRow]) -> Iterator[StoredRow]:
+    # The table is a temporary file, because the rows may not fit into memory.
+    with closing(sqlite3.connect("")) as table:
+        table.execute("create table rows (number integer, cells, line)")
+        values = ((row.cells[FIRST], json.dumps(row.cells), row.line) for row in rows)
+        table.executemany("insert into rows values (?, ?, ?)", values)
+        for cells, line in table.execute("select cells, line from rows order by number, rowid"):
+            yield StoredRow(json.loads(cells), line)
+
+
+def _write_csv(out: BinaryIO, rows: Iterable[StoredRow], columns: Iterable[str]) -> None:
+    """Write rows below a header.
+
+    columns: those of all rows; their inputs may have different ones.
+    """
+    inputs = [column for column in dict.fromkeys(columns) if column not in (FIRST, *LAST)]
     text = io.TextIOWrapper(out, encoding="utf-8", errors="replace", newline="")
-    writer = csv.DictWriter(text, columns, restval="")
+    writer = csv.DictWriter(text, [FIRST, *inputs, *LAST], restval="")
     writer.writeheader()
-    for index, data in rows:
-        writer.writerow({column: guarded_cell(cell) for column, cell in cells_at(data, index).items()})
+    writer.writerows({column: guarded_cell(cell) for column, cell in row.cells.items()} for row in rows)
     text.detach()
-
-
-def _read_rows(places: list[tuple[AnswerIndex, RowPosition]]) -> Iterator[tuple[AnswerIndex, bytes]]:
-    files: dict[Path, BinaryIO] = {}
-    try:
-        for index, place in places:
-            file = files.get(index.path) or files.setdefault(index.path, index.path.open("rb"))
-            file.seek(place.start)
-            yield index, file.read(place.end - place.start)
-    finally:
-        for file in files.values():
-            file.close()
 
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -245,84 +379,31 @@ def _lock(descriptor: int) -> None:
                 raise
 
 
-class AnswerPart:
-    """An append-only file of rows, locked while it is open; a killed process leaves at most its last row incomplete."""
+def _opened_and_locked(path: Path, of: Path) -> int:
+    """Open or create a file for appending, locked while it is open, so that one process writes it; keep its content.
 
-    def __init__(self, path: Path, of: Path) -> None:
-        """Open or create the file and keep its rows; raises OSError, or UsageError if another process writes it.
-
-        of: the file that it will replace, for the error.
-        """
-        self.path = path
-        descriptor = None
+    of: the file that it will replace, for the error.
+    Raises OSError, or UsageError if another process writes it.
+    """
+    while True:
+        descriptor = os.open(path, _FLAGS, 0o666)
         try:
-            while descriptor is None:
-                descriptor = _open_locked(path)
-        except BlockingIOError:
+            _lock(descriptor)
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise OSError(errno.EINVAL, f"{path} is not a regular file")  # noqa: TRY301 - closed below
+            # Another process may have just renamed or deleted it.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(info, path.lstat()):
+                    return descriptor
+        except BaseException as error:
+            os.close(descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise
             raise UsageError(
                 f"{of} is being written by another process; wait for its end, or choose another file"
             ) from None
-        self._descriptor = descriptor
-        self.size = os.fstat(descriptor).st_size
-        """Size [bytes]."""
-
-    def append(self, line: bytes) -> None:
-        """Append a whole line or nothing; raises OSError."""
-        rest = memoryview(line)
-        try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
-            raise
-        self.size += len(line)
-
-    def clear(self) -> None:
-        """Remove all rows."""
-        os.ftruncate(self._descriptor, 0)
-        self.size = 0
-
-    def become(self, target: Path, mode: int | None) -> None:
-        """Replace a file by this one, and close this one; raises OSError.
-
-        mode: permissions of the result; None to keep those of a new file.
-        """
-        if mode is not None:
-            self.path.chmod(mode)
-        os.fsync(self._descriptor)
-        self.path.replace(target)
-        os.close(self._descriptor)
-
-    def remove(self) -> None:
-        """Delete and close the file; raises OSError."""
-        self.path.unlink(missing_ok=True)
-        os.close(self._descriptor)
-
-    def close(self) -> None:
-        """Close the file and keep its rows."""
-        os.close(self._descriptor)
-
-
-def _open_locked(path: Path) -> int | None:
-    """Open or create a file and lock it; None if another process has just renamed or deleted it.
-
-    Raises OSError; BlockingIOError if another process has the lock.
-    """
-    descriptor = os.open(path, _FLAGS, 0o666)
-    try:
-        _lock(descriptor)
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            raise OSError(errno.EINVAL, f"{path} is not a regular file")  # noqa: TRY301 - the file is closed below
-        with suppress(FileNotFoundError):
-            if os.path.samestat(info, path.lstat()):
-                return descriptor
-    except BaseException:
         os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
 
 
 INDEX = "index.md"
@@ -372,65 +453,52 @@ class AnswerFolder:
             title = f"{title[: _LONGEST_TITLE - 1]}…"
         plain = unicodedata.normalize("NFKD", main[: 4 * _LONGEST_SLUG]).encode("ascii", "ignore").decode()
         slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_SLUG].strip("-") or "item"
-        name = f"{done.number:05d}-{slug}.md"
-        text = "\n\n".join(part for part in _parts(done, title) if part)
-        path = self.folder / name
+        path = self.folder / f"{done.number:05d}-{slug}.md"
+
+        given, outcome = done.input, done.outcome
+        if isinstance(given, Mapping):
+            given = "\n".join(f"- {name}: " + as_text(value).replace("\n", "\n  ") for name, value in given.items())
+        parts = [f"# Item {done.number}: {title}"]
+        parts.append(f"State: {done.state}" + (f"  \nRun: {done.run_id}" if done.run_id else ""))
+        parts.append(f"## Input\n\n{given if given is not done.input else given.strip()}")
+        if outcome is not None:
+            parts.append(f"## Answer\n\n{outcome.answer.strip() or '(none)'}")
+            quotes = (
+                f"{_quoted(one.quote)}\n>\n> {' '.join(one.source.split())} ({_MARKS[one.verified]})"
+                for one in outcome.evidence
+            )
+            parts += ["## Quotes", *quotes] if outcome.evidence else []
+            parts += (
+                ["## Gaps", "\n".join(f"- {' '.join(gap.split())}" for gap in outcome.gaps)] if outcome.gaps else []
+            )
+        parts += [f"## Error\n\n{done.error}"] if done.error else []
         # A NUL would make it a binary file for the tools that search it.
-        path.write_text(text.replace("\0", "\ufffd") + "\n", encoding="utf-8", errors="replace")
-        self._lines[done.number] = f"- [{name}]({name}): {done.state}: {title}"
+        text = "\n\n".join(parts).replace("\0", "\ufffd")
+        path.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+        self._lines[done.number] = f"- [{path.name}]({path.name}): {done.state}: {title}"
         self._states[done.state] += 1
         return path
 
-    def finish(self, specialist: str, asked: str | None, task: str | None = None) -> str:
+    def finish(self, specialist: str, asked: str | None) -> str:
         """Write the index and return the question for the specialist that reads the folder; raises OSError.
 
         specialist: the name of the specialist that answered.
         asked: its question, as a template; None if each item was its own question.
-        task: what to do with the answers; None to combine them into one.
         """
-        total = len(self._lines)
-        counts = ", ".join(f"{count} {state}" for state, count in self._states.most_common())
+        total = f"{len(self._lines):,} answer{'' if len(self._lines) == 1 else 's'}"
+        counts = ", ".join(f"{count} {state}" for state, count in self._states.most_common()) or "none"
         about = f"The question about each item was:\n\n{_quoted(asked)}" if asked else "Each item was its own question."
         lines = "\n".join(self._lines[number] for number in sorted(self._lines))
-        head = f"# {_plural(total, 'answer')} of the specialist {specialist}\n\n{counts or 'none'}\n\n{about}"
-        (self.folder / INDEX).write_text(f"{head}\n\n{lines}\n", encoding="utf-8", errors="replace")
+        index = f"# {total} of the specialist {specialist}\n\n{counts}\n\n{about}\n\n{lines}\n"
+        (self.folder / INDEX).write_text(index, encoding="utf-8", errors="replace")
         return (
-            f"The folder contains {_plural(total, 'answer')} of the specialist `{specialist}`, one file for each item "
-            f"({counts or 'none'}). `{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n"
-            f"{about}\n\n{task or _TASK}"
+            f"The folder contains {total} of the specialist `{specialist}`, one file for each item ({counts}). "
+            f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}\n\n{_TASK}"
         )
-
-
-def _parts(done: Done, title: str) -> Iterator[str]:
-    """Yield the parts of a file, in order; some are empty."""
-    outcome = done.outcome
-    yield f"# Item {done.number}: {title}"
-    yield f"State: {done.state}" + (f"  \nRun: {done.run_id}" if done.run_id else "")
-    given = done.input
-    if isinstance(given, Mapping):
-        given = "\n".join(f"- {name}: " + as_text(value).replace("\n", "\n  ") for name, value in given.items())
-    else:
-        given = given.strip()
-    yield f"## Input\n\n{given}"
-    if outcome is not None:
-        yield f"## Answer\n\n{outcome.answer.strip() or '(none)'}"
-        if outcome.evidence:
-            yield "## Quotes\n\n" + "\n\n".join(
-                f"{_quoted(one.quote)}\n>\n> {' '.join(one.source.split())} ({_MARKS[one.verified]})"
-                for one in outcome.evidence
-            )
-        if outcome.gaps:
-            yield "## Gaps\n\n" + "\n".join(f"- {' '.join(gap.split())}" for gap in outcome.gaps)
-    if done.error:
-        yield f"## Error\n\n{done.error}"
 
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines()) or ">"
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 class AnswerStream:
@@ -454,19 +522,17 @@ class AnswerStream:
         reason.
         """
         if not self._ordered:
-            self._print([done])
+            self._print(done)
             return
         self._held[done.number] = done
-        ready = []
         while self._next in self._held:
-            ready.append(self._held.pop(self._next))
             self._next += 1
-        self._print(ready)
+            self._print(self._held.pop(self._next - 1))
 
     def finish(self) -> None:
         """Write the rows that were held back; raises the same errors as `write`."""
-        held, self._held = self._held, {}
-        self._print([held[number] for number in sorted(held)])
+        for number in sorted(self._held):
+            self._print(self._held.pop(number))
 
     def __enter__(self) -> Self:
         return self
@@ -475,16 +541,11 @@ class AnswerStream:
         if not isinstance(error, BrokenPipeError | UsageError):
             self.finish()
 
-    def _print(self, ready: list[Done]) -> None:
+    def _print(self, done: Done) -> None:
+        is_utf8 = (self._stream.encoding or "utf-8").lower().replace("-", "") == "utf8"
         try:
-            for done in ready:
-                text = row_line(done).decode()
-                try:
-                    text.encode(self._stream.encoding or "utf-8")
-                except UnicodeEncodeError:
-                    text = json.dumps(json.loads(text)) + "\n"
-                self._stream.write(text)
-                self._stream.flush()
+            self._stream.write(row_line(done).decode() if is_utf8 else f"{json.dumps(done.as_row())}\n")
+            self._stream.flush()
         except BrokenPipeError:
             raise
         except OSError as error:

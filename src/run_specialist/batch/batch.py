@@ -7,7 +7,9 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from run_specialist.batch import limits
 from run_specialist.batch.item import (
     NO_ANSWER,
     BatchEnded,
@@ -26,54 +28,15 @@ from run_specialist.batch.item import (
     NotAffordable,
     RunListener,
 )
-from run_specialist.batch.limits import (
-    ENDING,
-    FAILURES,
-    MAY_BE_THE_ITEM,
-    PAUSE_LIMIT,
-    PAUSING,
-    USAGE,
-    Breaker,
-    Grants,
-    Pause,
-)
 from run_specialist.batch.record import BatchRecord
 from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.record.events import Event, Replied
 from run_specialist.record.outcome import Exit, Outcome
 
+Clock = Callable[[], float]
+"""Returns the time [seconds since 1970]."""
 Sleep = Callable[[float], Awaitable[None]]
 """Waits for some seconds."""
-
-
-class ChangeSignal:
-    """Lets tasks wait for a change of state; after each wait they check their condition again."""
-
-    def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
-        """Start without waiting tasks.
-
-        sleep: replaced by tests.
-        """
-        self._event = asyncio.Event()
-        self._sleep = sleep
-
-    def happened(self) -> None:
-        """Wake all waiting tasks."""
-        self._event.set()
-
-    async def wait(self, seconds: float = math.inf) -> None:
-        """Wait for a change, but not longer than this many seconds."""
-        self._event.clear()
-        if math.isinf(seconds):
-            await self._event.wait()
-            return
-        waits = [asyncio.ensure_future(self._event.wait()), asyncio.ensure_future(self._sleep(seconds))]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-
 
 ATTEMPTS = 3
 """Maximum number of attempts for an item that may itself cause the failures of the endpoint."""
@@ -92,15 +55,15 @@ class ItemQueue:
         self.read = read
         self.total = total
         """Number of items; None until it is known."""
+        self.taken = 0
+        """Number of items that were read."""
         self._new: Iterator[Item] | None = None
         self._waiting = waiting
-        self._read = 0
         self._has_ended = self._is_finishing = False
         self._back: deque[Item] = deque()
         self._elsewhere: deque[Item] = deque()
         self._tried_elsewhere: set[int] = set()
-        self._attempts: dict[int, int] = {}
-        self._dropped = 0
+        self._attempts: Counter[int] = Counter()
 
     def next(self, *, probe: bool = False, is_idle: bool) -> Item | None:
         """Return the item to begin; None if there is none at the moment.
@@ -111,45 +74,32 @@ class ItemQueue:
         """
         if self._back and (probe or self._has_ended or len(self._back) >= self._waiting):
             return self._back.popleft()
-        if (item := self._next_new()) is not None:
-            return item
+        if not self._has_ended:
+            self._new = self._new or iter(self.read())
+            try:
+                item = next(self._new, None)
+            except BaseException:
+                self._has_ended = True
+                raise
+            if item is not None:
+                self.taken += 1
+                return item
+            self._has_ended, self.total = True, self.taken
         if self._back:
             return self._back.popleft()
         self._is_finishing = self._is_finishing or is_idle
         return self._elsewhere.popleft() if self._elsewhere and self._is_finishing else None
-
-    def _next_new(self) -> Item | None:
-        if self._has_ended:
-            return None
-        if self._new is None:
-            self._new = iter(self.read())
-        try:
-            item = next(self._new, None)
-        except BaseException:
-            self._has_ended = True
-            raise
-        if item is None:
-            self._has_ended, self.total = True, self._read
-        else:
-            self._read += 1
-        return item
 
     def put_back(self, item: Item, *, may_fail: bool) -> bool:
         """Take an item back because the endpoint failed; return False after too many attempts.
 
         may_fail: whether the failure counts as an attempt, because the item may have caused it.
         """
-        if may_fail:
-            attempts = self._attempts[item.number] = self._attempts.get(item.number, 0) + 1
-            if attempts >= ATTEMPTS:
-                return False
+        self._attempts[item.number] += may_fail
+        if may_fail and self._attempts[item.number] >= ATTEMPTS:
+            return False
         self._back.append(item)
         return True
-
-    def ended(self, item: Item) -> None:
-        """Forget the attempts at an item that has ended."""
-        self._attempts.pop(item.number, None)
-        self._tried_elsewhere.discard(item.number)
 
     def put_last(self, item: Item) -> bool:
         """Take back an item that another process works on; return False if it was already put last."""
@@ -159,16 +109,6 @@ class ItemQueue:
         self._elsewhere.append(item)
         return True
 
-    def drop(self) -> None:
-        """Count an item that was handed out as not run."""
-        self._dropped += 1
-
-    @property
-    def not_run(self) -> int:
-        """Number of known items that were not handed out, or were taken back."""
-        unread = 0 if self.total is None else self.total - self._read
-        return unread + len(self._back) + len(self._elsewhere) + self._dropped
-
 
 STOPPED = "stopped"
 """Reason of the end if the caller stopped the batch."""
@@ -176,32 +116,23 @@ STOPPED = "stopped"
 FLEET = "fleet"
 """Reason of the end if the workers of a fleet have left items without an outcome."""
 
-ENDPOINT = PAUSING | ENDING
+ENDPOINT = limits.PAUSING | limits.ENDING
 """Kinds of failures that say nothing about the item."""
-
-AT_ONCE = 8
-"""Default number of items in progress."""
-
-BREATH = 1_000
-"""Number of items that are only counted, after which other tasks get a turn."""
-
-Clock = Callable[[], float]
-"""Returns the time [seconds since 1970]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The limits of a batch; raises UsageError for a number that is too small."""
 
-    at_once: int = AT_ONCE
+    at_once: int = 8
     """Maximum number of items in progress."""
     cost_limit: float | None = None
     """Cost limit of all items together, including earlier calls; None = no limit [USD]."""
     typical_cost: float = 0.0
     """Typical cost of an item, from past runs; 0 = unknown [USD]."""
-    breaker: int = FAILURES
+    breaker: int = limits.FAILURES
     """Number of consecutive failures of the same kind that pause the batch."""
-    pause_limit: float = PAUSE_LIMIT
+    pause_limit: float = limits.PAUSE_LIMIT
     """Maximum duration of a pause, after which the batch ends [s]."""
 
     def __post_init__(self) -> None:
@@ -217,6 +148,7 @@ class ActiveItem:
     """An item in progress."""
 
     item: Item
+    run_id: str
     is_probe: bool = False
     """Whether the pause ends if this item succeeds; False once its first request was answered."""
     run: ItemRun | None = None
@@ -236,6 +168,16 @@ class Batch:
     The items are read one by one, and memory is bounded by the number of items in progress. Each is worked on until it
     has an outcome; `counts` counts all items by state. Repeating the call yields the stored outcomes of the items that
     have ended, and works on the others.
+    """
+
+    cost_usd = 0.0
+    """Known cost of all items that have ended, including their cost in earlier calls [USD]."""
+    unstored = 0
+    """Number of runs of this call that are not stored, or not whole; a repeated call would pay for them again."""
+    ended_because: str | None = None
+    """Why the batch ended before all items were done; None if it did not.
+
+    `stopped`, `cost_limit`, `usage`, `store_lost`, `fleet`, or the `Outcome.error_kind` that ended it.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a batch
@@ -259,33 +201,26 @@ class Batch:
         record: stores the batch; None = it is not stored.
         run_id: returns the id of the run of an item; None = it follows from the batch and the key of the item.
         """
-        bounds = bounds or Bounds()
+        self._bounds = bounds = bounds or Bounds()
         self.id = batch_id
         """The same in every call for the same question, specialist, settings and source of items."""
         self.cost_limit = bounds.cost_limit
         """Of all items together; None = no limit [USD]."""
-        self.cost_usd = 0.0
-        """Known cost of all items that have ended, including their cost in earlier calls [USD]."""
-        self.unstored = 0
-        """Number of runs of this call that are not stored, or not whole; a repeated call would pay for them again."""
-        self.ended_because: str | None = None
-        """Why the batch ended before all items were done; None if it did not.
-
-        `stopped`, `cost_limit`, `usage`, `store_lost`, `fleet`, or the `Outcome.error_kind` that ended it.
-        """
 
         self._items = ItemQueue(items, total, bounds.at_once)
+        self._is_sized = total is not None
+        """Whether the items can be read twice; otherwise they are stored when they begin."""
         self._runs = runs
         self._run_id = run_id or (lambda item: f"{batch_id}-{item.key}")
         self._record = record or BatchRecord()
-        self._at_once = bounds.at_once
-        self._breaker = Breaker(bounds.breaker, bounds.pause_limit)
-        self._grants: Grants | None = None
+        self._breaker = limits.Breaker(bounds.breaker, bounds.pause_limit)
+        self._grants: limits.Grants | None = None
         if bounds.cost_limit is not None:
             slots = bounds.at_once if total is None else min(bounds.at_once, max(total, 1))
-            self._grants = Grants(bounds.cost_limit, slots, typical=bounds.typical_cost)
-        self._clock = clock
-        self._changes = ChangeSignal(sleep)
+            self._grants = limits.Grants(bounds.cost_limit, slots, typical=bounds.typical_cost)
+        self._clock, self._sleep = clock, sleep
+        self._changed = asyncio.Event()
+        """Set if the state has changed for which tasks wait; after each wait they check their condition again."""
 
         self._begun: set[str] | None = None
         """Ids of the runs that were stored when the batch was opened, or begun and taken back since; None = unknown."""
@@ -321,17 +256,17 @@ class Batch:
         """
         if self._driver is not None or self._has_ended:
             raise UsageError(f"the batch {self.id} was iterated over before; call `map` again for its outcomes")
-        self._tell(BatchStarted(self.id, self._items.total, self._at_once, self.cost_limit))
+        self._tell(BatchStarted(self.id, self._items.total, self._bounds.at_once, self.cost_limit))
         self._driver = asyncio.create_task(self._drive())
         try:
             while (done := await self._done.get()) is not None:
-                self._changes.happened()
+                self._changed.set()
                 yield done
         finally:
             await self.aclose()
         if self._error is not None:
             raise self._error
-        if self.ended_because == USAGE:
+        if self.ended_because == limits.USAGE:
             raise UsageError(self.problem or "no run can begin")
 
     def stop(self, *, now: bool = False) -> None:
@@ -356,20 +291,13 @@ class Batch:
         reason: why items have no outcome; None = all should have one.
         because: the value of `ended_because` if there is a reason.
         """
-        self._only_reads = True
-        self._record.only_read()
+        self._only_reads = self._record.is_read_only = True
         if reason is not None:
-            self._breaker.reason = reason
-            self._end(because)
+            self._end(because, reason)
 
     async def aclose(self) -> None:
         """Abort the items in progress, and wait until their ends are stored."""
-        if self._has_ended:
-            return
-        if self._driver is None:
-            self._has_ended = True
-            return
-        if not self._driver.done():
+        if self._driver is not None and not self._driver.done():
             self.stop(now=True)
             if not self._is_open:
                 self._driver.cancel()
@@ -377,7 +305,8 @@ class Batch:
         if not self._has_ended:
             self._has_ended = True
             await self._record.aclose()
-            self._tell(BatchEnded(self.counts, self.cost_usd, self.ended_because))
+            if self._driver is not None:
+                self._tell(BatchEnded(self.counts, self.cost_usd, self.ended_because))
 
     def reuse(self, written: Callable[[str], Outcome | None]) -> None:
         """Use outcomes that an earlier call has written, for runs that are not stored; call this before the iteration.
@@ -400,7 +329,6 @@ class Batch:
     @property
     def counts(self) -> Counts:
         """The current number of items in each state."""
-        not_run = self._items.not_run if self._has_ended else 0
         states = self._states
         return Counts(
             answered=states["answered"],
@@ -409,11 +337,16 @@ class Batch:
             failed=dict(self._failed.most_common()),
             aborted=states["aborted"],
             at_work_elsewhere=states["at work elsewhere"],
-            not_run=not_run,
+            not_run=self._not_run if self._has_ended else 0,
             under_way=len(self._under_way),
             earlier=self._earlier,
             total=self._items.total,
         )
+
+    @property
+    def _not_run(self) -> int:
+        known = self._items.taken if self._items.total is None else self._items.total
+        return known - self._states.total() - self._failed.total()
 
     @property
     def under_way(self) -> tuple[Item, ...]:
@@ -421,7 +354,7 @@ class Batch:
         return tuple(working.item for working in [*self._under_way.values()])
 
     @property
-    def paused(self) -> Pause | None:
+    def paused(self) -> limits.Pause | None:
         """The pause, with its kind, reason and end; None while items begin."""
         return self._breaker.pause
 
@@ -433,44 +366,39 @@ class Batch:
     @property
     def exit_code(self) -> Exit:
         """The exit code of a command: 0 only if every item has an answer."""
-        counts, reason = self.counts, self.ended_because
-        if reason == STOPPED:
+        if self.ended_because == STOPPED:
             return Exit.INTERRUPTED
-        if reason == USAGE:
+        if self.ended_because == limits.USAGE:
             return Exit.USAGE
-        if reason in ENDPOINT:
+        if self.ended_because in ENDPOINT:
             return Exit.PROVIDER
-        missing = counts.done - counts.has_answer + counts.not_run
-        return Exit.NO_ANSWER if missing else Exit.OK
+        counts = self.counts
+        return Exit.NO_ANSWER if counts.done > counts.has_answer or counts.not_run else Exit.OK
 
     async def _drive(self) -> None:
         """Start items until none is left, or the batch ends early; then wait for the items in progress."""
 
-        # A task that is cancelled before its first step runs none of its code.
         def has_worked(task: asyncio.Task[None]) -> None:
             del self._under_way[task]
-            if task.cancelled():
-                self._items.drop()
-            self._changes.happened()
+            self._changed.set()
 
         try:
             await self._open()
             while not self._only_reads and (item := await self._next()) is not None:
-                working = ActiveItem(item, is_probe=self._breaker.begin())
+                working = ActiveItem(item, self._run_id(item), is_probe=self._breaker.begin())
                 task = asyncio.create_task(self._work(working))
                 self._under_way[task] = working
                 task.add_done_callback(has_worked)
         except Exception as error:  # noqa: BLE001 - raised once the items under way have ended
             self._error = error
         while self._under_way:
-            await self._changes.wait()
+            await self._wait()
         try:
             if self._error is None and self._items.total is not None:
                 await self._pass_on_earlier()
-            if self._only_reads and self._items.not_run and not self.ended_because:
+            if self._only_reads and self._not_run:
                 again = f"`specialists fleet retry {self.id}`, then the same command"
-                self._breaker.reason = f"the fleet has left items without an outcome; {again}"
-                self._end(FLEET)
+                self._end(FLEET, f"the fleet has left items without an outcome; {again}")
             await self._record.set_state("ended", self.ended_because)
         except Exception as error:  # noqa: BLE001 - as above
             self._error = self._error or error
@@ -480,41 +408,36 @@ class Batch:
         """Check what all items need, and store the items; sends nothing."""
         if not self._only_reads:
             await self._runs.check()
-        # Without a total the items can be read only once, and are stored when they begin.
-        is_sized = self._items.total is not None
-        begun = await self._record.open(self._items.read() if is_sized else (), lambda: self.ended_because == STOPPED)
+        items = ((self._run_id(item), item) for item in (self._items.read() if self._is_sized else ()))
+        begun = await self._record.open(items, lambda: self.ended_because == STOPPED)
         if self._grants is not None and begun is not None:
             self._grants.count_earlier(begun.values())
-        self._begun = set(begun) if is_sized and begun is not None else None
+        self._begun = set(begun) if self._is_sized and begun is not None else None
         self._is_open = True
 
     async def _next(self) -> Item | None:
         """Wait until an item may begin, and return it; None if none is left, or if the batch ends early."""
-        is_sized = self._items.total is not None
         while self.ended_because is None:
-            seconds = self._breaker.wait(self._clock())
-            is_paused = self._breaker.pause is not None
+            seconds, is_paused = self._breaker.wait(self._clock()), self._breaker.pause is not None
             if self._was_paused and not is_paused:
                 await self._record.set_state("open")
             self._was_paused = is_paused
             if seconds or not self._has_room:
-                await self._changes.wait(seconds if self._has_room else math.inf)
+                await self._wait(seconds if self._has_room else math.inf)
                 continue
-            item = self._items.next(probe=self._breaker.pause is not None, is_idle=not self._under_way)
-            if item is not None:
-                if not is_sized:
-                    await self._record.add(item)
-                return item
-            if not self._under_way:
-                return None
-            await self._changes.wait()
+            item = self._items.next(probe=is_paused, is_idle=not self._under_way)
+            if item is None and self._under_way:
+                await self._wait()
+                continue
+            if item is not None and not self._is_sized:
+                await self._record.add(self._run_id(item), item)
+            return item
         return None
 
     async def _work(self, working: ActiveItem) -> None:
         """Work on an item in a separate task, and report its end unless it was taken back."""
-        item, done = working.item, None
+        item, run_id, done = working.item, working.run_id, None
         try:
-            run_id = self._run_id(item)
             written, is_new = self._written(run_id), self._is_new(run_id)
             # The store may have only the beginning of a run whose answer was written.
             if written is not None and (
@@ -522,10 +445,10 @@ class Batch:
             ):
                 done = Done(item, run_id, written, written.error, is_earlier=True)
             else:
-                done = await self._worked(working, run_id, is_new=is_new)
+                done = await self._worked(working, is_new=is_new)
         except Exception as error:  # noqa: BLE001 - a defect must not cost the other items
             reason = f"internal error: {error!r}; please report it"
-            done = Done(item, self._run_id(item), error=reason, without_run="failed")
+            done = Done(item, run_id, error=reason, without_run="failed")
         finally:
             if working.grant is not None and self._grants is not None:
                 self._grants.settle(working.grant, working.spent)
@@ -536,24 +459,27 @@ class Batch:
         elif self._begun is not None:
             self._begun.add(run_id)
 
-    async def _worked(self, working: ActiveItem, run_id: str, *, is_new: bool) -> Done | None:
+    async def _worked(self, working: ActiveItem, *, is_new: bool) -> Done | None:
         """Return the end of an item; None if it was taken back, or was not run."""
-        item = working.item
+        item, run_id = working.item, working.run_id
         try:
             run = working.run = await self._runs.take_up(item, run_id, partial(self._lend, working), is_new=is_new)
         except AtWork as error:
             return None if self._items.put_last(item) else Done(item, run_id, None, str(error), "at work elsewhere")
         except NotAffordable:
-            self._items.drop()
             return None
         except StoreUnusable as error:
             # Without the store the batch could not be continued later, and no other item can be stored either.
-            self._breaker.reason = str(error)
-            self._end("store_lost")
-            self._items.drop()
+            self._end("store_lost", str(error))
             return None
         except RunSpecialistError as error:
-            return await self._without_run(working, run_id, str(error))
+            is_paused = await self._is_paused_by(working, limits.USAGE, str(error), None)
+            # Until a request was answered, the same error may be that of every item.
+            may_be_all = is_paused or not self._breaker.has_answered
+            if may_be_all and self._items.put_back(item, may_fail=not is_paused):
+                return None
+            await self._record.mark_failed(run_id, str(error))
+            return Done(item, run_id, error=str(error), without_run="failed")
         if run.ended is not None:
             return Done(item, run_id, run.ended, run.ended.error, is_earlier=True)
 
@@ -568,7 +494,16 @@ class Batch:
         cost = outcome.cost_usd
         working.spent = (working.grant or 0.0) if cost is None else max(cost - run.cost_before, 0.0)
         self.unstored += not run.is_kept
-        return await self._judged(working, run_id, outcome)
+
+        kind = outcome.error_kind
+        if outcome.status == "failed" and kind in ENDPOINT:
+            is_paused = await self._is_paused_by(working, kind, outcome.error or kind, outcome.retry_after)
+            if self._items.put_back(item, may_fail=not is_paused and kind in limits.MAY_BE_THE_ITEM | limits.ENDING):
+                return None
+            await self._record.mark_failed(run_id, None)
+        elif outcome.status != "aborted":
+            self._breaker.worked()
+        return Done(item, run_id, outcome, outcome.error)
 
     async def _lend(self, working: ActiveItem, own: float | None) -> float | None:
         """Return an item's share of the batch's cost limit, as soon as it is available."""
@@ -581,7 +516,7 @@ class Batch:
             if self._grants.is_exhausted:
                 self._end("cost_limit")
                 break
-            await self._changes.wait()
+            await self._wait()
         raise NotAffordable(self.id)
 
     def _hear(self, working: ActiveItem, event: Event) -> None:
@@ -591,41 +526,13 @@ class Batch:
         pause = self._breaker.pause
         if self._breaker.answered(is_probe=working.is_probe) and pause is not None:
             self._tell(BatchResumed(pause.kind))
-            self._changes.happened()
+            self._changed.set()
         working.is_probe = False
 
-    async def _judged(self, working: ActiveItem, run_id: str, outcome: Outcome) -> Done | None:
-        """Return the end of an item, or take it back if the endpoint caused the failure."""
-        item, kind = working.item, outcome.error_kind
-        done = Done(item, run_id, outcome, outcome.error)
-        if outcome.status != "failed" or kind not in ENDPOINT:
-            if outcome.status != "aborted":
-                self._breaker.worked()
-            return done
-        error = outcome.error or str(kind)
-        is_paused = await self._is_paused_by(working, run_id, str(kind), error, outcome.retry_after)
-        if self._items.put_back(item, may_fail=not is_paused and kind in MAY_BE_THE_ITEM | ENDING):
-            return None
-        await self._record.mark_failed(item, None)
-        return done
-
-    async def _without_run(self, working: ActiveItem, run_id: str, error: str) -> Done | None:
-        """Return the end of an item whose run could not begin; take it back if no run can begin for any item."""
-        item = working.item
-        is_paused = await self._is_paused_by(working, run_id, USAGE, error, None)
-        # Until a request was answered, the same error may be that of every item.
-        may_be_all = is_paused or not self._breaker.has_answered
-        if may_be_all and self._items.put_back(item, may_fail=not is_paused):
-            return None
-        await self._record.mark_failed(item, error)
-        return Done(item, run_id, error=error, without_run="failed")
-
-    async def _is_paused_by(
-        self, working: ActiveItem, run_id: str, kind: str, error: str, retry_after: float | None
-    ) -> bool:
+    async def _is_paused_by(self, working: ActiveItem, kind: str, error: str, retry_after: float | None) -> bool:
         """Register a failure; return whether the batch is paused or ends, so that no item counts as failed."""
         breaker, before, now = self._breaker, self._breaker.pause, self._clock()
-        is_open = breaker.failed(run_id, kind, error, retry_after, now, is_probe=working.is_probe)
+        is_open = breaker.failed(working.run_id, kind, error, retry_after, now, is_probe=working.is_probe)
         working.is_probe = False
         pause = breaker.pause
         if breaker.ended is not None:
@@ -641,25 +548,19 @@ class Batch:
             run_id = self._run_id(item)
             how = {"however": True} if self._only_reads else {}
             outcome = None if self._is_new(run_id) else await self._runs.ended(run_id, **how)
-            if outcome is None:
-                self._items.drop()
-                if item.number % BREATH == 0:
-                    await asyncio.sleep(0)
-            else:
+            if outcome is not None:
                 self._pass_on(Done(item, run_id, outcome, outcome.error, is_earlier=True))
             while not self._has_room and not self._stops_now:
-                await self._changes.wait()
+                await self._wait()
 
     def _pass_on(self, done: Done) -> None:
         """Count an ended item, and pass it to the caller."""
-        self._items.ended(done.item)
-        cost = kind = None
-        if done.outcome is not None:
-            cost, kind = done.outcome.cost_usd, done.outcome.error_kind
-            self.cost_usd += cost or 0.0
+        outcome = done.outcome
+        cost, kind = (None, None) if outcome is None else (outcome.cost_usd, outcome.error_kind)
+        self.cost_usd += cost or 0.0
         self._earlier += done.is_earlier
         if done.state == "failed":
-            self._failed[USAGE if done.outcome is None else kind or NO_ANSWER] += 1
+            self._failed[limits.USAGE if outcome is None else kind or NO_ANSWER] += 1
         else:
             self._states[done.state] += 1
         self._tell(ItemEnded(done.number, done.run_id, done.state, cost, kind, done.is_earlier))
@@ -669,17 +570,34 @@ class Batch:
     def _has_room(self) -> bool:
         """Whether another item may begin."""
         # A caller that is slower than the items must not let outcomes pile up.
-        busy = len(self._under_way)
-        return busy < self._at_once and busy + self._done.qsize() < 2 * self._at_once
+        busy, most = len(self._under_way), self._bounds.at_once
+        return busy < most and busy + self._done.qsize() < 2 * most
 
     def _is_new(self, run_id: str) -> bool:
         """Return whether no run with this id was stored when the batch was opened, or begun since."""
         return self._begun is not None and run_id not in self._begun
 
-    def _end(self, reason: str) -> None:
-        """Begin no more items; only the first reason is kept."""
+    async def _wait(self, seconds: float = math.inf) -> None:
+        """Wait for a change, but not longer than this many seconds."""
+        self._changed.clear()
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._changed.wait())]
+        if not math.isinf(seconds):
+            waits.append(asyncio.ensure_future(self._sleep(seconds)))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _end(self, reason: str, problem: str | None = None) -> None:
+        """Begin no more items; only the first reason is kept.
+
+        problem: the error that caused it, in one line.
+        """
+        if problem is not None and self.ended_because is None:
+            self._breaker.reason = problem
         self.ended_because = self.ended_because or reason
-        self._changes.happened()
+        self._changed.set()
 
     def _tell(self, event: BatchEvent) -> None:
         """Pass an event to the listeners; a listener that raises is dropped."""

@@ -1,8 +1,6 @@
 """One item of a batch: its input, its run and how it ended, and the counts and events of all items."""
 
-import hashlib
-import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -34,25 +32,7 @@ class Item:
     input: Input
     question: str
     key: str
-    """16 hexadecimal digits that stay the same when the batch is called again; see `keyed`."""
-    where: str = ""
-    """Place of the input, for errors; see `InputRecord`."""
-
-
-def keyed(asked: Iterable[tuple[InputRecord, str]]) -> Iterator[Item]:
-    """Number inputs with their questions, and give each a key.
-
-    The same input, question and file content have the same key in every call.
-
-    Equal inputs get different keys, by how often the input occurred before.
-    """
-    seen: dict[bytes, int] = {}
-    for number, (one, question) in enumerate(asked, 1):
-        text = json.dumps([one.input, question, one.content], sort_keys=True, ensure_ascii=True)
-        digest = hashlib.sha256(text.encode()).digest()
-        count = seen[digest[:8]] = seen.get(digest[:8], 0) + 1
-        key = digest if count == 1 else hashlib.sha256(digest + str(count).encode()).digest()
-        yield Item(number, one.input, question, key[:8].hex(), one.where)
+    """16 hexadecimal digits that stay the same when the batch is called again; see `questions.asked`."""
 
 
 State = Literal["answered", "landed", "partial", "failed", "aborted", "not run", "at work elsewhere"]
@@ -245,34 +225,27 @@ class ItemRun(Protocol):
     @property
     def run_id(self) -> str:
         """The id in the store and in the outcome."""
-        ...
 
     @property
     def ended(self) -> Outcome | None:
         """The outcome, if the run had ended before it was taken up."""
-        ...
 
     @property
     def is_kept(self) -> bool:
         """Whether all records of the run are stored."""
-        ...
 
     @property
     def cost_before(self) -> float:
         """Cost of the run before it was taken up [USD]."""
-        ...
 
     async def outcome(self) -> Outcome:
         """Work until there is an outcome."""
-        ...
 
     def abort(self, *, after_turn: bool = False) -> None:
         """Stop as soon as possible, or after the current turn is complete and stored."""
-        ...
 
     def listen(self, listener: Listener) -> None:
         """Call a listener with each event from now on."""
-        ...
 
 
 class ItemRuns(Protocol):
@@ -280,7 +253,6 @@ class ItemRuns(Protocol):
 
     async def check(self) -> None:
         """Raise UsageError if no run can begin, for any item."""
-        ...
 
     async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> ItemRun:
         """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
@@ -288,11 +260,9 @@ class ItemRuns(Protocol):
         is_new: no run with this id was stored a moment ago.
         Raises AtWork if another process works on it, NotAffordable, or another RunSpecialistError.
         """
-        ...
 
     async def ended(self, run_id: str, *, however: bool = False) -> Outcome | None:
         """Return the outcome of a run that will not be resumed; None for any other run.
 
         however: return any outcome, also of a run that the next call resumes.
         """
-        ...

@@ -1,12 +1,15 @@
 """Make the question of each item from a template and its input, and check all of them before the first is sent."""
 
 import difflib
+import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 
-from run_specialist.batch.item import Input, InputRecord, Item, keyed
+from run_specialist.batch.item import Input, InputRecord, Item
 from run_specialist.batch.read_items import Source
 from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
@@ -14,7 +17,6 @@ from run_specialist.specialist.problems import shown
 LONGEST_QUESTION = 10 * 1024**2
 """Maximum length of a question, as for a question on standard input [bytes of UTF-8]."""
 _MOST_NAMED = 12
-_NEAR = 0.5
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}|[{}]")
 _BRACES = {"{{": "{", "}}": "}"}
 
@@ -58,76 +60,58 @@ class Template:
         fields = fields_of(given)
         for name in self.fields:
             if name not in fields:
-                raise UsageError(f"{where} has no field {shown(name)!r}, which the question needs{_hint(name, fields)}")
+                near = difflib.get_close_matches(name[:100], fields, 1, 0.5)
+                listed = ", ".join(shown(one) for one in [*fields][:_MOST_NAMED]) or "no fields"
+                hint = f"did you mean {{{shown(near[0])}}}?" if near else f"it has {listed}"
+                raise UsageError(f"{where} has no field {shown(name)!r}, which the question needs; {hint}")
         return "".join(text if name is None else text + as_text(fields[name]) for text, name in self._parts)
-
-
-def _hint(name: str, fields: Mapping[str, object]) -> str:
-    names = [*fields]
-    near = difflib.get_close_matches(name[:100].strip().casefold(), {one.casefold(): one for one in names}, 1, _NEAR)
-    if near:
-        meant = next(one for one in names if one.casefold() == near[0])
-        return f"; did you mean {{{shown(meant)}}}?"
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    listed = ", ".join(shown(one) for one in names[:_MOST_NAMED])
-    return f"; it has {listed}{more}; write literal braces as {{{{ and }}}}" if listed else "; it has no fields"
-
-
-def ask(given: InputRecord, template: Template | None, number: int) -> str:
-    """Return the question about an input; raises UsageError with its place if it cannot be asked about.
-
-    template: None = the input is its question: a text, or the field `question`.
-    number: its position, which is named if it has no place.
-    """
-    where, value = given.where or f"item {number}", given.input
-    if problem := problem_of(value):
-        raise UsageError(f"{where} {problem}")
-    question = fields_of(value).get("question") if template is None else template.fill(value, where)
-    if template is None and isinstance(value, str):
-        question = value
-    if not isinstance(question, str) or not question.strip():
-        raise UsageError(f"{where} has no question; give it a field `question`, or use a question template")
-    if len(question) > LONGEST_QUESTION or len(question.encode()) > LONGEST_QUESTION:
-        raise UsageError(f"{where}: its question is longer than {LONGEST_QUESTION // 1024**2} MiB; shorten the item")
-    return question
 
 
 def asked(inputs: Iterable[Input | InputRecord], template: Template | None) -> Iterator[Item]:
     """Yield each input as an item, with its question, number and key.
 
+    The same input, question and file content have the same key in every call; equal ones get different keys, by how
+    often they occurred before.
     template: None = each input is its question: a text, or the field `question`.
     Raises UsageError for an input that cannot be asked about.
     """
+    seen: Counter[bytes] = Counter()
+    for number, given in enumerate(inputs, 1):
+        # JSON knows only real dictionaries.
+        plain = dict(given) if isinstance(given, Mapping) else given
+        one = plain if isinstance(plain, InputRecord) else InputRecord(plain)
+        where, value = one.where or f"item {number}", one.input
+        if problem := problem_of(value):
+            raise UsageError(f"{where} {problem}")
+        if template is not None:
+            question: object = template.fill(value, where)
+        else:
+            question = value if isinstance(value, str) else value.get("question")
+        if not isinstance(question, str) or not question.strip():
+            raise UsageError(f"{where} has no question; give it a field `question`, or use a question template")
+        if len(question.encode()) > LONGEST_QUESTION:
+            limit = f"{LONGEST_QUESTION // 1024**2} MiB"
+            raise UsageError(f"{where}: its question is longer than {limit}; shorten the item")
+        digest = hashlib.sha256(json.dumps([value, question, one.content], sort_keys=True).encode()).digest()
+        seen[digest[:8]] += 1
+        if (count := seen[digest[:8]]) > 1:
+            digest = hashlib.sha256(digest + str(count).encode()).digest()
+        yield Item(number, value, question, digest[:8].hex())
 
-    def pairs() -> Iterator[tuple[InputRecord, str]]:
-        for number, given in enumerate(inputs, 1):
-            record = given
-            if not isinstance(record, InputRecord):
-                # JSON knows only real dictionaries.
-                record = InputRecord(dict(record) if isinstance(record, Mapping) else record)
-            yield record, ask(record, template, number)
 
-    return keyed(pairs())
-
-
-_NAMED = 3
-"""How many bad items are named."""
-
-
+@dataclass(frozen=True, slots=True)
 class CheckedItems:
     """Items that have been read once and are valid; they are read again for each iteration."""
 
-    def __init__(self, source: Source, count: int) -> None:
-        """Take the source and the number of its items."""
-        self.source = source
-        self._count = count
+    source: Source
+    count: int
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __iter__(self) -> Iterator[InputRecord]:
         """Yield the items; raises UsageError if the source has become invalid since."""
-        return iter(self.source)
+        return self.source.read()
 
 
 def check(source: Source, template: Template | None) -> Iterable[InputRecord]:
@@ -135,69 +119,27 @@ def check(source: Source, template: Template | None) -> Iterable[InputRecord]:
 
     All items are checked if they can be read twice; the result then has a length. Otherwise the first one is.
     template: None = each item is its question.
-    Raises UsageError that names the first bad items.
+    Raises UsageError that names the first bad item.
     """
-    if not source.is_repeatable:
-        items = iter(source)
-        first = next(items, None)
-        if first is None:
-            raise UsageError(f"{source.title} has no items")
-        _check_first(first, template)
-        return chain([first], items)
-    return CheckedItems(source, _count(source, template))
-
-
-def _count(source: Source, template: Template | None) -> int:
-    """Return the number of items; raises UsageError if any is bad."""
-    good = count = 0
-    first: list[str] = []
-
-    def bad(error: UsageError) -> None:
-        nonlocal count
-        count += 1
-        if len(first) < _NAMED:
-            first.append(str(error))
-
-    try:
-        for given in source.read(bad):
-            number = good + count + 1
-            if number == 1:
-                _check_first(given, template)
-            try:
-                ask(given, template, number)
-                good += 1
-            except UsageError as error:
-                bad(error)
-    except UsageError as error:
-        bad(error)
-    if count == 1:
-        raise UsageError(first[0])
-    if count:
-        more = f" | and {count - len(first):,} more" if count > len(first) else ""
-        bad_items = f"{count:,} of {good + count:,} items cannot be asked about"
-        raise UsageError(f"{source.title}: {bad_items}: {' | '.join(first)}{more}")
-    if not good:
+    items = source.read()
+    first = next(items, None)
+    if first is None:
         raise UsageError(f"{source.title} has no items")
-    return good
-
-
-def _check_first(first: InputRecord, template: Template | None) -> None:
-    """Check the template against the fields of the first item, because its errors are the same for all items."""
-    if template is None:
-        return
-    if not template.fields:
-        has = ", ".join(shown(name) for name in [*fields_of(first.input)][:5]) or "none"
+    if template is not None and not template.fields:
+        has = ", ".join(shown(name) for name in [*fields_of(first.input)][:_MOST_NAMED]) or "none"
         raise UsageError(
             f"the question {shown(template.text)!r} names no field, so it is the same for every item; put a field in "
             f"braces into it: {has}"
         )
-    ask(first, template, 1)
+    if source.is_repeatable:
+        return CheckedItems(source, sum(1 for _ in asked(chain([first], items), template)))
+    next(asked([first], template))
+    return chain([first], items)
 
 
 _LIMIT_SHOWN = 60
 # A NUL as `json.dumps` writes it; after an even number of backslashes, else the text contains these characters.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_SUSPECT = re.compile(r"\\u(?:d[89a-f]|0000)")
 
 
 def as_text(value: object) -> str:
@@ -217,20 +159,12 @@ def problem_of(given: object) -> str | None:
     if isinstance(given, Mapping) and not all(isinstance(name, str) for name in given):
         return "has a field whose name is not a string"
     try:
-        text = json.dumps(given, allow_nan=False)
+        text = json.dumps(given, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return "contains half of a surrogate pair, which is not a character; remove it"
     except (TypeError, ValueError) as error:
         return f"has a value that is not JSON: {str(error)[:_LIMIT_SHOWN]}"
     except RecursionError:
         return "is nested too deeply"
-    return _bad_characters(given, text) if _SUSPECT.search(text) else None
-
-
-def _bad_characters(given: object, text: str) -> str | None:
-    """Return the characters of an input that databases or model APIs reject; None if there are none."""
-    if _NUL.search(text):
-        return "contains a NUL character; remove it"
-    try:
-        json.dumps(given, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return "contains half of a surrogate pair, which is not a character; remove it"
-    return None
+    return "contains a NUL character; remove it" if _NUL.search(text) else None

@@ -21,108 +21,71 @@ PORTION = 1_000
 
 
 class BatchRecord:
-    """Stores a batch and its items, so that other processes can see the remaining work; this one stores nothing."""
-
-    def only_read(self) -> None:
-        """Write nothing from now on; call it before `open`."""
-
-    async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
-        """Write the batch and these items; return their stored runs by id with their cost so far [USD].
-
-        stopped: returns whether the caller has stopped the batch; the remaining items are then not written.
-        Returns None if it is unknown which runs are stored.
-        """
-        del items, stopped
-        return None
-
-    async def add(self, item: Item) -> None:
-        """Write one more item that was unknown when the batch was opened."""
-
-    async def mark_failed(self, item: Item, error: str | None) -> None:
-        """Record that an item failed permanently, with its error if it has no run."""
-
-    async def set_state(self, state: str, reason: str | None = None) -> None:
-        """Record the state of the batch: `open`, `paused` or `ended`."""
-
-    async def aclose(self) -> None:
-        """Close the connection to the store."""
-
-
-class StoredRecord(BatchRecord):
-    """The record of a batch in a store.
+    """Stores a batch and its items, so that other processes can see the remaining work.
 
     If the store fails after the batch was written, the batch continues: its runs store themselves.
     """
 
+    is_read_only = False
+    """Whether nothing is written, because the stored batch is that of a fleet; set before `open`."""
+    _writer: "batches.BatchWriter | None" = None
+
     def __init__(
         self,
-        batch: "Callable[[], batches.StoredBatch]",
-        run_id: Callable[[Item], str],
-        url: Callable[[], Awaitable[str | None]],
+        batch: "Callable[[], batches.StoredBatch] | None" = None,
+        url: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
         """Set what to write, without opening the store.
 
-        batch: returns the row of the batch.
-        run_id: returns the id of the run of an item.
+        batch: returns the row of the batch; None = nothing is stored.
         url: opens the store and returns its URL; None if nothing is stored.
         """
-        self._batch = batch
-        self._run_id = run_id
-        self._url = url
+        self._batch, self._url = batch, url
         self._batch_id = ""
-        self._writer: batches.BatchWriter | None = None
-        self._is_read_only = False
 
-    def only_read(self) -> None:
-        """Write nothing: the stored batch is that of a fleet."""
-        self._is_read_only = True
-
-    async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
+    async def open(self, items: Iterable[tuple[str, Item]], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
         """Write the batch and these items; return their stored runs by id with their cost so far [USD].
 
+        items: with the ids of their runs.
         stopped: returns whether the caller has stopped the batch; the remaining items are then not written.
         Returns None if nothing is stored. Raises StoreUnusable.
         """
-        url = await self._url()
-        if url is None:
+        url = None if self._url is None else await self._url()
+        if url is None or self._batch is None:
             return None
         from run_specialist.store.batches import BatchWriter  # noqa: PLC0415 - only for stored batches
 
         batch = self._batch()
         self._batch_id = batch.batch_id
         writer = await asyncio.to_thread(BatchWriter, url)
-        if self._is_read_only:
+        if self.is_read_only:
             with writer:
                 return await asyncio.to_thread(writer.begun, self._batch_id)
         self._writer = writer
         await asyncio.to_thread(writer.put, batch, ())
         # The items are read in this thread, because their source may not be usable in another thread.
         remaining = iter(items)
-        while portion := [self._row(item) for item in islice(remaining, PORTION)]:
+        while portion := [_row(run_id, item) for run_id, item in islice(remaining, PORTION)]:
             if stopped():
                 # The items of earlier calls that were not written again have lost their numbers, but may have runs.
                 return await asyncio.to_thread(writer.begun, self._batch_id, of_all_calls=True)
             await asyncio.to_thread(writer.add, self._batch_id, portion)
         return await asyncio.to_thread(writer.begun, self._batch_id)
 
-    async def add(self, item: Item) -> None:
+    async def add(self, run_id: str, item: Item) -> None:
         """Write one more item that was unknown when the batch was opened."""
-        if (writer := self._writer) is not None:
-            await self._tried(lambda: writer.add(self._batch_id, [self._row(item)]))
+        await self._tried(lambda writer: writer.add(self._batch_id, [_row(run_id, item)]))
 
-    async def mark_failed(self, item: Item, error: str | None) -> None:
+    async def mark_failed(self, run_id: str, error: str | None) -> None:
         """Record that an item failed permanently, with its error if it has no run."""
         from run_specialist.store.batches import ItemStateChange  # noqa: PLC0415 - only for stored batches
         from run_specialist.store.schema import ENDED  # noqa: PLC0415 - only for stored batches
 
-        if (writer := self._writer) is not None:
-            mark = ItemStateChange(self._run_id(item), ENDED, error)
-            await self._tried(lambda: writer.mark(self._batch_id, [mark]))
+        await self._tried(lambda writer: writer.mark(self._batch_id, [ItemStateChange(run_id, ENDED, error)]))
 
     async def set_state(self, state: str, reason: str | None = None) -> None:
-        """Write the state of the batch."""
-        if (writer := self._writer) is not None:
-            await self._tried(lambda: writer.set_state(self._batch_id, state, reason))
+        """Write the state of the batch: `open`, `paused` or `ended`."""
+        await self._tried(lambda writer: writer.set_state(self._batch_id, state, reason))
 
     async def aclose(self) -> None:
         """Close the connection to the store."""
@@ -130,15 +93,16 @@ class StoredRecord(BatchRecord):
             await asyncio.to_thread(self._writer.close)
             self._writer = None
 
-    def _row(self, item: Item) -> "batches.StoredItem":
-        from run_specialist.store import batches  # noqa: PLC0415 - as above
+    async def _tried(self, write: "Callable[[batches.BatchWriter], object]") -> None:
+        if self._writer is not None:
+            with suppress(StoreUnusable):
+                await asyncio.to_thread(write, self._writer)
 
-        return batches.StoredItem(self._run_id(item), item.number, item.input, item.question)
 
-    @staticmethod
-    async def _tried(write: Callable[[], object]) -> None:
-        with suppress(StoreUnusable):
-            await asyncio.to_thread(write)
+def _row(run_id: str, item: Item) -> "batches.StoredItem":
+    from run_specialist.store import batches  # noqa: PLC0415 - as above
+
+    return batches.StoredItem(run_id, item.number, item.input, item.question)
 
 
 LONGEST = 60

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from markdown_it.tree import SyntaxTreeNode
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.constrain import Constrain
 from rich.rule import Rule
@@ -218,10 +217,6 @@ def _text(text: str) -> Text:
 
 _WIDE = ("table", "fence", "code_block")
 """Blocks that use the whole width of the terminal."""
-_LONGEST_WORD = 20
-"""Longer words may be broken in a table [columns]."""
-_GAP = 3
-"""Columns between the columns of a table."""
 _LONGEST_CODE = 10_000
 """Longer code is shown without colors, which take time [characters]."""
 
@@ -272,7 +267,7 @@ def _block(node: SyntaxTreeNode) -> RenderableType:
         case "bullet_list" | "ordered_list":
             block = _list(node)
         case "table":
-            block = _MarkdownTable(node)
+            block = _table(node)
         case "hr":
             block = Rule(characters="─", style="dim")
         case _:
@@ -307,34 +302,16 @@ def _list(node: SyntaxTreeNode) -> RenderableType:
     return apart(rows) if loose else Group(*rows)
 
 
-class _MarkdownTable:
-    """A table in columns, or one line per cell if the columns would be too narrow."""
-
-    def __init__(self, node: SyntaxTreeNode) -> None:
-        rows = [row for part in node.children for row in part.children]
-        styles = [str(cell.attrs.get("style", "")) for cell in rows[0].children]
-        self._sides: list[JustifyMethod] = [
-            "right" if style.endswith("right") else "center" if style.endswith("center") else "left" for style in styles
-        ]
-        self._head, *self._rows = [[inline(cell.children[0]) for cell in row.children] for row in rows]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = zip(self._head, *self._rows, strict=True)
-        words = ([word for cell in cells for word in cell.plain.split()] for cells in columns)
-        widths = [max((min(cell_len(word), _LONGEST_WORD) for word in column), default=1) for column in words]
-        if sum(widths) + _GAP * (len(widths) - 1) > options.max_width:
-            records: list[RenderableType] = [] if self._rows else [Text(", ").join(self._head)]
-            for row in self._rows:
-                named = [(head, cell) for head, cell in zip(self._head, row, strict=True) if cell]
-                records.append(Group(*(Text.assemble(head, ": " if head else "", cell) for head, cell in named)))
-            yield apart(records)
-            return
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), border_style="dim")
-        for head, side in zip(self._head, self._sides, strict=True):
-            table.add_column(head, header_style="bold", justify=side, overflow="fold")
-        for row in self._rows:
-            table.add_row(*row)
-        yield table
+def _table(node: SyntaxTreeNode) -> Table:
+    head, *rows = [row for part in node.children for row in part.children]
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), border_style="dim")
+    for cell in head.children:
+        side = str(cell.attrs.get("style", "")).removeprefix("text-align:")
+        justify: JustifyMethod = "right" if side == "right" else "center" if side == "center" else "left"
+        table.add_column(inline(cell.children[0]), header_style="bold", justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(inline(cell.children[0]) for cell in row.children))
+    return table
 
 
 CODE = "cyan"

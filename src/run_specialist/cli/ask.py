@@ -15,38 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
-from run_specialist.cli.console import (
-    ERROR_KINDS,
-    as_program,
-    fail,
-    guarded,
-    is_terminal,
-    pause_gc,
-    print_diff,
-    print_json,
-    print_line,
-    resume_gc,
-    say,
-    say_allowed,
-)
-from run_specialist.cli.flags import (
-    Dir,
-    DryRun,
-    FilesRoot,
-    Model,
-    OnLostFlag,
-    OutputOptions,
-    OutputSettings,
-    RequestsAtOnce,
-    RequireModel,
-    SettingOptions,
-    SpecialistName,
-    StoreUrl,
-    Strict,
-    TrustFlag,
-    config_for_run,
-    configured_runner,
-)
+from run_specialist.cli import console, flags
 from run_specialist.cli.help import VersionFlag, WordsCommand, flattened
 from run_specialist.errors import with_flags
 from run_specialist.store.location import shown
@@ -93,14 +62,14 @@ def question_from(words: Sequence[str] | None) -> str:
         return more_from(words) or ""
     if sys.stdin is None or sys.stdin.isatty():
         program = "run-specialist NAME"
-        fail(f"there is no question; use: {program} 'why does it stop?', or from a pipe: git diff | {program}")
+        console.fail(f"there is no question; use: {program} 'why does it stop?', or from a pipe: git diff | {program}")
     # Replaced by the calling program, or no pipe on Windows.
     with suppress(OSError, ValueError):
         if not select.select([sys.stdin], [], [], _PATIENCE)[0]:
-            say("waiting for the question on standard input; to ask without it: run-specialist NAME QUERY")
+            console.say("waiting for the question on standard input; to ask without it: run-specialist NAME QUERY")
     text = _read()
     if not text.strip():
-        fail("there is no question: QUERY is missing, and standard input is empty")
+        console.fail("there is no question: QUERY is missing, and standard input is empty")
     return text
 
 
@@ -114,11 +83,11 @@ def more_from(words: Sequence[str] | None) -> str | None:
     if STDIN not in words:
         return " ".join(words)
     if words.count(STDIN) > 1:
-        fail("`-` means standard input, which can be read only once; put the question in quotes")
+        console.fail("`-` means standard input, which can be read only once; put the question in quotes")
     if sys.stdin is None:
-        fail("standard input is closed; pass the question as QUERY instead of `-`")
+        console.fail("standard input is closed; pass the question as QUERY instead of `-`")
     if sys.stdin.isatty():
-        say("type the text, then press Ctrl-D on an empty line")
+        console.say("type the text, then press Ctrl-D on an empty line")
     text = _read()
     if len(words) == 1:
         return text
@@ -153,9 +122,9 @@ def _read() -> str:
     try:
         data = sys.stdin.buffer.read(LARGEST + 1)
     except OSError as error:
-        fail(f"standard input cannot be read: {error.strerror or error}")
+        console.fail(f"standard input cannot be read: {error.strerror or error}")
     if len(data) > LARGEST:
-        fail(f"standard input is longer than {LARGEST // 1024**2} MiB; ask about a file of the project instead")
+        console.fail(f"standard input is longer than {LARGEST // 1024**2} MiB; ask about a file of the project instead")
     return data.decode("utf-8", "replace")
 
 
@@ -165,21 +134,21 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 @app.command(cls=WordsCommand)
 @flattened
 def run(
-    name: SpecialistName,
+    name: flags.SpecialistName,
     query: QueryWords = None,
     *,
-    dir_: Dir = None,
-    root: FilesRoot = None,
-    model: Model = None,
-    require_model: RequireModel = False,
-    given: SettingOptions,
-    requests_at_once: RequestsAtOnce = None,
-    store: StoreUrl = None,
-    on_lost: OnLostFlag = "go_on",
-    output: OutputOptions,
-    strict: Strict = None,
-    trust: TrustFlag = False,
-    dry_run: DryRun = False,
+    dir_: flags.Dir = None,
+    root: flags.FilesRoot = None,
+    model: flags.Model = None,
+    require_model: flags.RequireModel = False,
+    given: flags.SettingOptions,
+    requests_at_once: flags.RequestsAtOnce = None,
+    store: flags.StoreUrl = None,
+    on_lost: flags.OnLostFlag = "go_on",
+    output: flags.OutputOptions,
+    strict: flags.Strict = None,
+    trust: flags.TrustFlag = False,
+    dry_run: flags.DryRun = False,
     version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
     """Ask a specialist a question and print its answer.
@@ -190,11 +159,11 @@ def run(
 
     Exit codes: 0 answered, 2 wrong flag or file, 3 model not reachable, 4 no answer, 130 interrupted.
     """
-    shown = output.chosen()
-    with guarded():
+    output.check()
+    with console.guarded():
         question = question_from(query)
-        config = config_for_run(root, model, trust=trust, quiet=shown.quiet)
-        runner = configured_runner(
+        config = flags.config_for_run(root, model, trust=trust, quiet=output.quiet)
+        runner = flags.configured_runner(
             config,
             dir_=dir_,
             strict=strict,
@@ -207,14 +176,13 @@ def run(
             requests_at_once=requests_at_once,
             dry_run=dry_run,
         )
-        outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), shown)
+        outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)
 
 
 def main() -> None:
     """Run the command."""
-    pause_gc()
-    with as_program():
+    with console.as_program():
         app()
 
 
@@ -222,31 +190,33 @@ PrepareRun = Callable[..., Awaitable["Run | EndedRun"]]
 """Prepares the run, e.g. `partial(runner.prepare, name, question)`, with its `listener` and the `watch` of replies."""
 
 
-def _view(output: OutputSettings) -> "LiveView | None":
-    if output.json or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
+def _view(output: flags.OutputOptions) -> "LiveView | None":
+    if output.json_ or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
         return None
     from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
 
     return LiveView()
 
 
-def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Outcome":
+def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
     """
-    unread = _warn_about_unread_input(output)
+    if not output.quiet and unread_input():
+        console.say(
+            "warning: the text on standard input was not read; to add it to the question, end the question with ` -`"
+        )
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
-    runner.allowed = None if output.quiet else say_allowed
+    runner.allowed = None if output.quiet else console.say_allowed
 
     async def once() -> "Outcome":
         async with runner:
             _handle_signals(printer, view)
             listener, watch = printer if output.events else view, view.grow if view else None
             printer.run = await prepare(listener=listener, watch=watch)
-            resume_gc()
             return await printer.run.outcome()
 
     # Prints of tools and their modules must not mix with the answer or the events.
@@ -258,18 +228,7 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
     if printer.error:
         raise printer.error
     _show(outcome, output, runner.store and shown(runner.store), stored=printer.run is not None and printer.run.is_kept)
-    if not unread:
-        # A slow program has written to the pipe in the meantime.
-        _warn_about_unread_input(output)
     return outcome
-
-
-def _warn_about_unread_input(output: OutputSettings) -> bool:
-    """Warn if text on standard input is not part of the question; return whether there is any."""
-    unread = unread_input()
-    if unread and not output.quiet:
-        say("warning: the text on standard input was not read; to add it to the question, end the question with ` -`")
-    return unread
 
 
 class _EventPrinter:
@@ -285,7 +244,7 @@ class _EventPrinter:
         if self.error or self._out is None:
             return
         try:
-            print_json(event.as_json(), None, self._out)
+            console.print_json(event.as_json(), None, self._out)
         except OSError as error:
             self.error = error
             if self.run:
@@ -324,7 +283,7 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
         loop.add_signal_handler(number, abort)
 
 
-def _show(outcome: "Outcome", output: OutputSettings, store: str | None, *, stored: bool) -> None:
+def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *, stored: bool) -> None:
     """Print the outcome, its warnings, the summary and what was changed.
 
     store: the value of `--store`; None if it was not given.
@@ -333,10 +292,12 @@ def _show(outcome: "Outcome", output: OutputSettings, store: str | None, *, stor
     from run_specialist.cli.live import changed_files, limit_hint, resume_command, run_command, summary  # noqa: PLC0415 - fast `--help`
 
     resume = resume_command(outcome, store) if stored else None
-    for_people = not (output.json or output.events)
+    for_people = not (output.json_ or output.events)
     with output.file.opened() as out:
-        if output.json:
-            print_json(outcome.as_json() | {"error": _error(outcome)}, to=out)
+        if output.json_:
+            kind = outcome.error_kind or console.ERROR_KINDS.get(outcome.exit_code, outcome.status)
+            error = {"kind": kind, "message": with_flags(outcome.error)} if outcome.error else None
+            console.print_json(outcome.as_json() | {"error": error}, to=out)
         elif output.file.path or for_people:
             to_file = out if output.file.path else None
             # The file of a dry run has the patch alone, so that `git apply` takes it.
@@ -347,38 +308,30 @@ def _show(outcome: "Outcome", output: OutputSettings, store: str | None, *, stor
                 to_file.write(outcome.patch)
             elif outcome.patch:
                 if outcome.answer:
-                    print_line("")
-                print_diff(outcome.patch)
+                    console.print_line("")
+                console.print_diff(outcome.patch)
     is_watched = sys.stderr is not None and sys.stderr.isatty()
     if not output.quiet:
-        is_read = for_people and is_watched and is_terminal()
+        is_read = for_people and is_watched and console.is_terminal()
         if is_read:
-            print_line("", sys.stderr)
+            console.print_line("", sys.stderr)
         _print_warnings(outcome, marked=is_read and not output.raw)
     if outcome.error:
         to_resume = f"; to resume: {resume}" if resume else ""
-        say(f"{outcome.status}: {with_flags(outcome.error)}{to_resume}", command=resume)
+        console.say(f"{outcome.status}: {with_flags(outcome.error)}{to_resume}", command=resume)
     if output.quiet:
         return
     answered = outcome.status in ("answered", "landed")
     if answered and (hint := limit_hint(outcome, resume)):
-        say(hint, dim=True, command=resume)
+        console.say(hint, dim=True, command=resume)
     # Without a terminal, an error is the only line, so that programs can read it.
     if for_people and (answered or is_watched):
-        say(summary(outcome), dim=True)
+        console.say(summary(outcome), dim=True)
     undo = run_command("undo", outcome, store) if stored else None
     if for_people and (line := changed_files(outcome, undo)):
-        say(line, dim=True, command=undo)
+        console.say(line, dim=True, command=undo)
     if output.file.is_written and is_watched:
-        say(f"written to {output.file.path}", dim=True)
-
-
-def _error(outcome: "Outcome") -> dict[str, str] | None:
-    """Return why there is no complete answer, as JSON; None if there is one."""
-    if outcome.error is None:
-        return None
-    kind = outcome.error_kind or ("partial" if outcome.status == "partial" else ERROR_KINDS.get(outcome.exit_code))
-    return {"kind": kind or outcome.status, "message": with_flags(outcome.error)}
+        console.say(f"written to {output.file.path}", dim=True)
 
 
 def _print_warnings(outcome: "Outcome", *, marked: bool) -> None:
@@ -392,9 +345,9 @@ def _print_warnings(outcome: "Outcome", *, marked: bool) -> None:
     for warning in outcome.warnings:
         is_quote = warning.startswith(QUOTE_NOT_FOUND)
         if warning not in {outcome.error, NO_MODEL} and not (is_quote and marked):
-            say(f"warning: {warning if is_quote else with_flags(warning)}", dim=True)
+            console.say(f"warning: {warning if is_quote else with_flags(warning)}", dim=True)
     if outcome.is_offline:
-        say(
+        console.say(
             "answered offline, without a language model: ranked search and verbatim quotes; "
             "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL to use a model",
             dim=True,
@@ -405,7 +358,7 @@ MOST_LINES, MOST_COLUMNS = 16, 100
 """What is printed of the results of an interrupted run, so that they and the notes about the run fit on a screen."""
 
 
-def _print_answer(outcome: "Outcome", output: OutputSettings, to: TextIO | None, transcript: str | None) -> None:
+def _print_answer(outcome: "Outcome", output: flags.OutputOptions, to: TextIO | None, transcript: str | None) -> None:
     """Print the answer; on a terminal rendered, followed by its evidence and gaps.
 
     Of an interrupted run, only the beginning of what was gathered is printed.
@@ -415,16 +368,16 @@ def _print_answer(outcome: "Outcome", output: OutputSettings, to: TextIO | None,
     if outcome.status == "aborted" and not output.raw and to is None:
         lines = outcome.answer.splitlines()
         for line in lines[:MOST_LINES]:
-            print_line(line if len(line) <= MOST_COLUMNS else f"{line[: MOST_COLUMNS - 1]}…")
+            console.print_line(line if len(line) <= MOST_COLUMNS else f"{line[: MOST_COLUMNS - 1]}…")
         if len(lines) > MOST_LINES or any(len(line) > MOST_COLUMNS for line in lines):
             rest = (
                 f"to see everything: {transcript}" if transcript else "the run is not stored; --raw prints everything"
             )
             more = f"{len(lines) - MOST_LINES:,} more lines; " if len(lines) > MOST_LINES else ""
-            say(f"{more}{rest}", command=transcript)
-    elif output.raw or to is not None or not is_terminal():
+            console.say(f"{more}{rest}", command=transcript)
+    elif output.raw or to is not None or not console.is_terminal():
         if outcome.answer:
-            print_line(outcome.answer, to)
+            console.print_line(outcome.answer, to)
     else:
         from run_specialist.cli.answer import print_rendered_answer  # noqa: PLC0415 - only a terminal needs it
 

@@ -1,79 +1,29 @@
 """Options of `specialists map` and `specialists eval`."""
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from run_specialist.batch.limits import FAILURES
+from run_specialist.cli import flags
 from run_specialist.cli.console import STDOUT, fail, is_terminal, say_allowed
-from run_specialist.cli.flags import (
-    Dir,
-    EvidenceFlag,
-    FilesRoot,
-    LandingStyle,
-    Model,
-    OnLostFlag,
-    PatienceTime,
-    PresetName,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    Strict,
-    TimeLimit,
-    ToolCallFormat,
-    ToolCallsLimit,
-    ToolCharsLimit,
-    TotalTokensLimit,
-    TrustFlag,
-    TurnsLimit,
-    configured_runner,
-    quiet_option,
-    setting,
-    settings,
-)
 
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
     from run_specialist.api.runner import Runner
 
 
-def duration(text: str) -> float:
-    """Parse a duration such as `90s`, `10m` or `1h` [s]."""
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
-
-    try:
-        seconds = checked({"time_limit": setting(text)}).time_limit
-    except UsageError as error:
-        raise typer.BadParameter(str(error).removeprefix("time_limit: ")) from None
-    return float("inf") if seconds is None else seconds
-
-
-def choice(*choices: str) -> Any:  # noqa: ANN401 - keyword arguments of `typer.Option`
-    """Return the parser and the completion of an option with a fixed set of values."""
-
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}")
-        return text
-
-    return {"parser": parse, "autocompletion": lambda: choices}
-
-
 def amount(text: str) -> float:
     """Parse an amount of dollars; `none` is infinity."""
-    if text == "none":
-        return float("inf")
-    try:
-        value = float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50") from None
-    if not 0 <= value < float("inf"):
-        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50")
-    return value
+    with suppress(ValueError):
+        value = float("inf") if text == "none" else float(text)
+        if value >= 0 and (text == "none" or value < float("inf")):
+            return value
+    raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50")
 
 
 AT_ONCE = 8
@@ -135,24 +85,24 @@ class MoneyOptions:
 class EachRunOptions:
     """Each run."""
 
-    model: Model = None
-    require_model: RequireModel = False
-    requests_at_once: RequestsAtOnce = None
-    tool_calls_limit: ToolCallsLimit = None
-    turns_limit: TurnsLimit = None
-    total_tokens_limit: TotalTokensLimit = None
-    time_limit: TimeLimit = None
-    patience: PatienceTime = None
-    tool_chars_limit: ToolCharsLimit = None
-    landing: LandingStyle = None
-    evidence: EvidenceFlag = None
-    tool_calls: ToolCallFormat = None
-    preset: PresetName = None
+    model: flags.Model = None
+    require_model: flags.RequireModel = False
+    requests_at_once: flags.RequestsAtOnce = None
+    tool_calls_limit: flags.ToolCallsLimit = None
+    turns_limit: flags.TurnsLimit = None
+    total_tokens_limit: flags.TotalTokensLimit = None
+    time_limit: flags.TimeLimit = None
+    patience: flags.PatienceTime = None
+    tool_chars_limit: flags.ToolCharsLimit = None
+    landing: flags.LandingStyle = None
+    evidence: flags.EvidenceFlag = None
+    tool_calls: flags.ToolCallFormat = None
+    preset: flags.PresetName = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """Return the keys of the specialist's file to override."""
-        return settings(**{name: getattr(self, name) for name in _SETTINGS})
+        return flags.settings(**{name: getattr(self, name) for name in _SETTINGS})
 
 
 _SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
@@ -162,12 +112,12 @@ _SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
 class ProjectOptions:
     """Project and store."""
 
-    dir_: Dir = None
-    root: FilesRoot = None
-    store: StoreUrl = None
-    on_lost: OnLostFlag = "go_on"
-    strict: Strict = None
-    trust: TrustFlag = False
+    dir_: flags.Dir = None
+    root: flags.FilesRoot = None
+    store: flags.StoreUrl = None
+    on_lost: flags.OnLostFlag = "go_on"
+    strict: flags.Strict = None
+    trust: flags.TrustFlag = False
 
 
 def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOptions, *, quiet: bool) -> "Runner":
@@ -175,23 +125,17 @@ def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOpt
 
     quiet: do not print what `--trust` allows.
     """
-    runner = configured_runner(
+    runner = flags.configured_runner(
         config,
-        dir_=project.dir_,
-        strict=project.strict,
+        **vars(project),
         require_model=each_run.require_model,
-        root=project.root,
         model=each_run.model,
-        store=project.store,
-        on_lost=project.on_lost,
-        trust=project.trust,
         requests_at_once=each_run.requests_at_once,
     )
     runner.allowed = None if quiet else say_allowed
     return runner
 
 
-FORMATS = ("jsonl", "csv", "lines")
 RETRIED: dict[str | None, tuple[str, ...]] = {
     None: (),
     "aborted": ("aborted",),
@@ -222,12 +166,9 @@ class ItemOptions:
         ),
     ] = None
     format_: Annotated[
-        str | None,
+        Literal["jsonl", "csv", "lines"] | None,
         typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="Format of ITEMS: jsonl, csv or lines.  [default: by its name]",
-            **choice(*FORMATS),
+            "--format", metavar="FORMAT", help="Format of ITEMS: jsonl, csv or lines.  [default: by its name]"
         ),
     ] = None
 
@@ -239,20 +180,16 @@ class BatchOptions:
     at_once: Annotated[
         int,
         typer.Option(
-            metavar="N",
-            min=1,
-            help="Maximum number of items under way; given with --queue, that of the whole fleet.",
+            metavar="N", min=1, help="Maximum number of items under way; given with --queue, that of the whole fleet."
         ),
     ] = AT_ONCE
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
     ] = False
     retry: Annotated[
-        str | None,
+        Literal["aborted", "failed", "partial", "all"] | None,
         typer.Option(
-            metavar="STATE",
-            help="Resume earlier runs that ended as failed, aborted or partial, or all of these.",
-            **choice(*filter(None, RETRIED)),
+            metavar="STATE", help="Resume earlier runs that ended as failed, aborted or partial, or all of these."
         ),
     ] = None
     batch: Annotated[
@@ -283,10 +220,10 @@ class BatchOptions:
         typer.Option(metavar="N", min=1, help="Pause after N consecutive failures of the endpoint of the same kind."),
     ] = FAILURES
     pause_limit: Annotated[
-        Any,
+        str | None,
         typer.Option(
             metavar="TIME",
-            parser=duration,
+            callback=flags.takes("time_limit"),
             help="How long the batch waits for an endpoint that refuses requests.  [default: 1h]",
         ),
     ] = None
@@ -294,13 +231,13 @@ class BatchOptions:
     @property
     def bounds(self) -> dict[str, Any]:
         """Return the limits of the batch that were given, as arguments of `Runner.map`."""
-        given = {
-            "at_once": self.at_once,
-            "batch": self.batch,
-            "breaker": self.breaker,
-            "pause_limit": self.pause_limit,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
+
+        given = {"at_once": self.at_once, "breaker": self.breaker, "batch": self.batch}
+        if self.pause_limit is None:
+            return given
+        seconds = checked({"time_limit": flags.setting(self.pause_limit)}).time_limit
+        return given | {"pause_limit": float("inf") if seconds is None else seconds}
 
 
 @dataclass(frozen=True)
@@ -328,7 +265,7 @@ class AnswerOptions:
         bool,
         typer.Option("--events", help="Print each event as one line of JSON, those of the runs with their `item`."),
     ] = False
-    quiet: Annotated[bool, quiet_option("Print only rows, JSON and errors.")] = False
+    quiet: Annotated[bool, flags.quiet_option("Print only rows, JSON and errors.")] = False
 
     def check(self) -> None:
         """Exit if options exclude each other."""
@@ -347,8 +284,7 @@ class CaseOptions:
         typer.Option(metavar="FILE", help="File with the cases.  [default: NAME.evals.yaml beside the specialist]"),
     ] = None
     case: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB", help="Only cases whose name matches; may be repeated."),
+        list[str] | None, typer.Option(metavar="GLOB", help="Only cases whose name matches; may be repeated.")
     ] = None
     new: Annotated[
         bool, typer.Option("--new", help="Write a first set of cases from stored runs, to be edited; run nothing.")
@@ -388,7 +324,7 @@ class ResultOptions:
         typer.Option(metavar="SHARE", min=0, max=1, help="Exit with code 1 if a variant scores less, from 0 to 1."),
     ] = None
     json_: Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")] = False
-    quiet: Annotated[bool, quiet_option("Print only the results and errors.")] = False
+    quiet: Annotated[bool, flags.quiet_option("Print only the results and errors.")] = False
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Print lines, errors and problems of files; wrap text; write output files."""
 
-import gc
 import io
 import json
 import os
@@ -230,6 +229,15 @@ def wrapped(text: str, width: int, command: str = "") -> list[str]:
     return [line.replace("\0", " ") for line in lines] or [""]
 
 
+def print_wrapped(line: str, color: str | None = None) -> None:
+    """Print a line, wrapped at words on a terminal."""
+    if not is_terminal():
+        print_line(line)
+        return
+    for part in wrapped(printable(line), shutil.get_terminal_size().columns):
+        print_styled(typer.style(part, color) if color and has_colours() else part)
+
+
 def stderr_width() -> int:
     """Return the width of the terminal on standard error; standard output may be a pipe."""
     with suppress(ValueError):
@@ -435,19 +443,3 @@ def print_problems(problems: Sequence["Problem"]) -> None:
 def one_line(text: str) -> str:
     """Return the text on one line, without control characters."""
     return printable(" ".join(text.split()))
-
-
-def pause_gc() -> None:
-    """Turn the garbage collector off until `resume_gc`."""
-    gc.disable()
-
-
-def resume_gc() -> None:
-    """Turn the garbage collector on again, and exclude all existing objects from later collections.
-
-    Does nothing without `pause_gc`: in a program that calls the command as a function, existing objects may become
-    garbage later.
-    """
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()

@@ -17,7 +17,7 @@ from run_specialist.cli.batch_options import (
     WorkOptions,
     batch_runner,
 )
-from run_specialist.cli.console import complete_names, fail, guarded
+from run_specialist.cli.console import complete_names, fail, guarded, print_json, print_line, relative, say
 from run_specialist.cli.flags import config_for_run
 from run_specialist.cli.help import grouped
 
@@ -58,12 +58,17 @@ def eval_(
     wrong flag or file, 3 the model's endpoint ended the eval, 4 a run has no answer, 130 interrupted.
     """
     with guarded():
-        if cases.schema:
-            print_schema()
-            return
-        if name is None:
+        if name is None and not cases.schema:
             fail("there is no specialist to run; name one, e.g. specialists eval thoughts-analyzer")
-        check_extra()
+        if find_spec("pydantic_evals") is None:
+            from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
+
+            fail(f"evals need the extra `eval`, run-specialist[eval]; {adding('eval')}")
+        if cases.schema or name is None:
+            from run_specialist.evals.cases import case_schema  # noqa: PLC0415 - heavy
+
+            print_json(case_schema())
+            return
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
         if cases.new:
             write_cases(name, cases.cases, batch_runner(config, project, each_run, quiet=results.quiet))
@@ -75,35 +80,19 @@ def eval_(
     raise typer.Exit(code)
 
 
-def print_schema() -> None:
-    """Print the JSON Schema of files with cases."""
-    from run_specialist.cli.console import print_json  # noqa: PLC0415 - fast `--help`
-
-    check_extra()
-    from run_specialist.evals.cases import case_schema  # noqa: PLC0415 - heavy
-
-    print_json(case_schema())
-
-
 def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     """Write the cases of a specialist from its stored runs; raises UsageError if the file exists, or without runs."""
-    from run_specialist.cli.console import print_line, relative, say  # noqa: PLC0415 - fast `--help`
     from run_specialist.evals import cases, reuse  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.loader import stem  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
 
     file = runner.registry.find(name)
     path = given or file.path.with_name(f"{stem(file.path)}{cases.ENDINGS[0]}")
-    with reuse.stored_runs(runner.store) as known:
-        cases.write_new(path, cases.new_cases(file.name, known.questions(file.name, project_path(runner.root))))
+    with reuse.existing_store(runner.store) as store:
+        past = [] if store is None else store.past(file.name, project_path(runner.root))
+        # Without the runs of judges.
+        asked = ((store.find(one.run_id), one.outcome) for one in past if store)
+        questions = ((run.question, outcome) for run, outcome in asked if run.parent_id is None)
+        cases.write_new(path, cases.new_cases(file.name, questions))
     print_line(str(relative(path)))
     say(f"read and edit the cases, then run: specialists eval {name}")
-
-
-def check_extra() -> None:
-    """Raise UsageError if the packages of the extra `eval` are missing; does not import them."""
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
-    from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
-
-    if find_spec("pydantic_evals") is None:
-        raise UsageError(f"evals need the extra `eval`, run-specialist[eval]; {adding('eval')}")

@@ -1,8 +1,8 @@
 """Run an eval; print its tables and the comparison with an earlier one."""
 
 import asyncio
+import math
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,16 +10,16 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from run_specialist.batch.batch import Bounds
-from run_specialist.budget import dollars
+from run_specialist.budget import counted, dollars
 from run_specialist.cli import batch_options as options
 from run_specialist.cli import console
 from run_specialist.cli.console import say
-from run_specialist.cli.map_progress import MapWorker, counted, reason_of, spread
+from run_specialist.cli.map_progress import MapWorker, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
 from run_specialist.cli.tables import duration_words, print_table
 from run_specialist.errors import RunSpecialistError, StoreUnusable, UsageError
@@ -38,10 +38,11 @@ from run_specialist.evals.plan import (
     subjects,
     varied,
 )
-from run_specialist.evals.reuse import ReusePlan, reused, stored_runs
+from run_specialist.evals.reuse import existing_store, reused
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.sandbox import Sandbox
+from run_specialist.views.eval_page import AMOUNTS, amount, eval_page
 from run_specialist.views.page import signed
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 LOW_SCORE = 1
 """Exit code if a variant scores below the minimum."""
 
-_NOUNS = {"cost_usd": "cost", "tool_calls": "tool calls", "tokens": "tokens", "seconds": "time"}
 _COLORS = {"better": typer.colors.GREEN, "worse": typer.colors.RED, "cannot be told": typer.colors.YELLOW}
 
 
@@ -77,44 +77,42 @@ class EvalWork:
 
     def work(self) -> int:
         """Plan, run, check and print; return the exit code."""
-        runner = self._runner(self.each_run.model)
+        runner, judging = self._runner(self.each_run.model), self._runner(self.at_work.judge_model)
         self._check_outputs()
         plan = self._plan(runner)
-        with stored_runs(runner.store) as known:
-            found = asyncio.run(reused(plan, runner, known, fresh=self.cases.fresh))
-            judging = self._runner(self.at_work.judge_model) if running.has_judges(plan) else None
-            forecast = running.eval_forecast(found.plan, found.earlier, runner, known, judging, self.at_work.at_once)
-        planned_line = " · ".join(self._announced(found, forecast))
+        with existing_store(runner.store) as store:
+            plan = asyncio.run(reused(plan, runner, store, fresh=self.cases.fresh))
+            forecast = running.eval_forecast(plan, runner, store, judging, self.at_work.at_once)
+        planned_line = " · ".join(self._announced(plan, forecast))
         if self.at_work.dry_run:
-            self._show(found, forecast, planned_line)
+            self._show(plan, forecast, planned_line)
             return 0
         if not self.results.quiet:
             say(planned_line)
-        most = forecast.cost and forecast.cost[1] + (forecast.judge_cost[1] if forecast.judge_cost else 0.0)
-        limit = self.money.limit
-        self.money.confirm(most if most is None or limit is None else min(most, limit))
+        most, limit = forecast.total_cost_usd_90, self.money.limit
+        if most is not None:
+            most = min(most + (forecast.judges_cost_usd_90 or 0.0), math.inf if limit is None else limit)
+        self.money.confirm(most)
         bounds = Bounds(self.at_work.at_once, limit, forecast.typical_cost)
-        batch = running.runs_batch(found.plan, runner, bounds)
-        ended: list[Done] = []
-        self._run(batch, runner, ended)
-        ends = {done.number: done for done in ended}
-        judgements = self._judgements(found.plan, ends, batch)
-        with stored_runs(runner.store) as known:
-            result = asyncio.run(running.result_of(found.plan, ends, judgements, known))
+        batch = running.runs_batch(plan, runner, bounds)
+        ends = {done.number: done for done in self._run(batch, runner)}
+        judgements = self._judgements(plan, ends, judging, batch.cost_usd)
+        with existing_store(runner.store) as store:
+            result = asyncio.run(running.result_of(plan, ends, judgements, store))
         if self._baseline is not None:
             result = self._baseline.completed(result)
         compared = comparisons(result, self.comparison.tolerance)
+        values = as_json(result, compared)
         if self.results.json_:
-            console.print_json(as_json(result, compared))
+            console.print_json(values)
         else:
             print_results(result, compared)
         if left := batch.counts.not_run + batch.counts.aborted:
-            reason = reason_of(batch, "run")
-            why = f"{reason}; " if reason else ""
+            why = f"{reason}; " if (reason := reason_of(batch, "run")) else ""
             say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
         # The stored result is for `specialists report`; if the store fails, only that page is missing.
         try:
-            keep_result(found.plan, as_json(result, compared), runner.store)
+            keep_result(plan, values, runner.store)
         except StoreUnusable as error:
             say(f"the page of this eval cannot be written later: {error}")
         self._write(result, compared, runner)
@@ -132,11 +130,11 @@ class EvalWork:
         if self.comparison.with_reports and self.comparison.page is None:
             console.fail("--with-reports needs --page, beside which the reports are written")
         for flag, path in (("--page", self.comparison.page), ("--junit", self.comparison.junit)):
-            if path is not None:
-                try:
+            try:
+                if path is not None:
                     console.try_writing(path)
-                except OSError as error:
-                    console.fail(f"{flag} {path}: {error.strerror or error}")
+            except OSError as error:
+                console.fail(f"{flag} {path}: {error.strerror or error}")
 
     def _plan(self, runner: "Runner") -> EvalPlan:
         """Return the planned runs; the baseline comes first if it has to be run, too. Raises UsageError."""
@@ -159,18 +157,18 @@ class EvalWork:
 
     def _chosen(self, path: Path, cases: tuple[EvalCase, ...]) -> tuple[EvalCase, ...]:
         """Return the cases selected by `--case`; raises UsageError if a pattern matches none."""
-        chosen = set[str]()
-        for pattern in self.cases.case or ():
-            found = [one.name for one in cases if pattern == one.name or fnmatchcase(one.name, pattern)]
+        patterns, chosen = self.cases.case or (), set[str]()
+        for pattern in patterns:
+            found = {one.name for one in cases if pattern == one.name or fnmatchcase(one.name, pattern)}
             if not found:
                 names = shown(", ".join(one.name for one in cases), 300)
                 raise UsageError(f"{path}:1:1: no case is named {shown(pattern)}; there are {names}")
-            chosen.update(found)
-        return tuple(one for one in cases if one.name in chosen) if chosen else cases
+            chosen |= found
+        return tuple(one for one in cases if one.name in chosen or not patterns)
 
-    def _announced(self, found: ReusePlan, forecast: running.EvalForecast) -> Iterator[str]:
+    def _announced(self, plan: EvalPlan, forecast: running.EvalForecast) -> Iterator[str]:
         """Yield the parts of the line that announces the eval."""
-        plan, earlier = found.plan, len(found.earlier)
+        earlier = len(plan.earlier)
         factors = [counted(len(plan.cases), "case")]
         if len(plan.subjects) > 1:
             factors.append(counted(len(plan.subjects), "variant"))
@@ -179,31 +177,31 @@ class EvalWork:
         yield " × ".join(factors)
         if earlier:
             yield f"{earlier:,} of {counted(len(plan.runs), 'run')} stored already"
-        if found.stale:
-            yield f"{counted(found.stale, 'run')} again, because files have changed"
+        if plan.stale:
+            yield f"{counted(plan.stale, 'run')} again, because files have changed"
         if earlier == len(plan.runs):
             yield "nothing to ask"
             return
-        if forecast.seconds is None:
+        if forecast.total_seconds is None:
             yield "no past runs to forecast from"
         else:
-            if forecast.cost is not None and forecast.cost[1]:
-                yield f"about {spread(*forecast.cost)}"
-            yield f"{duration_words(forecast.seconds)} at {self.at_work.at_once} at once"
-        if running.has_judges(plan):
-            judges = forecast.judge_cost
-            yield "judges cost extra" if judges is None else f"judges about {spread(*judges)}"
+            if forecast.total_cost_usd_90:
+                yield f"about {spread(forecast.total_cost_usd or 0.0, forecast.total_cost_usd_90)}"
+            yield f"{duration_words(forecast.total_seconds)} at {self.at_work.at_once} at once"
+        if any(map(running.judges_of, plan.cases)):
+            low, high = forecast.judges_cost_usd, forecast.judges_cost_usd_90
+            yield "judges cost extra" if low is None or high is None else f"judges about {spread(low, high)}"
 
-    def _show(self, found: ReusePlan, forecast: running.EvalForecast, line: str) -> None:
+    def _show(self, plan: EvalPlan, forecast: running.EvalForecast, line: str) -> None:
         """Print what would be run."""
-        plan = found.plan
         if not self.results.json_:
             console.print_line(line)
             for one in plan.runs:
-                console.print_line(f"{'stored' if one.run_id in found.earlier else 'to run'}  {one.name}")
+                console.print_line(f"{'stored' if one.run_id in plan.earlier else 'to run'}  {one.name}")
             console.print_line(f"eval {plan.eval_id}; nothing was sent")
             return
-        cost, judges = forecast.cost or (None, None), forecast.judge_cost or (None, None)
+        costs = forecast._asdict()
+        del costs["typical_cost"]
         console.print_json(
             {
                 "eval": plan.eval_id,
@@ -212,50 +210,55 @@ class EvalWork:
                 "variants": [one.variant.name for one in plan.subjects],
                 "repeat": plan.repeat,
                 "runs": len(plan.runs),
-                "earlier": len(found.earlier),
-                "stale": found.stale,
-                "forecast": {
-                    **dict(zip(("total_cost_usd", "total_cost_usd_90"), cost, strict=True)),
-                    **dict(zip(("judges_cost_usd", "judges_cost_usd_90"), judges, strict=True)),
-                    "total_seconds": forecast.seconds,
-                },
+                "earlier": len(plan.earlier),
+                "stale": plan.stale,
+                "forecast": costs,
             }
         )
 
-    def _run(self, batch: "Batch", runner: "Runner", ends: "list[Done]") -> None:
-        """Run a batch; add how its items ended."""
+    def _run(self, batch: "Batch", runner: "Runner") -> "list[Done]":
+        """Run a batch; return how its items ended."""
+        ends: list[Done] = []
         worker = MapWorker(batch, [ends.append], shows=not self.results.quiet, noun="run")
         worker.work(runner)
         self._is_interrupted = self._is_interrupted or worker.interrupts > 0
+        return ends
 
-    def _judgements(self, plan: EvalPlan, ends: "Mapping[int, Done]", batch: "Batch") -> running.Judgements:
+    def _judgements(
+        self, plan: EvalPlan, ends: "Mapping[int, Done]", runner: "Runner", spent: float
+    ) -> running.Judgements:
         """Ask the judges about all answers."""
-        if not running.has_judges(plan) or self._is_interrupted:
-            return {}
-        runner = self._runner(self.at_work.judge_model)
-        answers = running.judged_answers(plan, ends, runner)
+        answers = [] if self._is_interrupted else running.judged_answers(plan, ends, runner)
         if not answers:
             return {}
-        limit = self.money.limit
-        left = None if limit is None else max(limit - batch.cost_usd, 0.0)
+        left = None if self.money.limit is None else max(self.money.limit - spent, 0.0)
         judging = running.judges_batch(plan, answers, runner, Bounds(self.at_work.at_once, left))
         said: list[Done] = []
         try:
-            self._run(judging, runner, said)
-            problem = judging.problem
+            said, problem = self._run(judging, runner), judging.problem
         except UsageError as error:
             # The runs are paid for, and their other checks hold.
             problem = str(error)
         return running.judgements(answers, {done.run_id: done for done in said}, problem)
 
     def _write(self, result: EvalResult, compared: Sequence[Comparison], runner: "Runner") -> None:
-        """Write the requested files, and warn if the specialist can read them; raises OSError."""
+        """Write the requested private files, and warn if the specialist can read them; raises OSError."""
         junit_path, page = self.comparison.junit, self.comparison.page
         if junit_path is not None:
             text = junit(result, compared if self._baseline else ())
             console.write_private(junit_path, text.encode("utf-8", "replace"), overwrite=True)
         if page is not None:
-            write_page(page, as_json(result, compared), runner.store, with_reports=self.comparison.with_reports)
+            folder, result_json = page.parent / f"{page.stem}-reports", as_json(result, compared)
+            ids = list(dict.fromkeys(one.run_id for one in result.runs if one.run_id))
+            if self.comparison.with_reports:
+                folder.mkdir(mode=0o700, exist_ok=True)
+                with existing_store(runner.store) as store:
+                    if store is not None:
+                        write_missing(store, ids, folder, overwrite=False)
+            reports = reports_in(folder, ids) if folder.is_dir() else {}
+            links = {run_id: f"{folder.name}/{name}" for run_id, name in reports.items()}
+            text = eval_page(result_json, links)
+            console.write_private(page, text.encode("utf-8", "replace"), overwrite=True)
         settings = runner.registry.find(self.name).specialist
         for path in (page, junit_path):
             if path is not None and settings is not None and settings.tools != ():
@@ -284,21 +287,17 @@ def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> No
     differences = {(pair.case, one.variant): pair.difference for one in compared for pair in one.pairs}
     rows = []
     for case in result.cases:
-        cells = []
-        for name in names:
-            difference = differences.get((case, name))
-            cells.append(_cell(result, case, name) + (f" {signed(difference)}" if difference else ""))
-        rows.append((case, *cells))
+        cells = [_cell([one for one in result.runs if (one.case, one.variant) == (case, name)]) for name in names]
+        changes = [differences.get((case, name)) for name in names]
+        rows.append((case, *(f"{one} {signed(by)}" if by else one for one, by in zip(cells, changes, strict=True))))
     scores = [result.score_of(one) for one in names]
     rows.append(("score", *("–" if one is None else f"{one:.2f}" for one in scores)))
     print_table(("CASE", *names), rows)
-    for line in failures(result):
-        print_wrapped(line)
-    for name in names:
-        print_wrapped(" · ".join(_totals(name, result.of(name))))
+    for line in (*failures(result), *(" · ".join(_totals(name, result.of(name))) for name in names)):
+        console.print_wrapped(line)
     for one in compared:
         for number, line in enumerate(comparison_lines(one)):
-            print_wrapped(line, None if number else _COLORS.get(one.verdict))
+            console.print_wrapped(line, None if number else _COLORS.get(one.verdict))
 
 
 def failures(result: EvalResult) -> Iterator[str]:
@@ -314,11 +313,7 @@ def failures(result: EvalResult) -> Iterator[str]:
         where = f"{run.case} · {run.variant}"
         for one in run.checks:
             if one.value is False:
-                # An argument in the name that the reason repeats is left out.
-                evaluator, _, argument = one.name.partition(": ")
-                reason = one.reason or "failed"
-                name = evaluator if argument and argument in reason else one.name
-                found.setdefault((where, f"{name}: {reason}"), []).append(run)
+                found.setdefault((where, f"{one.name}: {one.reason or 'failed'}"), []).append(run)
         if run.error:
             found.setdefault((where, run.error), []).append(run)
     for (where, what), runs in found.items():
@@ -327,8 +322,7 @@ def failures(result: EvalResult) -> Iterator[str]:
         yield f"{where}: {what}{times}{page}"
 
 
-def _cell(result: EvalResult, case: str, variant: str) -> str:
-    runs = [run for run in result.runs if run.case == case and run.variant == variant]
+def _cell(runs: list[CaseRun]) -> str:
     ended = [run for run in runs if run.has_ended]
     if not ended:
         return "not run"
@@ -338,7 +332,7 @@ def _cell(result: EvalResult, case: str, variant: str) -> str:
     return f"{mark} {fmean(scores):.2f}" if scores else f"{mark} –"
 
 
-def _totals(name: str, runs: tuple[CaseRun, ...]) -> Iterator[str]:
+def _totals(name: str, runs: list[CaseRun]) -> Iterator[str]:
     yield name
     yield f"{sum(run.passed for run in runs)} of {counted(len(runs), 'run')} passed"
     costs = {"": [run.cost_usd for run in runs], "judges ": [run.judge_cost_usd for run in runs]}
@@ -351,50 +345,16 @@ def _totals(name: str, runs: tuple[CaseRun, ...]) -> Iterator[str]:
     yield duration_words(sum(run.seconds for run in runs))
 
 
-def print_wrapped(line: str, color: str | None = None) -> None:
-    """Print a line, wrapped at words on a terminal."""
-    if not console.is_terminal():
-        console.print_line(line)
-        return
-    for part in console.wrapped(console.printable(line), shutil.get_terminal_size().columns):
-        console.print_styled(typer.style(part, color) if color and console.has_colours() else part)
-
-
 def comparison_lines(one: Comparison) -> Iterator[str]:
     """Yield the verdict on a variant, its other differences, and notes on omitted runs."""
     yield f"{one.variant}: {verdict_text(one)}"
     certain, chance = list[str](), list[str]()
     for name, found in one.medians.items():
-        before, after = _amount(name, found.baseline), _amount(name, found.variant)
+        before, after = amount(found.baseline, name), amount(found.variant, name)
         if before != after:
             is_certain = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
-            (certain if is_certain else chance).append(f"{_NOUNS[name]} {before} → {after}")
+            (certain if is_certain else chance).append(f"{AMOUNTS[name].lower()} {before} → {after}")
     groups = (("medians of the cases: ", certain), ("differences that may be chance: ", chance))
     if besides := "; ".join(words + ", ".join(amounts) for words, amounts in groups if amounts):
         yield f"{one.variant}: {besides}"
     yield from (f"{one.variant}: {line}" for line in notes(one))
-
-
-def _amount(name: str, value: float) -> str:
-    if name == "cost_usd":
-        return dollars(value)
-    if name == "seconds":
-        return duration_words(value)
-    # Large numbers are shown without decimals.
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")  # noqa: PLR2004 - as above
-
-
-def write_page(path: Path, result: Mapping[str, Any], store: str | None, *, with_reports: bool) -> None:
-    """Write a page that only its owner can read, and the missing reports into `NAME-reports`; raises OSError."""
-    from run_specialist.views.eval_page import eval_page  # noqa: PLC0415 - fast `--help`
-
-    folder = path.parent / f"{path.stem}-reports"
-    ids = list(dict.fromkeys(one["run_id"] for one in result["runs"] if one["run_id"]))
-    if with_reports:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with stored_runs(store) as known:
-            if known.store is not None:
-                write_missing(known.store, ids, folder, overwrite=False)
-    reports = reports_in(folder, ids) if folder.is_dir() else {}
-    links = {run_id: f"{folder.name}/{name}" for run_id, name in reports.items()}
-    console.write_private(path, eval_page(result, links).encode("utf-8", "replace"), overwrite=True)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -19,6 +20,7 @@ from run_specialist.record.outcome import EvidencePolicy
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
     from run_specialist.api.runner import Runner
+    from run_specialist.spawning.trust import Claim
     from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import Defaults, SpecialistFile
     from run_specialist.specialist.registry import Registry
@@ -31,7 +33,8 @@ def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], An
     """
 
     def choose(context: typer.Context, option: typer.CallbackParam, given: Any) -> Any:  # noqa: ANN401 - as the option
-        if context.resilient_parsing or _is_given(context, option):
+        source = context.get_parameter_source(option.name or "")
+        if context.resilient_parsing or (source is not None and source.name != "DEFAULT"):
             return given
         with guarded():
             from run_specialist.api.config_files import read_user_config  # noqa: PLC0415 - fast `--help`
@@ -40,11 +43,6 @@ def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], An
             return given if found is None else found
 
     return choose
-
-
-def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
-    source = context.get_parameter_source(option.name or "")
-    return source is not None and source.name != "DEFAULT"
 
 
 def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: bool = False) -> "Config":
@@ -275,17 +273,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @dataclass(frozen=True)
-class OutputSettings:
-    """What to print, and where."""
-
-    json: bool
-    events: bool
-    quiet: bool
-    raw: bool
-    file: OutputFile
-
-
-@dataclass(frozen=True)
 class OutputOptions:
     """Output."""
 
@@ -295,13 +282,18 @@ class OutputOptions:
     quiet: Annotated[bool, quiet_option("Print only the answer and errors.")] = False
     raw: Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")] = False
 
-    def chosen(self) -> OutputSettings:
-        """Return the chosen output; exit if options exclude each other, or if the file cannot be written."""
+    def check(self) -> None:
+        """Exit if options exclude each other, or if the file cannot be written."""
         if self.json_ and self.events:
             fail("--json and --events cannot be combined; the last event of --events contains the outcome")
         if self.raw and (self.json_ or self.events):
             fail("--raw is about the answer as text; it cannot be combined with --json or --events")
-        return OutputSettings(self.json_, self.events, self.quiet, self.raw, OutputFile(self.output))
+        _ = self.file
+
+    @cached_property
+    def file(self) -> OutputFile:
+        """The file for the answer."""
+        return OutputFile(self.output)
 
 
 @dataclass(frozen=True)
@@ -341,7 +333,7 @@ class SettingOptions(LimitOptions):
 
 TrustFlag = Annotated[
     bool,
-    typer.Option("--trust", help="Allow the commands and imports this file declares; remembered until they change."),
+    typer.Option("--trust", help="Allow the commands and imports that files declare; remembered until they change."),
 ]
 
 
@@ -352,16 +344,23 @@ def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> 
         return None, ""
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust, model_claims, origins_of  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import RunContext, model_claims  # noqa: PLC0415 - fast `--help`
 
     try:
-        claims = [wanted_by(file, settings, root).claim, *model_claims(file, settings, root)]
-        claims.append(skills_claim(file, settings, root, origins_of(file)))
+        context = RunContext(file, settings, root)
+        claims = [wanted_by(context).claim, *model_claims(context), skills_claim(context)]
     except UsageError as error:
         return False, f"not trusted: {error}"
+    return trust_of("it", claims)
+
+
+def trust_of(subject: str, claims: Sequence["Claim"]) -> tuple[bool | None, str]:
+    """Return whether all claims are trusted, and a line about it; `(None, "")` if they demand nothing."""
+    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
+
     demands = ", ".join(demand.action for claim in claims for demand in claim.demands)
     if not demands:
         return None, ""
     if all(Trust().is_known(claim) for claim in claims):
-        return True, f"trusted: it may {demands}"
-    return False, f"not trusted: it would {demands}; to allow this, run it once with --trust"
+        return True, f"trusted: {subject} may {demands}"
+    return False, f"not trusted: {subject} would {demands}; to allow this, run it once with --trust"

@@ -21,15 +21,12 @@ from run_specialist.errors import with_flags
 from run_specialist.store.location import place, shown
 
 if TYPE_CHECKING:
-    from run_specialist.fleet.batches import BatchStatus, Control, Root
+    from run_specialist.fleet.batches import Control, Root
     from run_specialist.record.outcome import Exit
 
 
 app = typer.Typer(
-    cls=CommandList,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Manage the batches in the queue of a fleet.",
+    cls=CommandList, rich_markup_mode=None, no_args_is_help=True, help="Manage the batches in the queue of a fleet."
 )
 _T = TypeVar("_T")
 
@@ -59,12 +56,22 @@ def status(
     if not found:
         say("no batch is in the queue")
         return
-    rows = [_row(one) for one in found]
+    rows = []
+    for one in found:
+        done, failed = (sum(one.items.get(state, 0) for state in states) for states in (_DONE, _FAILED))
+        numbers = (sum(one.items.values()), done, failed, one.at_work, one.queued, one.workers)
+        limit = "" if one.cost_limit is None else f" / {dollars(one.cost_limit)}"
+        cost = f"{dollars(one.cost_usd)}{limit}"
+        rows.append((one.batch_id, one.state, *map(str, numbers), cost, one_line(one.specialist)))
     head = ("BATCH", "STATE", "ITEMS", "DONE", "FAILED", "AT WORK", "QUEUED", "WORKERS", "COST", "SPECIALIST")
     print_table(head, rows)
     for one in found:
-        for line in _remarks(one):
-            print_line(f"{one.batch_id}: {line}")
+        if one.closed_until is not None:
+            print_line(f"{one.batch_id}: waits until {datetime.fromtimestamp(one.closed_until).astimezone():%H:%M:%S}")
+        if one.reason is not None:
+            print_line(f"{one.batch_id}: {one_line(one.reason)}")
+        if dead := one.items.get("dead"):
+            print_line(f"{one.batch_id}: {dead} given up, because items may end their workers")
 
 
 @app.command()
@@ -112,59 +119,30 @@ def _with_queue(store: str | None, action: "Callable[[Control], Awaitable[_T]]")
         return asyncio.run(act())
 
 
-def _row(one: "BatchStatus") -> tuple[str, ...]:
-    numbers = (
-        sum(one.items.values()),
-        sum(one.items.get(state, 0) for state in _DONE),
-        sum(one.items.get(state, 0) for state in _FAILED),
-        one.at_work,
-        one.queued,
-        one.workers,
-    )
-    limit = "" if one.cost_limit is None else f" / {dollars(one.cost_limit)}"
-    return (one.batch_id, one.state, *map(str, numbers), f"{dollars(one.cost_usd)}{limit}", one_line(one.specialist))
-
-
-def _remarks(one: "BatchStatus") -> list[str]:
-    remarks = []
-    if one.closed_until is not None:
-        remarks.append(f"waits until {datetime.fromtimestamp(one.closed_until).astimezone():%H:%M:%S}")
-    if one.reason is not None:
-        remarks.append(one_line(one.reason))
-    if dead := one.items.get("dead"):
-        remarks.append(f"{dead} given up, because {'it' if dead == 1 else 'they'} may end their workers")
-    return remarks
-
-
 POSTGRES = ("postgresql:", "postgres:", "postgresql+")
-
-Roots = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--root",
-        metavar="NAME=PATH",
-        help="Folder of this host, under the name that batches use; repeatable.  "
-        "[default: the project, under its own name]",
-    ),
-]
-AtOnce = Annotated[
-    int, typer.Option("--at-once", metavar="N", min=1, help="Items that this worker works on at the same time.")
-]
-TrustBatches = Annotated[
-    bool, typer.Option("--trust", help="Allow the commands and imports that the specialists of the batches declare.")
-]
-Health = Annotated[
-    Path | None,
-    typer.Option("--health", metavar="FILE", help="Keep the state of the worker in FILE, as JSON, for supervisors."),
-]
 
 
 def worker(
-    at_once: AtOnce = 8,
-    root: Roots = None,
+    at_once: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Items that this worker works on at the same time.")
+    ] = 8,
+    root: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PATH",
+            help="Folder of this host, under the name that batches use; repeatable.  "
+            "[default: the project, under its own name]",
+        ),
+    ] = None,
     store: StoreUrl = None,
-    trust: TrustBatches = False,
-    health: Health = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Allow the commands and imports that the specialists of the batches declare."),
+    ] = False,
+    health: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the state of the worker in FILE, as JSON, for supervisors."),
+    ] = None,
 ) -> None:
     """Work on the items of batches in the queue, until SIGTERM or Ctrl-C.
 

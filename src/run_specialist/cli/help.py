@@ -6,37 +6,19 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from run_specialist.cli.console import print_json_error, print_line, stderr_width, wrapped
+from run_specialist.cli.console import print_json_error, print_line
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from typer._click import Command, Context, Parameter
     from typer._click import HelpFormatter as ClickHelpFormatter
-
-
-_LABEL = "Error: "
-
-
-def wrap_usage_error(error: Any) -> None:  # noqa: ANN401 - its class is part of click, or of a copy of click in typer
-    """Make the message of a usage error fit the terminal, and print it as JSON if that was asked for.
-
-    Do nothing for other exceptions.
-    """
-    is_usage_error = hasattr(error, "format_message") and hasattr(error, "ctx")
-    if not is_usage_error or "format_message" in vars(error):
-        return
-    print_json_error(error.format_message(), "usage")
-    if sys.stderr is None or not sys.stderr.isatty():
-        return
-    lines = f"{_LABEL}{error.format_message()}".split("\n")
-    text = "\n".join(part for line in lines for part in wrapped(line, stderr_width()))
-    error.format_message = lambda: text.removeprefix(_LABEL)
 
 
 if TYPE_CHECKING:
@@ -75,16 +57,18 @@ class HelpFormatter(_HelpFormatter):
 
 
 class HelpContext(_Context):
-    """The context of a command whose help text is written by `HelpFormatter`, and whose usage errors are wrapped."""
+    """The context of a command whose help text is written by `HelpFormatter`, and whose usage errors can be JSON."""
 
     formatter_class = HelpFormatter
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
-        """Leave the context; a usage error that passes through is wrapped for the terminal."""
-        if exc_value is not None:
-            wrap_usage_error(exc_value)
+        """Leave the context; a usage error that passes through is printed as JSON, too, if that was asked for."""
+        # Its class is part of click, or of a copy of click in typer.
+        message = getattr(exc_value, "format_message", None)
+        if message is not None and hasattr(exc_value, "ctx"):
+            print_json_error(message(), "usage")
         return super().__exit__(exc_type, exc_value, tb)
 
 
@@ -152,21 +136,13 @@ _OTHERS = "Other options"
 _WORDS = "run_specialist.words"
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[..., None]:
     """Return a command with one option per field of its dataclass parameters.
 
     command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
         line of a dataclass's docstring, without its period, is the heading of its options.
+    headings: False = all options are in one section of the help text.
     """
-    return _with_options(command, headings=True)
-
-
-def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command like `grouped`, but with all options in one section of the help text."""
-    return _with_options(command, headings=False)
-
-
-def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[..., None]:
     groups: dict[str, type[DataclassInstance]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
@@ -188,6 +164,9 @@ def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[.
     flat.__annotations__ = {one.name: one.annotation for one in parameters}
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
+
+
+flattened = partial(grouped, headings=False)
 
 
 def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspect.Parameter]:

@@ -3,7 +3,7 @@
 import math
 import shlex
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -13,10 +13,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.control import Control
 from rich.live import Live
 from rich.live_render import LiveRender
-from rich.padding import Padding
 from rich.segment import ControlType, Segment
-from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from run_specialist import budget as units
@@ -25,24 +22,7 @@ from run_specialist.cli.console import one_line, printable
 from run_specialist.errors import with_flags
 from run_specialist.loop.exchange import PartialReply
 from run_specialist.providers.base import Delta
-from run_specialist.record.events import (
-    BudgetSpent,
-    Called,
-    ChildTold,
-    Event,
-    FileChanged,
-    Finished,
-    Forked,
-    Landed,
-    Replied,
-    Requested,
-    Resumed,
-    Retrying,
-    Started,
-    Summarized,
-    Waiting,
-    Warned,
-)
+from run_specialist.record import events
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.planning import TODO, current
@@ -53,25 +33,8 @@ PARSED_CHARACTERS = 100_000
 """Longer answers are not shown while they stream, because each refresh parses the answer again."""
 
 
-@dataclass(frozen=True)
-class _Wait:
-    """A wait before a request or a retry."""
-
-    event: Retrying | Waiting
-    until: float | None
-    """Its end by the monotonic clock [s]; None if it is unknown."""
-    name: str
-    """Prefix with the name of the child run that waits; empty for the run itself."""
-
-    @property
-    def text(self) -> str:
-        """The remaining time first, so that even a narrow terminal shows it."""
-        left = 0 if self.until is None else math.ceil(self.until - time.monotonic())
-        if isinstance(self.event, Retrying):
-            what = f"retry {self.event.attempt} {f'in {left} s' if left > 0 else 'now'}"
-        else:
-            what = f"waiting {left} s" if left > 0 else "waiting"
-        return f"{self.name}{what} · {one_line(self.event.reason)}"
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""Frames of the spinner."""
 
 
 class LiveView:
@@ -79,14 +42,14 @@ class LiveView:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
-        self._spinner = Spinner("dots")
         self._title = ""
         self._doing = "starting"
-        self._wait: _Wait | None = None
+        self._wait: tuple[events.Retrying | events.Waiting, float, str] | None = None
+        """A wait before a request or a retry, its end by the monotonic clock [s], and the prefix of its line."""
         self._total = RunningTotal()
         self._turn = 0
         self._begun = time.monotonic()
-        self._budget: BudgetSpent | None = None
+        self._budget: events.BudgetSpent | None = None
         self._call_lines = CallLines(self._console)
         self._reply = PartialReply()
         self._live = live_lines(self._render, self._console)
@@ -100,46 +63,45 @@ class LiveView:
     ) -> None:
         self._live.stop()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Show an event of the run."""
         self._total.add(event)
         self._wait = None
         match event:
-            case Started():
+            case events.Started():
                 self._title = one_line(f"{event.specialist} · {event.model}")
                 kind, limit = next(((k, v) for k, v in event.limits.items() if v is not None), ("tool_calls", None))
-                self._budget = BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
+                self._budget = events.BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
                 self._console.print(Text(self._title, "bold"))
-            case Resumed() | Forked():
+            case events.Resumed() | events.Forked():
                 self._show_resumed(event)
-            case Requested():
+            case events.Requested():
                 self._turn, self._reply = event.turn, PartialReply()
-            case Retrying():
+            case events.Retrying():
                 self._doing, self._reply = "thinking", PartialReply()
-            case BudgetSpent():
+            case events.BudgetSpent():
                 self._budget = event
-            case Finished():
+            case events.Finished():
                 self._console.print("")
             case _:
                 pass
         self._show_activity(event)
         self._call_lines.add(event)
 
-    def _show_activity(self, event: Event, name: str = "") -> None:
+    def _show_activity(self, event: events.Event, name: str = "") -> None:
         """Show what the run does now, or a child run.
 
         name: prefix with the name of the child run; empty for the run itself.
         """
         match event:
-            case ChildTold():
+            case events.ChildTold():
                 self._show_activity(event.told, f"{printable(event.specialist)}: ")
-            case Requested():
+            case events.Requested():
                 self._doing = f"{name}thinking"
-            case Called(phase="started"):
+            case events.Called(phase="started"):
                 self._doing = f"{name}{call_text(event)}"
-            case Retrying() | Waiting(phase="started"):
-                until = None if event.seconds is None else time.monotonic() + event.seconds
-                self._wait = _Wait(event, until, name)
+            case events.Retrying() | events.Waiting(phase="started"):
+                self._wait = event, time.monotonic() + (event.seconds or 0), name
             case _:
                 pass
 
@@ -152,33 +114,41 @@ class LiveView:
 
     def stopping(self) -> None:
         """Show that the run ends after the current turn."""
-        line = Text("stopping after this turn; a second signal stops immediately", "yellow")
-        self._console.print(Padding(line, (0, 0, 0, 2), expand=False))
+        self._console.print(Text("  stopping after this turn; a second signal stops immediately", "yellow"))
 
     def prepare(self, what: str) -> None:
         """Show what happens before the run begins; may be called from any thread."""
         self._doing = one_line(what)
 
-    def _show_resumed(self, event: Resumed | Forked) -> None:
+    def _show_resumed(self, event: events.Resumed | events.Forked) -> None:
         self._call_lines.calls = int(event.used.get(Kind.TOOL_CALLS, 0))
         if self._budget is not None and self._budget.limit is not None:
             used = event.used.get(self._budget.kind, 0)
             self._budget = replace(self._budget, used=used, remaining=max(self._budget.limit - used, 0))
         after = units.amount(Kind.TOOL_CALLS, self._call_lines.calls)
-        if isinstance(event, Forked):
+        if isinstance(event, events.Forked):
             after = f"{units.amount(Kind.TURNS, event.at)} and {after}"
-        self._console.print(Text(f"  {'forked' if isinstance(event, Forked) else 'resumed'} after {after}", "cyan"))
+        self._console.print(
+            Text(f"  {'forked' if isinstance(event, events.Forked) else 'resumed'} after {after}", "cyan")
+        )
 
     def _render(self) -> RenderableType:
-        row = Table.grid(padding=(0, 1))
+        frame = _FRAMES[int(10 * time.monotonic()) % len(_FRAMES)]
+        doing = Text(self._doing)
+        if self._wait:
+            event, until, name = self._wait
+            left = math.ceil(until - time.monotonic())
+            # The remaining time comes first, so that even a narrow terminal shows it.
+            what = f"waiting {left} s" if left > 0 else "waiting"
+            if isinstance(event, events.Retrying):
+                what = f"retry {event.attempt} {f'in {left} s' if left > 0 else 'now'}"
+            doing = Text(f"{name}{what} · {one_line(event.reason)}", "yellow")
         # Without wrapping, the height stays constant; otherwise old lines would remain on the screen.
-        row.add_column(no_wrap=True, overflow="ellipsis")
-        wait = self._wait
-        doing = Text(wait.text, "yellow") if wait else Text(self._doing)
-        doing.no_wrap, doing.overflow = True, "ellipsis"
-        self._spinner.update(text=doing)
-        row.add_row(self._spinner)
-        parts: list[RenderableType] = [row, self._gauge()]
+        line = Text.assemble((f"{frame} ", "cyan"), doing, no_wrap=True, overflow="ellipsis")
+        seconds = time.monotonic() - self._begun
+        calls, width = self._call_lines.calls, self._console.width
+        bar = self._budget and gauge(self._budget, calls, self._turn, self._total, seconds, width)
+        parts = [line, bar or Text(f"{seconds:.0f} s", "dim")]
         size = len(self._reply)
         answer = self._reply.text if size <= PARSED_CHARACTERS else f"… {size:,} characters"
         if answer:
@@ -187,12 +157,6 @@ class LiveView:
             newest = "\n".join(line.plain.rstrip() for line in lines[-ANSWER_LINES:])
             parts.append(Text(newest, "italic", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
-
-    def _gauge(self) -> Text:
-        seconds = time.monotonic() - self._begun
-        if self._budget is None:
-            return Text(f"{seconds:.0f} s", "dim")
-        return gauge(self._budget, self._call_lines.calls, self._turn, self._total, seconds, self._console.width)
 
 
 COLORS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
@@ -230,22 +194,22 @@ class CallLines:
         self.calls = 0
         """Number of calls printed."""
         self._line = Text()
-        self._changes: dict[str, list[FileChanged]] = {}
+        self._running: dict[str, events.Called] = {}
+        self._changes: defaultdict[str, list[events.FileChanged]] = defaultdict(list)
         """Changes of files by the calls that are running."""
         self._ended_call = ""
-        self._running_delegates: list[Called] = []
         self._children: dict[str, CallLines] = {}
         self._children_by_call: dict[str, CallLines] = {}
         self._outcome: Outcome | None = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Print the lines of an event, if it has any."""
         match event:
-            case Called():
+            case events.Called():
                 self._call(event)
-            case ChildTold():
+            case events.ChildTold():
                 self._child(event).add(event.told)
-            case BudgetSpent():
+            case events.BudgetSpent():
                 # A call is printed once the remaining budget is known, which follows in this event.
                 self._print(self._line, _remaining(event))
                 self._line = Text()
@@ -255,31 +219,30 @@ class CallLines:
                 if len(changes) > _MOST_CHANGES:
                     more = f"    and {len(changes) - _MOST_CHANGES:,} more files"
                     self._print(_start(self._depth).append(more, "magenta"))
-            case FileChanged():
+            case events.FileChanged():
                 # Printed below the line of its call, which follows.
-                if event.call_id in self._changes:
+                if event.call_id in self._running:
                     self._changes[event.call_id].append(event)
                 else:
                     self._print_change(event)
-            case Landed() | Warned() | Summarized():
+            case events.Landed() | events.Warned() | events.Summarized():
                 line = _start(self._depth)
                 if self._name:
                     line.append(f"{self._label}  ", "dim").append(f"{self._name}  ", "cyan")
                 line.append(_notice(event))
                 # The notices of the run itself are wrapped.
                 self._print(line) if self._name else self._console.print(line)
-            case Finished():
+            case events.Finished():
                 self._outcome = event.outcome
             case _:
                 pass
 
-    def _call(self, event: Called) -> None:
+    def _call(self, event: events.Called) -> None:
         if event.phase == "started":
-            self._running_delegates += [event] if event.name == DELEGATE else []
-            self._changes[event.id] = []
+            self._running[event.id] = event
             return
         self._ended_call = event.id
-        self._running_delegates = [one for one in self._running_delegates if one.id != event.id]
+        self._running.pop(event.id, None)
         if child := self._children_by_call.pop(event.id, None):
             self._line = child.outcome_line()
         elif event.phase == "skipped":
@@ -294,30 +257,24 @@ class CallLines:
                 self._line.truncate(max(most, 1), overflow="ellipsis")
                 self._line.append(reason)
 
-    def _child(self, event: ChildTold) -> "CallLines":
+    def _child(self, event: events.ChildTold) -> "CallLines":
         """Return the lines of a child run; its first event prints the `delegate` call that started it."""
         if event.run_id not in self._children:
             self.calls += 1
             label = f"{self._label}.{self.calls}" if self._label else str(self.calls)
             child = self._children[event.run_id] = CallLines(self._console, label, event.specialist, self._depth + 1)
-            call = self._delegate_call(event)
-            if call is not None:
+            question = event.told.question if isinstance(event.told, events.Started) else ""
+            wanted = {"specialist": event.specialist, "query": question}
+            unmatched = [
+                one for one in self._running.values() if one.name == DELEGATE and one.id not in self._children_by_call
+            ]
+            if unmatched:
+                # The call that best matches by specialist, then by question.
+                call = min(unmatched, key=lambda one: [(one.arguments or {}).get(key) != wanted[key] for key in wanted])
                 self._children_by_call[call.id] = child
-            question = event.told.question if isinstance(event.told, Started) else ""
             line = self._numbered_line(str(self.calls), f"{DELEGATE} {printable(event.specialist)}")
             self._print(line.append(f"  {one_line(question)}", "italic"))
         return self._children[event.run_id]
-
-    def _delegate_call(self, event: ChildTold) -> Called | None:
-        """Return the running call that best matches a child run by specialist and question."""
-
-        def mismatch(call: Called) -> tuple[bool, bool]:
-            arguments = call.arguments or {}
-            question = event.told.question if isinstance(event.told, Started) else None
-            return arguments.get("specialist") != event.specialist, arguments.get("query") != question
-
-        unmatched = [one for one in self._running_delegates if one.id not in self._children_by_call]
-        return min(unmatched, key=mismatch, default=None)
 
     def outcome_line(self) -> Text:
         """Return the line of the `delegate` call that started the run, with its status and usage."""
@@ -334,13 +291,13 @@ class CallLines:
         line = _start(self._depth, f"{self._label}.{number.strip()}" if self._label else number, style)
         return line.append("  ").append(f"{self._name}  " if self._name else "", "cyan").append(text)
 
-    def _call_line(self, number: str, call: Called, style: str = "") -> Text:
+    def _call_line(self, number: str, call: events.Called, style: str = "") -> Text:
         line = self._numbered_line(number, "", style)
         path = (call.arguments or {}).get("path")
         room = self._console.width - line.cell_len - _ROOM_FOR_REMAINING
         return line.append(with_short_path(call_text(call), path if isinstance(path, str) else "", room))
 
-    def _print_change(self, event: FileChanged) -> None:
+    def _print_change(self, event: events.FileChanged) -> None:
         done = f"would {event.change[:-1]}" if event.dry_run else event.change
         counts = Text("  ")
         if event.added is not None and event.removed is not None:
@@ -361,7 +318,7 @@ def _start(depth: int, label: str = "", style: str = "") -> Text:
     return Text("  " * (depth + 2 if depth else 1), style).append(label if depth or not label else f"{label:>2}", "dim")
 
 
-def call_text(call: Called) -> str:
+def call_text(call: events.Called) -> str:
     """Return a call as text: the tool's name and its arguments."""
     if call.name == TODO:
         text = current(call.arguments)
@@ -373,18 +330,18 @@ def call_text(call: Called) -> str:
     return f"{printable(call.name):7} {one_line(text)}"
 
 
-def _notice(event: Landed | Warned | Summarized) -> Text:
+def _notice(event: events.Landed | events.Warned | events.Summarized) -> Text:
     match event:
-        case Landed():
+        case events.Landed():
             return Text(f"limit of {event.reason.label} reached: {LANDINGS[event.how]}", "bold red")
-        case Warned():
+        case events.Warned():
             return Text(one_line(event.text), "yellow")
-        case Summarized():
+        case events.Summarized():
             size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
             return Text(f"summarized {event.archived} earlier results, from {size}", "cyan")
 
 
-def _remaining(budget: BudgetSpent) -> Text:
+def _remaining(budget: events.BudgetSpent) -> Text:
     """Return the remaining budget that the countdown shows the model, in the color of the phase."""
     phase = Phase(budget.phase)
     if budget.remaining is None or phase is Phase.SILENT:
@@ -530,14 +487,14 @@ class RunningTotal:
     cost_usd: float | None = 0.0
     """None if the price of any request is unknown."""
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Add the requests that an event reports."""
         match event:
-            case Replied() | Summarized():
+            case events.Replied() | events.Summarized():
                 self._add(event.usage.total_tokens, event.cost_usd)
-            case Resumed():
+            case events.Resumed():
                 self._add(event.tokens, event.cost_usd)
-            case ChildTold():
+            case events.ChildTold():
                 self.add(event.told)
             case _:
                 pass
@@ -552,7 +509,7 @@ _NARROWEST_BAR = 8
 """Minimum width of the bar beside the long form of the text [columns]."""
 
 
-def gauge(budget: BudgetSpent, calls: int, turn: int, total: RunningTotal, seconds: float, width: int) -> Text:
+def gauge(budget: events.BudgetSpent, calls: int, turn: int, total: RunningTotal, seconds: float, width: int) -> Text:
     """Return the line, in at most `width` columns.
 
     budget: state of the limit closest to exhaustion; its `limit` is None if there is none.

@@ -17,31 +17,7 @@ from typer.core import TyperCommand
 from typer.main import get_group
 
 from run_specialist.budget import counted
-from run_specialist.cli.console import (
-    as_program,
-    fail,
-    guarded,
-    is_terminal,
-    one_line,
-    print_json,
-    print_line,
-    print_problems,
-    project_folder,
-    relative,
-    say,
-    write_file,
-)
-from run_specialist.cli.flags import (
-    Dir,
-    Json,
-    Overwrite,
-    ProjectRoot,
-    SpecialistName,
-    Strict,
-    configured_project,
-    setting,
-    takes,
-)
+from run_specialist.cli import console, flags
 from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag, WordsCommand
 from run_specialist.cli.tables import print_table
 from run_specialist.errors import UsageError
@@ -121,23 +97,27 @@ def options(version: VersionFlag = False) -> None:
 
 
 @app.command("list", rich_help_panel=FILES)
-def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> None:
+def list_(dir_: flags.Dir = None, root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
     """List specialists and the problems in their files.
 
     A specialist is blocked if it cannot work here; a line below the table says why.
     """
-    with guarded():
+    with console.guarded():
         from run_specialist.cli.show import unavailable  # noqa: PLC0415 - fast `--help`
 
-        project, meant = project_folder(root), root is not None
-        registry, _, defaults = configured_project(project, dir_, meant=meant)
+        project, meant = console.project_folder(root), root is not None
+        registry, _, defaults = flags.configured_project(project, dir_, meant=meant)
         files = registry.files()
         reasons = unavailable(files, project, defaults.model)
         if json_:
-            print_json({"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]})
+            console.print_json(
+                {"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]}
+            )
             return
         if not files:
-            fail(f"no specialists in {', '.join(str(relative(place.path)) for place in registry.places)}", 0)
+            console.fail(
+                f"no specialists in {', '.join(str(console.relative(place.path)) for place in registry.places)}", 0
+            )
         _print_listing(files, reasons)
 
 
@@ -147,13 +127,13 @@ def check(
         list[Path] | None,
         typer.Argument(metavar="PATH", help="Files or folders.  [default: the specialists of the project]"),
     ] = None,
-    dir_: Dir = None,
-    root: ProjectRoot = None,
-    strict: Strict = None,
-    json_: Json = False,
+    dir_: flags.Dir = None,
+    root: flags.ProjectRoot = None,
+    strict: flags.Strict = None,
+    json_: flags.Json = False,
 ) -> None:
     """Check specialist files for problems; exit with code 2 on errors."""
-    with guarded():
+    with console.guarded():
         from run_specialist.spawning.availability import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
@@ -161,10 +141,10 @@ def check(
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
         if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
-            fail(f"no such file: {', '.join(missing)}")
+            console.fail(f"no such file: {', '.join(missing)}")
         from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
 
-        project, meant = project_folder(root), root is not None
+        project, meant = console.project_folder(root), root is not None
         config = read_config(project, meant=meant)
         dir_ = dir_ or config.get("dir")
         named = [SearchFolder.at(path, project) for path in paths or ()]
@@ -174,13 +154,13 @@ def check(
         if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
         if json_:
-            print_json({"files": [file.as_json() for file in files]})
+            console.print_json({"files": [file.as_json() for file in files]})
         else:
             for file in files:
-                print_problems(file.problems)
+                console.print_problems(file.problems)
             counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
             by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
-            print_line(f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}")
+            console.print_line(f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}")
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 
@@ -197,62 +177,54 @@ def new(
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="sonnet, opus, haiku, a full id, or inherit.")
     ] = None,
-    tool_calls_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|none",
-            callback=takes("tool_calls_limit"),
-            help="Maximum number of tool calls in a run.  [default: 30]",
-        ),
-    ] = None,
+    tool_calls_limit: flags.ToolCallsLimit = None,
     dir_: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
     ] = None,
-    root: ProjectRoot = None,
-    force: Overwrite = False,
+    root: flags.ProjectRoot = None,
+    force: flags.Overwrite = False,
 ) -> None:
     """Create a specialist file from a template.
 
-    On a terminal, it asks for the values without a flag, unless the description is given; elsewhere it writes
-    placeholders.
+    On a terminal, it asks for missing values.
     """
-    with guarded():
+    with console.guarded():
         from run_specialist.specialist.checks import PROBLEM  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.loader import check_new, load, write_new  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder  # noqa: PLC0415 - fast `--help`
 
-        project = project_folder(root)
+        project = console.project_folder(root)
         folder = SearchFolder.at(dir_, project) if dir_ else SearchFolder(project / "specialists", project)
         check_new(folder.path, name, overwrite=force)
-        limit = None if tool_calls_limit is None else setting(tool_calls_limit)
-        flags = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
-        given = {key: value for key, value in flags.items() if value is not None}
+        limit = None if tool_calls_limit is None else flags.setting(tool_calls_limit)
+        asked = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
+        given: dict[str, object] = {key: value for key, value in asked.items() if value is not None}
         if description is None and sys.stdin is not None and sys.stdin.isatty():
             given |= ask_for(name, given)
         given.setdefault("tool_calls_limit", LIMIT)
-        values = {key: given[key] for key in flags if key in given}
-        path = relative(write_new(folder.path, name, values, overwrite=force, project=folder.project))
-        print_line(str(path))
+        values = {key: given[key] for key in asked if key in given}
+        path = console.relative(write_new(folder.path, name, values, overwrite=force, project=folder.project))
+        console.print_line(str(path))
         if any(PROBLEM in problem.text for problem in load(path).problems):
-            say(f"next: replace the lines with TODO in this file; `specialists check {path}` lists them")
+            console.say(f"next: replace the lines with TODO in this file; `specialists check {path}` lists them")
         else:
-            say(f"next: edit the prompt (`specialists edit {name}`), then run: run-specialist {name} QUERY")
+            console.say(f"next: edit the prompt (`specialists edit {name}`), then run: run-specialist {name} QUERY")
 
 
 @app.command(rich_help_panel=FILES)
 def edit(
-    name: SpecialistName,
+    name: flags.SpecialistName,
     copy: Annotated[
         bool | None,
         typer.Option("--copy", help="Edit a copy in the project, if the file must not be changed.  [default: ask]"),
     ] = None,
-    dir_: Dir = None,
-    root: ProjectRoot = None,
+    dir_: flags.Dir = None,
+    root: flags.ProjectRoot = None,
 ) -> None:
     """Open a specialist file in the editor, then check it."""
-    with guarded():
-        project = project_folder(root)
-        file = configured_project(project, dir_, meant=root is not None)[0].find(name)
+    with console.guarded():
+        project = console.project_folder(root)
+        file = flags.configured_project(project, dir_, meant=root is not None)[0].find(name)
         path = edit_specialist(file, project, copy=copy)
     check([path], dir_, root)
 
@@ -268,33 +240,28 @@ def schema(
     install: Annotated[
         bool, typer.Option("--install", help="Write the schema into the project, and print the settings of VS Code.")
     ] = False,
-    root: ProjectRoot = None,
+    root: flags.ProjectRoot = None,
 ) -> None:
     """Print the JSON Schema of the front matter, or install it."""
-    with guarded():
+    with console.guarded():
         from run_specialist.providers.models import ALIASES  # noqa: PLC0415 - fast `--help`
         from run_specialist.safety import safe_files  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.fields import json_schema  # noqa: PLC0415 - fast `--help`
 
         whole = json_schema(models=(*ALIASES, *ALIASES.values(), "inherit", "offline"))
         if not install:
-            print_json(whole)
+            console.print_json(whole)
             return
         content = json.dumps({**whole, "$schema": _DRAFT}, ensure_ascii=False, indent=2) + "\n"
         try:
-            top, relative_path = safe_files.locate(project_folder(root) / SCHEMA, project_folder(root))
+            top, relative_path = safe_files.locate(console.project_folder(root) / SCHEMA, console.project_folder(root))
             path = top / relative_path
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, content.encode())
+            console.write_file(path, content.encode())
         except OSError as error:
-            fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
-        print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
-        print_line(json.dumps(SCHEMA_SETTING, indent=2)[2:-2])
-        say(
-            "the YAML extension of VS Code does not check Markdown by itself: docs/specialist-files.md names tools "
-            "that do",
-            dim=True,
-        )
+            console.fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
+        console.print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
+        console.print_line(json.dumps(SCHEMA_SETTING, indent=2)[2:-2])
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
@@ -305,12 +272,12 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
     foreign = any(file.dialect != OWN.name for file in files)
     rows = [
         (
-            one_line(file.name),
+            console.one_line(file.name),
             BLOCKED if file.path in reasons else file.status,
             *(("" if file.dialect == OWN.name else file.dialect,) if foreign else ()),
             "" if file.tool_calls_limit is None else str(file.tool_calls_limit),
-            one_line(file.model or ""),
-            one_line(file.description),
+            console.one_line(file.model or ""),
+            console.one_line(file.description),
         )
         for file in files
     ]
@@ -318,13 +285,13 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
     print_reasons(files, reasons)
     problems = [problem for file in files for problem in file.problems if problem.level != "notice"]
     if problems:
-        print_line("")
-        print_problems(problems)
+        console.print_line("")
+        console.print_problems(problems)
 
 
 def main() -> None:
     """Run the command."""
-    with as_program():
+    with console.as_program():
         app()
 
 
@@ -356,13 +323,13 @@ def ask_for(name: str, given: Collection[str]) -> dict[str, object]:
     def checked(key: str, text: str) -> object:
         if key != "description" and text.strip().lower() in _DEFAULTS:
             return None
-        value = setting(text) if key == "tool_calls_limit" else text
+        value = flags.setting(text) if key == "tool_calls_limit" else text
         if problems := strict_problems(name, {key: value}):
             raise typer.BadParameter("; ".join(problem.text for problem in problems))
         return value
 
     # The prompt of the library writes a blank to standard output, which may be read by a program.
-    with nullcontext() if is_terminal() else redirect_stdout(sys.stderr):
+    with nullcontext() if console.is_terminal() else redirect_stdout(sys.stderr):
         answers = {
             key: typer.prompt(question, default, value_proc=partial(checked, key), prompt_suffix=" ", err=True)
             for key, (question, default) in questions.items()
@@ -401,7 +368,7 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
     if failure:
         raise UsageError(f"{failure}; the file is {shown(str(path), None)}")
     if is_unchanged:
-        say(
+        console.say(
             "the file was not changed; if the editor is still open, use a command that waits, such as `code --wait`",
             dim=True,
         )
@@ -416,13 +383,13 @@ def _copied(file: "SpecialistFile", project: Path, why: str, *, copy: bool | Non
     # Each kind of file is found in other folders of a project.
     folder = CODEX.project[0] if is_toml(file.path) else OWN.project[0]
     target = project / folder / file.path.name
-    told = relative(target)
+    told = console.relative(target)
     if copy is None and sys.stdin is not None and sys.stdin.isatty():
         if not typer.confirm(f"{file.name} {why}. Edit a copy, {told}?", default=True, err=True):
-            fail("nothing was opened", 0)
+            console.fail("nothing was opened", 0)
         copy = True
     if not copy:
-        fail(f"{file.path} {why}; use --copy to edit a copy, {told}")
+        console.fail(f"{file.path} {why}; use --copy to edit a copy, {told}")
     try:
         with safe_files.open_file(file.path, file.project) as source:
             content = source.read()

@@ -4,17 +4,10 @@ from typing import Annotated
 
 import typer
 
-from run_specialist.cli.batch_options import (
-    AnswerOptions,
-    BatchOptions,
-    EachRunOptions,
-    ItemOptions,
-    MoneyOptions,
-    ProjectOptions,
-)
+from run_specialist.cli import batch_options
 from run_specialist.cli.console import guarded
 from run_specialist.cli.flags import SpecialistName
-from run_specialist.cli.help import given_words, grouped
+from run_specialist.cli.help import grouped
 
 Items = Annotated[
     str | None,
@@ -33,12 +26,12 @@ def map_(
     name: SpecialistName,
     items: Items = None,
     *,
-    each_item: ItemOptions,
-    answers: AnswerOptions,
-    money: MoneyOptions,
-    batch: BatchOptions,
-    each_run: EachRunOptions,
-    project: ProjectOptions,
+    each_item: batch_options.ItemOptions,
+    answers: batch_options.AnswerOptions,
+    money: batch_options.MoneyOptions,
+    batch: batch_options.BatchOptions,
+    each_run: batch_options.EachRunOptions,
+    project: batch_options.ProjectOptions,
 ) -> None:
     """Ask a specialist a question about each of many items.
 
@@ -52,20 +45,5 @@ def map_(
     with guarded():
         from run_specialist.cli.map_run import MapCall  # noqa: PLC0415 - fast `--help`
 
-        # The default is that of one process; a fleet may work on any number of items at the same time (0).
-        given = context.get_parameter_source("at_once")
-        fleet_at_once = batch.at_once if given is not None and given.name == "COMMANDLINE" else 0
-        call = MapCall(
-            name,
-            items,
-            each_item,
-            answers,
-            money,
-            batch,
-            each_run,
-            project,
-            words=given_words(context),
-            fleet_at_once=fleet_at_once,
-        )
-        code = call.work()
+        code = MapCall(context, name, items, each_item, answers, money, batch, each_run, project).work()
     raise typer.Exit(code)

@@ -17,17 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
+from run_specialist.cli import flags
 from run_specialist.cli.console import fail, guarded, labelled, say, say_allowed
-from run_specialist.cli.flags import (
-    Dir,
-    Model,
-    OnLostFlag,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    config_for_run,
-    configured_runner,
-)
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
@@ -51,9 +42,6 @@ ServedRoot = Annotated[
         help="Project to search for specialists, and folder that the file tools can read.  [default: the project root]",
     ),
 ]
-TrustAll = Annotated[
-    bool, typer.Option("--trust", help="Allow the commands and imports that the specialist files declare.")
-]
 Token = Annotated[
     str | None,
     typer.Option(
@@ -70,14 +58,14 @@ NoToken = Annotated[
 
 def mcp(
     http: HttpAddress = None,
-    dir_: Dir = None,
+    dir_: flags.Dir = None,
     root: ServedRoot = None,
-    model: Model = None,
-    require_model: RequireModel = False,
-    requests_at_once: RequestsAtOnce = None,
-    store: StoreUrl = None,
-    on_lost: OnLostFlag = "go_on",
-    trust: TrustAll = False,
+    model: flags.Model = None,
+    require_model: flags.RequireModel = False,
+    requests_at_once: flags.RequestsAtOnce = None,
+    store: flags.StoreUrl = None,
+    on_lost: flags.OnLostFlag = "go_on",
+    trust: flags.TrustFlag = False,
     token: Token = None,
     no_token: NoToken = False,
 ) -> None:
@@ -110,7 +98,7 @@ def mcp(
             # MCP clients start servers in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
-        config = config_for_run(root, model, trust=trust)
+        config = flags.config_for_run(root, model, trust=trust)
         from run_specialist.mcp_server.server import Stdio, serve  # noqa: PLC0415 - fast `--help`
 
         generated = None
@@ -119,7 +107,7 @@ def mcp(
 
             generated = access_token()
             token = generated.value
-        runner = configured_runner(
+        runner = flags.configured_runner(
             config,
             dir_=dir_,
             strict=False,  # the command has no --strict, and serves files with warnings
@@ -170,13 +158,12 @@ LONGEST_LINE = 16_384
 """Longer lines, such as tracebacks, are cut [characters]."""
 PATIENCE = 0.5
 """Timeout for pending lines at exit [s]."""
-_WARNINGS = "py.warnings"
 
 
 class BackgroundStderr(logging.Handler):
     """Writes lines to standard error in order; drops lines if the queue is full.
 
-    As a context manager, it also receives warnings, and log records without a handler.
+    As a context manager, it also receives warnings and log records.
     """
 
     def __init__(self, descriptor: int = 2, *, most: int = MOST_LINES, patience: float = PATIENCE) -> None:
@@ -191,7 +178,6 @@ class BackgroundStderr(logging.Handler):
         self._dropped = 0
         self._patience = patience
         self._thread = threading.Thread(target=self._work, name="stderr", daemon=True)
-        self._last_resort: logging.Handler | None = None
 
     def say(self, text: str) -> None:
         """Write a message of the program."""
@@ -204,16 +190,14 @@ class BackgroundStderr(logging.Handler):
     def __enter__(self) -> Self:
         """Start the thread, and receive log records and warnings."""
         self._thread.start()
-        self._last_resort, logging.lastResort = logging.lastResort, self
         logging.captureWarnings(capture=True)
-        logging.getLogger(_WARNINGS).addHandler(self)
+        logging.getLogger().addHandler(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         """Wait for pending lines, up to the timeout."""
-        logging.getLogger(_WARNINGS).removeHandler(self)
+        logging.getLogger().removeHandler(self)
         logging.captureWarnings(capture=False)
-        logging.lastResort = self._last_resort
         with suppress(Full):
             self._lines.put(None, timeout=self._patience)
             self._thread.join(self._patience)

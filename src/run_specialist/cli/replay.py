@@ -2,25 +2,14 @@
 
 import asyncio
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.console import (
-    DIFF_COLOURS,
-    fail,
-    guarded,
-    has_colours,
-    is_terminal,
-    print_json,
-    print_line,
-    print_styled,
-    printable,
-    say,
-    wrapped,
-)
+from run_specialist.budget import counted
+from run_specialist.cli import console
+from run_specialist.cli.console import fail, guarded
 from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl, TrustFlag
 from run_specialist.cli.runs import AllProjects, complete_runs, find_run, open_store, project_filter
 
@@ -28,32 +17,22 @@ if TYPE_CHECKING:
     from run_specialist.replay.replay import ReplayResult
 
 
-def _print_text(text: str) -> None:
-    """Print a text, wrapped at words on a terminal."""
-    lines = wrapped(printable(text), shutil.get_terminal_size().columns) if is_terminal() else [text]
-    print_line("\n".join(lines))
-
-
 def _print_replay(done: "ReplayResult", saved: Path | None) -> None:
     cassette, found = done.cassette, done.difference
     requests, calls = len(cassette.requests), len(cassette.calls)
     if found is None:
-        sizes = f"{requests} request{'s' * (requests != 1)}, {calls} tool call{'s' * (calls != 1)}"
+        sizes = f"{counted(requests, 'request')}, {counted(calls, 'tool call')}"
         missing = f"; definitions not compared: {', '.join(done.not_compared)}" if done.not_compared else ""
         where = f"; saved to {saved}" if saved else ""
-        _print_text(f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}{missing}{where}")
+        console.print_wrapped(f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}{missing}{where}")
         return
     if saved:
-        say(f"nothing was saved to {saved}, because the run does not replay the same")
+        console.say(f"nothing was saved to {saved}, because the run does not replay the same")
     place = "at the end" if found.request is None else f"at request {found.request} of {requests}"
-    _print_text(f"{cassette.source} differs {place}: {found.part}")
-    for line in found.shown:
-        if has_colours():
-            print_styled(typer.style(printable(line), fg=DIFF_COLOURS.get(line[:1])))
-        else:
-            print_line(line)
+    console.print_wrapped(f"{cassette.source} differs {place}: {found.part}")
+    console.print_diff("\n".join(found.diff))
     for hint in found.hints:
-        _print_text(hint)
+        console.print_wrapped(hint)
 
 
 DIFFERS = 1
@@ -102,7 +81,7 @@ def replay(
     with guarded():
         from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay import cassette as files  # noqa: PLC0415 - fast `--help`
-        from run_specialist.replay import replay as replays  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.replay import replay as replay_run  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
         if root is not None and not root.is_dir():
@@ -123,25 +102,16 @@ def replay(
             else:
                 file = None
         if save is not None:
-            recorded = files.fit_for_file(recorded, root or project_root(Path.cwd()))
-        place = replays.SpecialistLocation(root, dir_, file, trust)
-        done = asyncio.run(with_bounded_cleanup(replays.replay(recorded, place)))
+            text = recorded.text(root or project_root(Path.cwd()))
+            recorded = files.parsed(text, recorded.source)
+        done = asyncio.run(with_bounded_cleanup(replay_run(recorded, root, dir=dir_, file=file, trust=trust)))
         if save is not None and done.difference is None:
-            _write(save, files.cassette_text(recorded))
+            try:
+                console.write_file(save, text.encode())
+            except OSError as error:
+                fail(f"--save: {save} cannot be written: {error.strerror or error}")
     if json_:
-        print_json(done.as_json())
+        console.print_json(done.as_json())
     else:
         _print_replay(done, save)
     raise typer.Exit(DIFFERS if done.difference else 0)
-
-
-def _write(path: Path, text: str) -> None:
-    from run_specialist.cli.console import temporary_file  # noqa: PLC0415 - only needed to save
-    from run_specialist.specialist.project import result_path  # noqa: PLC0415 - only needed to save
-
-    try:
-        target = result_path(path)
-        # Anyone may read a cassette, which is meant to be committed to a repository.
-        temporary_file(target.parent, text.encode(), 0o644).replace(target)
-    except OSError as error:
-        fail(f"--save: {path} cannot be written: {error.strerror or error}")

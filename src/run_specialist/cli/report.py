@@ -86,7 +86,10 @@ def report(
             elif batch := batches.meant(run):
                 page = _batch(batches, batch)
             else:
-                page = _run(opened, find_run(opened, run, project))
+                from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
+
+                related = with_related(opened, find_run(opened, run, project))
+                page = _Page(related[0].run_id, lambda _: view.data(*related), view.render)
             if json_:
                 print_json(page.data(None))
                 return
@@ -129,19 +132,12 @@ def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool
     return path
 
 
-def _run(opened: "Store", run_id: str) -> _Page:
-    from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
-
-    return _Page(run_id, lambda _: view.data(*with_related(opened, run_id)), view.render)
-
-
 def _batch(batches: "StoredBatches", batch: "StoredBatch") -> _Page:
     """Return the page of a batch, or of an eval whose result is stored."""
-    from run_specialist.evals.plan import kept_result  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.batch_page import batch_data, batch_page, failures  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.eval_page import eval_page  # noqa: PLC0415 - fast `--help`
 
-    result = kept_result(batch.frozen)
+    result = batch.frozen.get("eval", {}).get("result")
 
     def run_ids() -> list[str]:
         """Return the ids of its runs, and of the baseline that an eval compares with."""
@@ -252,10 +248,6 @@ def with_related(opened: "Store", run_id: str) -> tuple["StoredRun", Mapping[str
     return stored, descendants(stored, opened.load), kin(stored, opened.load, opened.forks(stored))
 
 
-_ON_TERMINALS = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})
-"""Browsers that run in the terminal; without one they would hang or write to a log."""
-
-
 def open_page(path: Path) -> None:
     """Open a file in the browser; if there is none, print one line with the address of the file.
 
@@ -266,9 +258,7 @@ def open_page(path: Path) -> None:
     # An absolute file:// address: its special characters are encoded, so that no shell or option parser sees them.
     address = path.resolve().as_uri()
     try:
-        first = os.path.basename(getattr(webbrowser.get(), "name", ""))  # noqa: PTH119 - as webbrowser does
-        usable = first not in _ON_TERMINALS or (sys.stdin is not None and sys.stdin.isatty())
-        opened = usable and webbrowser.open(address)
+        opened = webbrowser.open(address)
     except (webbrowser.Error, OSError, ValueError):
         opened = False
     if not opened:

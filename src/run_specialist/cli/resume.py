@@ -7,20 +7,9 @@ import typer
 
 from run_specialist import budget
 from run_specialist.budget import Kind, Preset, Style
+from run_specialist.cli import flags
 from run_specialist.cli.ask import MoreWords, answer, more_from
 from run_specialist.cli.console import fail, guarded, print_diff, print_json, print_line, say
-from run_specialist.cli.flags import (
-    Json,
-    LimitOptions,
-    OnLostFlag,
-    OutputOptions,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    TrustFlag,
-    key_option,
-    settings,
-)
 from run_specialist.cli.help import flattened
 from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
 
@@ -38,11 +27,11 @@ ForkAt = Annotated[
 ]
 ForkLanding = Annotated[
     str | None,
-    key_option("landing", "HOW", f"With --at: another landing: {', '.join(get_args(Style))}.", get_args(Style)),
+    flags.key_option("landing", "HOW", f"With --at: another landing: {', '.join(get_args(Style))}.", get_args(Style)),
 ]
 ForkPreset = Annotated[
     str | None,
-    key_option("preset", "NAME", f"With --at: another preset: {', '.join(get_args(Preset))}.", get_args(Preset)),
+    flags.key_option("preset", "NAME", f"With --at: another preset: {', '.join(get_args(Preset))}.", get_args(Preset)),
 ]
 
 
@@ -60,33 +49,28 @@ DespiteChanges = Annotated[
     bool, typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs.")
 ]
 
-ResumeRoot = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Folder that the run may read.  [default: the project root]"),
-]
-
 
 @flattened
 def resume(
     run: RunId,
     query: MoreWords = None,
     *,
-    limits: LimitOptions,
-    requests_at_once: RequestsAtOnce = None,
+    limits: flags.LimitOptions,
+    requests_at_once: flags.RequestsAtOnce = None,
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Another model.  [default: the model of the run]")
     ] = None,
     at: ForkAt = None,
     landing: ForkLanding = None,
     preset: ForkPreset = None,
-    require_model: RequireModel = False,
+    require_model: flags.RequireModel = False,
     force: DespiteChanges = False,
-    trust: TrustFlag = False,
+    trust: flags.TrustFlag = False,
     all_projects: AllProjects = False,
-    root: ResumeRoot = None,
-    store: StoreUrl = None,
-    on_lost: OnLostFlag = "go_on",
-    output: OutputOptions,
+    root: flags.FilesRoot = None,
+    store: flags.StoreUrl = None,
+    on_lost: flags.OnLostFlag = "go_on",
+    output: flags.OutputOptions,
 ) -> None:
     """Resume a run after a limit, a crash or a failure, or fork it.
 
@@ -94,10 +78,11 @@ def resume(
     the prompt cache stays valid; a note tells the model what has changed. With --at the run is not changed: a new run
     begins with its first turns, and continues with another model, preset, landing or limit.
     """
-    forking = settings(landing=landing, preset=preset)
+    forking = flags.settings(landing=landing, preset=preset)
     if at is None and forking:
         fail(f"--{next(iter(forking))} needs --at N: a resumed run keeps it")
-    given, shown = limits.settings, output.chosen()
+    given = limits.settings
+    output.check()
     with guarded():
         question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
@@ -121,13 +106,13 @@ def resume(
                 return await runner.resume(run, question, force=force, **given, **watched)
             fork = await runner.fork(run, question, at=at, force=force, **given, **forking, **watched)
             source = fork.forked_from
-            if source and source.cold_tokens is not None and not shown.quiet:
+            if source and source.cold_tokens is not None and not output.quiet:
                 say(cold_line(source, fork.model), dim=True)
             return fork
 
-        if root is not None and not shown.quiet:
+        if root is not None and not output.quiet:
             say(f"files are read in {runner.root}")
-        outcome = answer(runner, prepare, shown)
+        outcome = answer(runner, prepare, output)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -147,8 +132,8 @@ def undo(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
     all_projects: AllProjects = False,
     root: RunsRoot = None,
-    store: StoreUrl = None,
-    json_: Json = False,
+    store: flags.StoreUrl = None,
+    json_: flags.Json = False,
 ) -> None:
     """Undo the file changes of a run and its child runs.
 

@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -11,21 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from run_specialist.budget import counted
+from run_specialist.cli import tables
 from run_specialist.cli.console import fail, guarded, one_line, print_json, say
 from run_specialist.cli.flags import Json, StoreUrl, one_of_words
-from run_specialist.cli.tables import (
-    RUN_WIDTHS,
-    RUNS_DROPPED,
-    Columns,
-    as_json,
-    pattern_of,
-    print_runs,
-    run_cells,
-    short_path,
-    size,
-    size_line,
-    size_of,
-)
 from run_specialist.errors import RunNotFound, StoreMissing
 
 if TYPE_CHECKING:
@@ -90,21 +79,20 @@ def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> st
         return f"{what} in {shown(opened.url)}"
     elsewhere = opened.count_elsewhere(project)
     others = f"; other projects have {counted(elsewhere, 'run')}, listed by --all-projects" if elsewhere else ""
-    return f"{what} of {short_path(project)}{others}"
+    return f"{what} of {tables.short_path(project)}{others}"
 
 
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return the ids and questions of matching runs for shell completion: without a prefix, those of this project."""
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
-    try:
-        with open_store(context.params.get("store")) as opened:
-            project = None if incomplete else project_filter(None, all_projects=False)
-            ids = [incomplete] if incomplete else ()
-            found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
-    except Exception:  # noqa: BLE001 - shell completion must not print errors
-        return []
-    return [(one.run_id, one_line(one.question)) for one in found]
+    # Shell completion must not print errors.
+    with suppress(Exception), open_store(context.params.get("store")) as opened:
+        project = None if incomplete else project_filter(None, all_projects=False)
+        ids = [incomplete] if incomplete else ()
+        found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
+        return [(one.run_id, one_line(one.question)) for one in found]
+    return []
 
 
 def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -112,13 +100,11 @@ def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str,
     from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.location import place  # noqa: PLC0415 - fast `--help`
 
-    try:
-        with StoredBatches(place(context.params.get("store")).url) as opened:
-            found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
-    except Exception:  # noqa: BLE001 - shell completion must not print errors
-        return []
-    matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
-    return [(one.batch_id, one_line(one.question)) for one in matching]
+    with suppress(Exception), StoredBatches(place(context.params.get("store")).url) as opened:
+        found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
+        matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
+        return [(one.batch_id, one_line(one.question)) for one in matching]
+    return []
 
 
 def _age(text: str) -> float:
@@ -274,7 +260,9 @@ def runs(
             opened = open_store(store)
         except StoreMissing as missing:
             if json_:
-                print_json({"runs": [], **({"deleted": []} if delete else {}), **size_of(store), "project": project})
+                print_json(
+                    {"runs": [], **({"deleted": []} if delete else {}), **tables.size_of(store), "project": project}
+                )
             say(str(missing))
             return
         with opened:
@@ -288,12 +276,14 @@ def runs(
                 _delete(opened, found, project, named=bool(ids), yes=yes, json_=json_)
                 return
             if json_:
-                print_json({"runs": [as_json(one) for one in found], **size_of(opened), "project": project})
+                print_json(
+                    {"runs": [tables.as_json(one) for one in found], **tables.size_of(opened), "project": project}
+                )
                 return
             if found:
-                print_runs(found, projects=all_projects, words=selection.words)
+                tables.print_runs(found, projects=all_projects, words=selection.words)
                 newest = "the newest " if len(found) < len(trees) else ""
-                say(f"{newest}{counted(len(found), 'run')} · {size_line(opened)}", dim=True)
+                say(f"{newest}{counted(len(found), 'run')} · {tables.size_line(opened)}", dim=True)
             else:
                 say(nothing_found(opened, selection.project, filtered=is_filtered))
             if selection.without_batches and (number := opened.count_left_out(selection)):
@@ -352,20 +342,22 @@ def _delete(
     if len(chosen) < len(found):
         say(f"{counted(len(found) - len(chosen), 'run')} still running: not deleted")
     if not json_:
-        print_runs(doomed, projects=project is None)
+        tables.print_runs(doomed, projects=project is None)
     if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed), 'run')} permanently?", err=True):
         fail("nothing was deleted", 0)
+    from rich.filesize import decimal  # noqa: PLC0415 - fast `--help`
+
     from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
 
     freed = opened.delete([one.run_id for one in doomed])
     for one in doomed:
         forget(one.run_id)
     if json_:
-        deleted = {"runs": [as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
-        print_json({**deleted, **size_of(opened), "project": project})
+        deleted = {"runs": [tables.as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
+        print_json({**deleted, **tables.size_of(opened), "project": project})
     else:
-        freed_size = f", {size(freed)} freed" if freed else ""
-        say(f"{counted(len(doomed), 'run')} deleted{freed_size} · {size_line(opened)}", dim=True)
+        freed_size = f", {decimal(freed)} freed" if freed else ""
+        say(f"{counted(len(doomed), 'run')} deleted{freed_size} · {tables.size_line(opened)}", dim=True)
         if not found and project is not None and not named:
             say(nothing_found(opened, project, filtered=True))
 
@@ -392,8 +384,8 @@ def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool
 
     limit: how many at the beginning, as for `Store.trees`.
     """
-    widths = {head: width for head, width in RUN_WIDTHS.items() if projects or head != "PROJECT"}
-    columns = Columns(widths, RUNS_DROPPED, pattern_of(selection.words))
+    widths = {head: width for head, width in tables.RUN_WIDTHS.items() if projects or head != "PROJECT"}
+    columns = tables.Columns(widths, tables.RUNS_DROPPED, tables.pattern_of(selection.words))
     states: dict[str, tuple[str, float | None]] = {}
     depths: dict[str, int] = {}
 
@@ -404,11 +396,11 @@ def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool
                 continue
             states[run.run_id] = (run.status, run.ended_at)
             if json_:
-                print_json(as_json(run), indent=None)
+                print_json(tables.as_json(run), indent=None)
                 continue
             is_first = not depths
             depth = depths[run.run_id] = depths.get(run.parent_id or "", -1) + 1
-            columns.print([run_cells(run, depth, projects=projects)], head=is_first)
+            columns.print([tables.run_cells(run, depth, projects=projects)], head=is_first)
 
     since = time.time() - LOOK_BACK
     with _wait_for_store(store) as opened:

@@ -8,56 +8,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.budget import counted, dollars
-from run_specialist.cli.console import (
-    guarded,
-    is_terminal,
-    one_line,
-    print_json,
-    print_line,
-    print_problems,
-    project_folder,
-    relative,
-    say,
-    wrapped,
-)
-from run_specialist.cli.flags import (
-    Dir,
-    Json,
-    PresetName,
-    ProjectRoot,
-    SpecialistName,
-    StoreUrl,
-    configured_project,
-    trust_status,
-)
+from run_specialist.cli import console, flags
 from run_specialist.cli.tables import print_table
 from run_specialist.errors import RunSpecialistError, StoreMissing, with_flags
 from run_specialist.specialist.problems import shown
 from run_specialist.store import location
 
 if TYPE_CHECKING:
-    from run_specialist.api.config_files import Config
-    from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings
-    from run_specialist.specialist.fields import Specialist
+    from run_specialist.api.preview import EffectiveModel, EffectiveSettings
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.specialist.settings import Setting
 
 
 def show(
-    name: SpecialistName,
-    preset: PresetName = None,
-    dir_: Dir = None,
-    root: ProjectRoot = None,
-    store: StoreUrl = None,
-    json_: Json = False,
+    name: flags.SpecialistName,
+    preset: flags.PresetName = None,
+    dir_: flags.Dir = None,
+    root: flags.ProjectRoot = None,
+    store: flags.StoreUrl = None,
+    json_: flags.Json = False,
 ) -> None:
     """Show a specialist's settings with sources, and what a run gets."""
-    with guarded():
-        from run_specialist.api.runner import Runner, effective_of  # noqa: PLC0415 - fast `--help`
+    with console.guarded():
+        from run_specialist.api.preview import effective_of  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.settings import resolve, settings_of  # noqa: PLC0415 - fast `--help`
 
-        project, meant = project_folder(root), root is not None
-        registry, folder, defaults = configured_project(project, dir_, meant=meant)
+        project, meant = console.project_folder(root), root is not None
+        registry, folder, defaults = flags.configured_project(project, dir_, meant=meant)
         file = registry.find(name)
         reason = unavailable([file], project, defaults.model).get(file.path, "")
         settings: list[Setting] = []
@@ -66,7 +44,7 @@ def show(
         note = ""
         if file.specialist:
             settings = settings_of(resolve(file, {"preset": preset}))
-            trusted, trust_line = trust_status(file, file.specialist, project)
+            trusted, trust_line = flags.trust_status(file, file.specialist, project)
             runner = Runner(root=root, dir=folder, defaults=defaults)
             effective = asyncio.run(effective_of(runner, file, {"preset": preset} if preset else {}))
             medians, note = _past(file, store)
@@ -76,21 +54,22 @@ def show(
             here = {"trusted": trusted, "unavailable": reason or None, "effective": shown_effective}
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
-            print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
+            console.print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
             return
-        print_line(f"{one_line(file.name)}  {file.status}  {relative(file.path)}\n{one_line(file.description)}\n")
+        console.print_line(f"{console.one_line(file.name)}  {file.status}  {console.relative(file.path)}")
+        console.print_line(f"{console.one_line(file.description)}\n")
         if reason:
-            print_line(f"{one_line(with_flags(f'cannot work here: {reason}'))}\n")
+            console.print_line(f"{console.one_line(with_flags(f'cannot work here: {reason}'))}\n")
         if settings:
             print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
         if trust_line:
-            print_line(f"\n{one_line(trust_line)}")
+            console.print_line(f"\n{console.one_line(trust_line)}")
         if file.problems:
-            print_line("")
-            print_problems(file.problems)
+            console.print_line("")
+            console.print_problems(file.problems)
         if file.specialist and effective:
-            print_line("\n" + shown(file.specialist.prompt, None, keep="\n\t"))
-            print_line("\nWhat a run gets:")
+            console.print_line("\n" + shown(file.specialist.prompt, None, keep="\n\t"))
+            console.print_line("\nWhat a run gets:")
             before = ""
             for label, text in (*_facts(file, effective), *(("past runs", _medians(one)) for one in medians)):
                 _print_row("" if label == before else label, text)
@@ -108,14 +87,10 @@ def unavailable(files: "Sequence[SpecialistFile]", root: Path, default: str | No
 
     default: the model of a config file.
     """
-    from run_specialist.spawning.availability import ModelRule, obstacles, without_credentials, without_model  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.availability import ModelRule, model_obstacle, obstacles  # noqa: PLC0415 - fast `--help`
 
     rule = ModelRule.of(None)
-
-    def of_model(settings: "Specialist") -> str:
-        return without_model(rule, settings, default) or without_credentials(settings, default)
-
-    return obstacles(files, root, of_model)
+    return obstacles(files, root, lambda settings: model_obstacle(rule, settings, default))
 
 
 def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]) -> None:
@@ -126,11 +101,7 @@ def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]
     from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
 
     for line in ["", *map(with_flags, sentences(files, reasons))] if reasons else ():
-        _print_wrapped(line)
-
-
-def _print_wrapped(line: str) -> None:
-    print_line("\n".join(wrapped(line, shutil.get_terminal_size().columns)) if is_terminal() else line)
+        console.print_wrapped(line)
 
 
 _MOST_RUNS = 1_000
@@ -184,7 +155,7 @@ def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence[dict[str,
     return medians, "" if medians else f"none with an answer in {url_shown}"
 
 
-def _amount(key: str, value: float | None) -> str:
+def _amount(key: str, value: Any) -> str:  # noqa: ANN401 - a number
     """Return a limit with its unit, if the name of the key does not contain it."""
     if key == "cost_limit":
         return dollars(value or 0)
@@ -210,53 +181,46 @@ def _medians(one: dict[str, Any]) -> str:
 
 
 def _print_row(label: str, text: str) -> None:
-    head, text = f"  {label:<{_LABEL}}", one_line(text)
+    head, text = f"  {label:<{_LABEL}}", console.one_line(text)
     width = max(shutil.get_terminal_size().columns, _NARROWEST)
     filled = textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
-    print_line(filled if is_terminal() else head + text)
+    console.print_line(filled if console.is_terminal() else head + text)
 
 
 _STATES = {"read": "read", "missing": "does not exist", "no table": "no table [tool.run-specialist]"}
 
 
-def config(root: ProjectRoot = None, json_: Json = False) -> None:
+def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
     """Show the settings of config files and environment, with sources."""
-    with guarded():
-        from run_specialist.api.config_files import holdings, near, read_config  # noqa: PLC0415 - fast `--help`
+    with console.guarded():
+        from run_specialist.api.config_files import holdings, model_claim, near, read_config  # noqa: PLC0415 - fast `--help`
 
-        read = read_config(project_folder(root).absolute(), meant=root is not None)
+        read = read_config(console.project_folder(root).absolute(), meant=root is not None)
         held = list(holdings(read))
-        trusted, line = _trust(read)
+        claim = model_claim(read)
+        trusted, line = flags.trust_of("the model of the project", [claim] if claim else [])
         if json_:
             files = [
-                {"path": str(one.path), "scope": one.scope, "state": one.state.replace(" ", "_")}
-                | {"reason": one.reason or None}
+                {
+                    "path": str(one.path),
+                    "scope": one.scope,
+                    "state": one.state.replace(" ", "_"),
+                    "reason": one.reason or None,
+                }
                 for one in read.files
             ]
-            print_json({"settings": {one.key: one.as_json() for one in held}, "files": files, "trusted": trusted})
+            console.print_json(
+                {"settings": {one.key: one.as_json() for one in held}, "files": files, "trusted": trusted}
+            )
             return
         print_table(("KEY", "VALUE", "FROM"), [(one.key, one.shown_value, one.origin) for one in held])
-        print_line("")
+        console.print_line("")
         if not read.files:
-            print_line("No config file is read: SPECIALIST_CONFIG is none.")
+            console.print_line("No config file is read: SPECIALIST_CONFIG is none.")
         for file in read.files:
             state = f"ignored, {file.reason}" if file.reason else _STATES[file.state]
-            print_line(f"{near(file.path)}: {state}")
+            console.print_line(f"{near(file.path)}: {state}")
         if line:
-            print_line("")
-            _print_wrapped(line)
-        say("for one specialist, with its own file: specialists show NAME", dim=True)
-
-
-def _trust(read: "Config") -> tuple[bool | None, str]:
-    """Return whether the model of the project may be used, and a line about it; `(None, "")` if it needs no trust."""
-    from run_specialist.api.config_files import model_claim  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
-
-    claim = model_claim(read)
-    if claim is None:
-        return None, ""
-    actions = ", ".join(demand.action for demand in claim.demands)
-    if Trust().is_known(claim):
-        return True, f"trusted: the model of the project may {actions}"
-    return False, f"not trusted: the model of the project would {actions}; to allow this, run once with --trust"
+            console.print_line("")
+            console.print_wrapped(line)
+        console.say("for one specialist, with its own file: specialists show NAME", dim=True)

@@ -5,13 +5,14 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from run_specialist.budget import dollars
 from run_specialist.cli.console import has_colours, is_terminal, one_line, print_line, print_styled, printable, wrapped
+from run_specialist.views.page import iso
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -104,7 +105,8 @@ class Columns:
             return line
         left = [(head, cells[head]) for head in front if head not in self._shown and cells[head]]
         # Without its heading, a number needs a label.
-        named = [f"{head.lower()} {text}" if _needs_label(text) else text for head, text in left]
+        unclear = re.compile(r"unknown|[0-9,]+")
+        named = [f"{head.lower()} {text}" if unclear.fullmatch(text) else text for head, text in left]
         values, text = printable(", ".join(named)), printable(cells[last])
         first = next(iter(cells.values()))
         indent = " " * (GAP + len(first) - len(first.lstrip()))
@@ -138,10 +140,6 @@ class Columns:
             line.append(cell).append(" " * GAP)
         line.rstrip()
         return line
-
-
-def _needs_label(text: str) -> bool:
-    return text == "unknown" or text.replace(",", "").isdecimal()
 
 
 def print_table(
@@ -273,8 +271,10 @@ def size_of(opened: "Store | str | None") -> dict[str, Any]:
 
 def size_line(opened: "Store") -> str:
     """Return size and location of a store, as text."""
+    from rich.filesize import decimal  # noqa: PLC0415 - fast `--help`
+
     found = size_of(opened)
-    return f"{size(found['size_bytes'])} in {found['store']}"
+    return f"{decimal(int(found['size_bytes']))} in {found['store']}"
 
 
 def as_json(run: "ListedRun") -> dict[str, Any]:
@@ -291,29 +291,9 @@ def print_labelled(label: str, text: str = "") -> None:
         print_line(label + text)
 
 
-def size(number: float) -> str:
-    """Return a size with its unit, e.g. `1.2 MB`.
-
-    number: the size [bytes].
-    """
-    for unit in ("bytes", "kB", "MB"):
-        if number < 1_000:  # noqa: PLR2004 - the next unit
-            return f"{number:.3g} {unit}"
-        number /= 1_000
-    return f"{number:,.1f} GB"
-
-
 def local(at: float) -> str:
     """Return a time in the local time zone.
 
     at: [seconds since 1970].
     """
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
-
-
-def iso(at: float) -> str:
-    """Return a time in UTC as ISO 8601, with milliseconds.
-
-    at: [seconds since 1970].
-    """
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -2,32 +2,22 @@
 
 import shutil
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from run_specialist.budget import counted, dollars
-from run_specialist.cli.console import (
-    complete_names,
-    fail,
-    guarded,
-    is_terminal,
-    print_json,
-    print_line,
-    printable,
-    project_folder,
-    relative,
-)
-from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl, configured_project
+from run_specialist.cli import console
+from run_specialist.cli.flags import Dir, Json, ProjectRoot, SpecialistName, StoreUrl, configured_project
 from run_specialist.cli.runs import AllProjects, project_filter
 from run_specialist.cli.tables import GAP, local, print_rendered, print_table, short_path
 from run_specialist.errors import SpecialistNotFound
+from run_specialist.store.location import NONE, place, shown
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
-    from run_specialist.store.stored import PastRun
     from run_specialist.views.tune import Bill, Tuning
 
 
@@ -44,9 +34,7 @@ _VERDICTS = {
 
 
 def tune(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Its name, or the path of its file.", autocompletion=complete_names)
-    ],
+    name: SpecialistName,
     store: StoreUrl = None,
     last: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Use only the newest N runs.  [default: all]")
@@ -66,16 +54,24 @@ def tune(
     Counts only runs of this project, of the current version of the file, whose limits come from the file and not from a
     flag.
     """
-    with guarded():
+    with console.guarded():
         from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - fast `--help`
+        from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
         from run_specialist.views.tune import tune as tuned  # noqa: PLC0415 - fast `--help`
 
         file = None
         # The stored runs of a file that no longer exists still allow a suggestion.
         with suppress(SpecialistNotFound):
-            file = configured_project(project_folder(root), dir_, meant=root is not None)[0].find(name)
+            file = configured_project(console.project_folder(root), dir_, meant=root is not None)[0].find(name)
         specialist = file.name if file else name
-        found = ended_runs(specialist, store, project_filter(root, all_projects=all_projects))
+        url, project = place(store).url, project_filter(root, all_projects=all_projects)
+        if url == NONE:
+            console.fail("runs are not stored, so there is nothing to learn from; name a store with --store")
+        with Store(url) as opened:
+            found = opened.past(specialist, project)
+        if not found:
+            where_in = f" in {short_path(project)}; use --all-projects for those of other projects" if project else ""
+            console.fail(f"{shown(url)} has no ended run of {specialist}{where_in}")
         limit: int | Literal["none"] | None = None
         digest = None
         if file is not None and file.specialist is not None:
@@ -84,7 +80,7 @@ def tune(
             digest = file.digest
         tuning = tuned(specialist, found, limit, digest=digest, all_versions=all_versions, last=last)
         if json_:
-            print_json(tuning.as_json())
+            console.print_json(tuning.as_json())
         else:
             _print(tuning, file)
 
@@ -93,15 +89,19 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     suggestion, now = tuning.suggestion, tuning.limit
     limit = suggestion.tool_calls_limit
     text = f"{_VERDICTS[suggestion.verdict].format(now=now, limit=limit)}: {suggestion.reason}."
-    print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if is_terminal() else text)
+    console.print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if console.is_terminal() else text)
     if limit is not None and limit != now:
         line = file.lines.get("tool_calls_limit") if file else None
-        where = f"{relative(file.path)}{f', line {line}' if line else ''}" if file else "the front matter of its file"
-        print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
+        where = (
+            f"{console.relative(file.path)}{f', line {line}' if line else ''}"
+            if file
+            else "the front matter of its file"
+        )
+        console.print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
     when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
-    print_line(f"\n{tuning.specialist}  {counted(tuning.runs, 'run')}{when}")
+    console.print_line(f"\n{tuning.specialist}  {counted(tuning.runs, 'run')}{when}")
     if tuning.runs:
-        print_line(_by_status(tuning.statuses))
+        console.print_line(_by_status(tuning.statuses))
     excluded = []
     if changed := tuning.changed_limits:
         by_flag = f"with limits set by a flag or a parent ({_by_status(changed)})"
@@ -109,10 +109,10 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if others := sum(one["runs"] for one in tuning.versions if not one["counted"]):
         excluded.append(f"{counted(others, 'run')} of other versions of its file")
     if excluded:
-        print_line(f"Not counted: {', '.join(excluded)}.")
+        console.print_line(f"Not counted: {', '.join(excluded)}.")
     _print_calls(tuning)
     if tuning.hits:
-        print_line("")
+        console.print_line("")
         rows = [
             (
                 "model's context" if hit["reason"] == "context" else hit["reason"].replace("_", " "),
@@ -123,20 +123,8 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
         ]
         print_table(("LIMIT REACHED", "RUNS", "PARTIAL", "FAILED", "HOW IT LANDED"), rows)
     if tuning.tokens.total:
-        print_line("")
+        console.print_line("")
         _print_bills(tuning)
-    if len(tuning.versions) > 1:
-        print_line("")
-        versions = [
-            (
-                "unknown" if one["digest"] is None else one["digest"][:8] or "no file",
-                str(one["runs"]),
-                _days(one["first_at"], one["last_at"]),
-                "yes" if one["counted"] else "no",
-            )
-            for one in tuning.versions
-        ]
-        print_table(("VERSION", "RUNS", "STARTED", "COUNTED"), versions)
 
 
 def _days(first: float | None, last: float | None) -> str:
@@ -153,7 +141,7 @@ def _print_calls(tuning: "Tuning") -> None:
     run, repeated = calls["run"], calls["repeated"]
     parts = calls | {"run": 0, "repeated": f"{repeated:,} ({_percent(repeated / run)})" if repeated else 0}
     counts = "".join(f", {number} {name}" for name, number in parts.items() if number)
-    print_line(f"{counted(run, 'tool call')}{counts}")
+    console.print_line(f"{counted(run, 'tool call')}{counts}")
     if not tuning.bars:
         return
     from rich.bar import Bar  # noqa: PLC0415 - fast `--help`
@@ -161,7 +149,7 @@ def _print_calls(tuning: "Tuning") -> None:
 
     from run_specialist.views.tune import NeedBar  # noqa: PLC0415 - fast `--help`
 
-    print_line("\nRuns by tool calls used, ended by themselves or cut short:")
+    console.print_line("\nRuns by tool calls used, ended by themselves or cut short:")
     suggested = tuning.suggestion.tool_calls_limit
     labels = {} if tuning.limit is None else {tuning.limit: "limit now"}
     if suggested is not None and suggested != tuning.limit:
@@ -195,7 +183,7 @@ def _print_bills(tuning: "Tuning") -> None:
         [(name, *_bill(form, runs), *_bill(form, landings))[: len(head)] for name, form, runs, landings in rows],
     )
     if unknown := tuning.cost_usd.unknown:
-        print_line(f"The cost of {counted(unknown, 'run')} is unknown.")
+        console.print_line(f"The cost of {counted(unknown, 'run')} is unknown.")
 
 
 def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
@@ -211,30 +199,3 @@ def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
 
 def _percent(share: float) -> str:
     return "under 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"  # noqa: PLR2004 - rounds to 0 %
-
-
-def ended_runs(name: str, given: str | None, project: str | None) -> "Sequence[PastRun]":
-    """Return the runs that have ended, the newest first.
-
-    given: the store; None = the default one.
-    project: only its runs; None = those of all projects.
-    """
-    from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
-
-    where = place(given)
-    if where.url == NONE:
-        fail("runs are not stored, so there is nothing to learn from; name a store with --store")
-    with Store(where.url) as store:
-        runs = store.past(name, project)
-        if not runs:
-            known = sorted({printable(run.specialist) for run in store.trees(Selection(project=project))} - {name})
-            others = f"; it has runs of {', '.join(known)}" if known else ""
-            elsewhere = len(store.past(name)) if project else 0
-            more = (
-                f"; other projects have {counted(elsewhere, 'run')} of {name}: use --all-projects" if elsewhere else ""
-            )
-            where_in = f" in {short_path(project)}" if project else ""
-            fail(f"{shown(where.url)} has no ended run of {name}{where_in}{others}{more}")
-        return runs

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,24 +12,19 @@ from subprocess import CompletedProcess
 from pydantic import TypeAdapter, ValidationError
 
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
-from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalResult, Variant, kept_result
+from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalResult, Variant
 from run_specialist.safety import safe_files
 from run_specialist.safety.git import GitMissing, ask_git
 from run_specialist.specialist.checks import take_values
 from run_specialist.specialist.front_matter import read
 from run_specialist.specialist.problems import Problems, shown
-from run_specialist.store.location import default_folder
+from run_specialist.store.batch_reader import StoredBatches
+from run_specialist.store.location import NONE, default_folder, place
 
-PREFIX = "eval-"
-"""Beginning of the ids of evals."""
 KINDS = ("git", "eval", "file")
 """Prefixes that select the kind of a baseline, such as `git:` in `git:main`."""
 LARGEST_RESULT = 256 * 1024 * 1024
 """Maximum size of a result in JSON [bytes]."""
-LARGEST = 32 * 1024 * 1024
-"""Maximum size of a file at a commit [bytes]."""
-
-_FILES = (".md", ".json")
 
 
 @dataclass(frozen=True)
@@ -78,10 +74,8 @@ def earlier_eval(name: str, store: str | None) -> Baseline | None:
 
     Raises UsageError if the prefix matches several evals, or if the store cannot be read.
     """
-    from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.location import NONE, place  # noqa: PLC0415 - as above
-
-    if (where := place(store).url) == NONE or not name.removeprefix(PREFIX) or not name.startswith(PREFIX):
+    where = place(store).url
+    if where == NONE or not re.match("eval-.", name):
         return None
     try:
         with StoredBatches(where) as batches:
@@ -90,7 +84,8 @@ def earlier_eval(name: str, store: str | None) -> Baseline | None:
         if "start with" in str(error):
             raise
         return None
-    if (result := kept_result(found.frozen)) is None:
+    result = found.frozen.get("eval", {}).get("result")
+    if result is None:
         raise UsageError(f"{found.batch_id} has no result; repeat the command that began it")
     return _of_result(found.batch_id, TypeAdapter(EvalResult).validate_python(result))
 
@@ -107,25 +102,29 @@ def find_baseline(text: str, specialist: Path, store: str | None, keep: Path | N
     if not colon or kind not in KINDS:
         kind, name = "", text
     try:
-        is_file = name.lower().endswith(_FILES) and (":" not in name or os.path.lexists(name))
-        if kind == "file" or (not kind and is_file):
-            return _of_file(Path(name))
-        found = earlier_eval(name, store) if kind != "git" else None
-        if found is not None:
-            return found
-        return _of_commit(name, specialist, keep, kind)
+        return _found(kind, name, specialist, store, keep)
     except UsageError as error:
         raise UsageError(f"{shown(str(specialist), None)}:1:1: baseline {shown(text) or repr(text)}: {error}") from None
 
 
-def _of_file(path: Path) -> Baseline:
-    if path.suffix.lower() not in _FILES:
-        raise UsageError("must end in .md, as specialists do, or in .json, as a result of --json")
-    if path.suffix.lower() == ".md":
+def _found(kind: str, name: str, specialist: Path, store: str | None, keep: Path | None) -> Baseline:
+    is_path = name.lower().endswith((".md", ".json")) and (":" not in name or os.path.lexists(name))
+    if kind == "file" or (not kind and is_path):
+        path = Path(name)
+        if path.suffix.lower() == ".json":
+            return _of_result(path.name, read_result(path))
+        if not is_path:
+            raise UsageError("must end in .md, as specialists do, or in .json, as a result of --json")
         if not path.is_file():
             raise UsageError("no such file")
-        return Baseline(str(path), path)
-    return _of_result(path.name, read_result(path))
+        return Baseline(name, path)
+    if not name.strip():
+        raise UsageError("the name of a commit, an eval or a file is missing")
+    if kind != "git" and (found := earlier_eval(name, store)) is not None:
+        return found
+    if kind == "eval":
+        raise UsageError("no eval with this id is stored; `specialists batches` lists them")
+    return _of_commit(name, specialist, keep, "" if kind else "is neither a file, nor a stored eval, nor a commit: ")
 
 
 def _of_result(name: str, result: EvalResult) -> Baseline:
@@ -139,16 +138,11 @@ def _of_result(name: str, result: EvalResult) -> Baseline:
     runs = result.of(found[0].name)
     if not runs:
         raise UsageError("has no run that has ended")
-    return Baseline(name, None, found[0], runs)
+    return Baseline(name, None, found[0], tuple(runs))
 
 
-def _of_commit(name: str, specialist: Path, keep: Path | None, kind: str) -> Baseline:
-    """Return the file at a commit, with the schema that it names; `kind` is `git` if only a commit is meant."""
-    if not name.strip():
-        raise UsageError("the name of a commit, an eval or a file is missing")
-    if kind == "eval":
-        raise UsageError("no eval with this id is stored; `specialists batches` lists them")
-    neither = "" if kind else "is neither a file, nor a stored eval, nor a commit: "
+def _of_commit(name: str, specialist: Path, keep: Path | None, neither: str) -> Baseline:
+    """Return the file at a commit, with the schema that it names; `neither` begins the error if there is none."""
     ref, _, path = name.partition(":")
     file = Path(os.path.realpath(specialist))
     try:
@@ -179,17 +173,12 @@ def _reason(failed: CompletedProcess[bytes]) -> str:
 
 def _content(top: Path, digest: str, path: str) -> bytes:
     """Return the content of a file at a commit, by its path from the top of the work tree; raises UsageError."""
-    blob = f"{digest}:{path}"
-    found = ask_git(top, "cat-file", "-s", blob)
-    if not found.returncode:
-        if int(found.stdout) > LARGEST:
-            raise UsageError(f"{path} is larger than {LARGEST // 1024**2} MiB in commit {digest[:10]}")
-        found = ask_git(top, "cat-file", "blob", blob)
+    found = ask_git(top, "cat-file", "blob", f"{digest}:{path}")
     if found.returncode:
-        advice = (
-            "if it had another path, write git:REF:PATH; if this is a partial clone that you trust, fetch it with git"
+        raise UsageError(
+            f"{path} cannot be read from commit {digest[:10]} ({_reason(found)}); if it had another path, write "
+            "git:REF:PATH; if this is a partial clone that you trust, fetch it with git"
         )
-        raise UsageError(f"{path} cannot be read from commit {digest[:10]} ({_reason(found)}); {advice}")
     return found.stdout
 
 
@@ -205,10 +194,7 @@ def _schema(content: bytes, path: str) -> str | None:
 
 def _copied(contents: Mapping[str, bytes], keep: Path) -> Path:
     """Write files by path into a folder, which is the same for the same content, so that its runs can be resumed."""
-    digest = hashlib.sha256()
-    for name, content in contents.items():
-        digest.update(b"%d %d " % (len(os.fsencode(name)), len(content)) + os.fsencode(name) + content)
-    folder = keep / digest.hexdigest()[:16]
+    folder = keep / hashlib.sha256(repr([*contents.items()]).encode()).hexdigest()[:16]
     try:
         # The paths in the file must not lead out of the copy, as they must not lead out of a project.
         for name, content in {".git": b"", **contents}.items():

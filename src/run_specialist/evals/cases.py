@@ -1,9 +1,9 @@
 """Find, read and create files with eval cases."""
 
 import difflib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from pydantic_evals import Dataset
 from run_specialist.errors import UsageError
 from run_specialist.evals import evaluators
 from run_specialist.specialist.loader import SpecialistFile, stem
-from run_specialist.specialist.origins import NEVER, rule
 from run_specialist.specialist.positions import PlacedValue, read
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.project import result_path
@@ -28,7 +27,7 @@ LONGEST = 200
 LONGEST_QUOTE = 120
 """Maximum length of the part of a quote that a case expects [characters]."""
 
-_OF_FILE = ("cases", "evaluators", "name", "report_evaluators", "$schema")
+_OF_FILE = ("cases", "evaluators", "name", "$schema")
 _OF_CASE = ("name", "inputs", "evaluators", "expected_output", "metadata")
 _OF_INPUTS = ("question", "settings")
 _HEADER = """\
@@ -80,121 +79,97 @@ class _FileReader:
     def __init__(self, path: Path, check_judge: Callable[[str], None]) -> None:
         self._path = path
         self._problems = Problems(path)
-        self._check_judge = check_judge
-        self._made: dict[str, evaluators.AnyEvaluator | None] = {}
+        # Cases often have the same judge.
+        self._check_judge = cache(check_judge)
 
     def cases(self, file: PlacedValue) -> tuple[EvalCase, ...]:
         self._check_keys(file, _OF_FILE, "the file")
-        listed = file.get("cases")
-        if not file.fields:
-            self._problems.error(file.place, "has no cases; expected `cases:` with a list")
-        elif listed is None or not listed.items:
-            self._problems.error((listed or file).place, "has no cases; expected a list", "cases")
-        if (reports := file.get("report_evaluators")) is not None and reports.items:
-            self._problems.error(
-                reports.place, "are not supported; results are compared by the table", "report_evaluators"
-            )
-        shared = self._evaluators(file.get("evaluators"))
-        found: dict[str, EvalCase | None] = {}
-        for number, given in enumerate(listed.items if listed else (), 1):
-            named = given.get("name")
-            name = f"case {number}"
-            if named is not None and named.value is not None:
-                name = shown(" ".join(str(named.value).split()), None)
+        listed, shared = _value(file, "cases"), self._evaluators(_value(file, "evaluators"))
+        if not listed.items:
+            self._problems.error(listed.place, "has no cases; expected `cases:` with a list")
+        found: dict[str, EvalCase] = {}
+        for number, given in enumerate(listed.items, 1):
+            named = _value(given, "name")
+            name = f"case {number}" if named.value is None else shown(" ".join(str(named.value).split()), None)
             if name in found:
-                self._problems.error((named or given).place, f"two cases are named {shown(name)}", "name")
-            found[name] = self._case(name, given)
+                self._problems.error(named.place, f"two cases are named {shown(name)}", "name")
+            found[name] = self._case(name, given, shared)
         if problems := self._problems.sorted():
             raise UsageError("\n".join(map(str, problems)))
-        return tuple(replace(one, evaluators=(*one.evaluators, *shared)) for one in found.values() if one)
+        return tuple(found.values())
 
-    def _case(self, name: str, given: PlacedValue) -> EvalCase | None:
-        """Return a case; None, after an error is noted, if it has no question."""
-        if not given.fields:
-            self._problems.error(given.place, f"{name} must be a mapping with `inputs`, its question")
-            return None
+    def _case(self, name: str, given: PlacedValue, shared: Evaluators) -> EvalCase:
         self._check_keys(given, _OF_CASE, name)
-        made = self._evaluators(given.get("evaluators"))
-        asked, settings = given.get("inputs"), None
-        if asked is not None and asked.fields:
-            self._check_keys(asked, _OF_INPUTS, "inputs")
-            inputs = asked
-            asked, settings = inputs.get("question"), inputs.get("settings")
-        if asked is None or not isinstance(asked.value, str) or not asked.value.strip():
+        asked = inputs = _value(given, "inputs")
+        settings = _value(inputs, "settings")
+        if inputs.fields:
+            self._check_keys(inputs, _OF_INPUTS, "inputs")
+            asked = _value(inputs, "question")
+        if not isinstance(asked.value, str) or not asked.value.strip():
             text = f"{shown(name)} has no question; expected `inputs: TEXT`, or `inputs:` with `question: TEXT`"
-            self._problems.error((asked or given).place, text, "inputs")
-            return None
-        if settings is not None:
-            self._check_settings(settings)
-        expected, metadata = given.get("expected_output"), given.get("metadata")
-        return EvalCase(
-            name,
-            asked.value,
-            self._where(given),
-            settings.value if settings else {},
-            {key: self._where(at) for key, at, _ in settings.fields} if settings else {},
-            made,
-            expected.value if expected else None,
-            metadata.value if metadata else None,
-        )
-
-    def _check_settings(self, given: PlacedValue) -> None:
-        """Note each setting that is wrong; a case may come from somebody else, so it can grant no power."""
-        if not isinstance(given.value, dict):
-            self._problems.error(given.place, "must be a mapping of keys of the specialist's file", "settings")
-        for key, placed, value in given.fields:
+            self._problems.error(asked.place, text, "inputs")
+        if not isinstance(settings.value, dict | None):
+            self._problems.error(settings.place, "must be a mapping of keys of the specialist's file", "settings")
+        for key, placed, value in settings.fields:
+            # What a case must not set is refused when its run is planned.
             try:
                 checked({key: value.value})
             except UsageError as error:
                 self._problems.error(placed.place, str(error), "settings")
-            else:
-                if rule(key, "data") == "never":
-                    self._problems.error(placed.place, f"{key}: {NEVER}", "settings")
+        return EvalCase(
+            name,
+            asked.value,
+            self._where(given),
+            settings.value or {},
+            {key: self._where(at) for key, at, _ in settings.fields},
+            (*self._evaluators(_value(given, "evaluators")), *shared),
+            _value(given, "expected_output").value,
+            _value(given, "metadata").value,
+        )
 
-    def _evaluators(self, given: PlacedValue | None) -> Evaluators:
+    def _evaluators(self, given: PlacedValue) -> Evaluators:
         """Return the evaluators of a list; those with an error are missing."""
-        if given is None or given.value is None:
-            return ()
-        if not isinstance(given.value, list):
+        if not isinstance(given.value, list | None):
             self._problems.error(given.place, "must be a list of evaluators", "evaluators")
-        found: list[evaluators.AnyEvaluator] = []
-        for one in given.items:
-            key = json.dumps(one.value, sort_keys=True, default=str)
-            made = self._made[key] = self._made.get(key) or self._evaluator(one)
-            found += [made] if made else []
-        return tuple(found)
+        return tuple(filter(None, map(self._evaluator, given.items)))
 
     def _evaluator(self, given: PlacedValue) -> evaluators.AnyEvaluator | None:
-        name = given.fields[0][0] if len(given.fields) == 1 else given.value
-        if (named := given.get("name")) is not None and len(given.fields) > 1:
-            name = named.value
+        # Its name alone, as the key of its arguments, or as `name` beside them.
+        name = given.fields[0][0] if len(given.fields) == 1 else _value(given, "name").value or given.value
+        known = {one.lower(): one for one in sorted(evaluators.by_name())}
         if not isinstance(name, str):
             self._problems.error(given.place, "must be the name of an evaluator, alone or as a key with its arguments")
-            return None
-        known = {one.lower(): one for one in sorted(evaluators.by_name())}
-        if name not in known.values():
-            close = difflib.get_close_matches(name.lower(), known, n=1)
-            hint = f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(known.values())}"
-            self._problems.error(given.place, f"unknown evaluator; {hint}", shown(name))
-            return None
-        try:
-            made = evaluators.make(given.value)
-            if isinstance(made, evaluators.Judge):
-                self._check_judge(made.specialist)
-        except (ValueError, UsageError) as error:
-            self._problems.error(given.place, shown(" ".join(str(error).split()), LONGEST), name)
-            return None
-        return made
+        elif name not in known.values():
+            self._problems.error(given.place, f"unknown evaluator; {_hint(name.lower(), known)}", shown(name))
+        else:
+            try:
+                made = evaluators.make(given.value)
+                if isinstance(made, evaluators.Judge):
+                    self._check_judge(made.specialist)
+            except (ValueError, UsageError) as error:
+                self._problems.error(given.place, shown(" ".join(str(error).split()), LONGEST), name)
+            else:
+                return made
+        return None
 
     def _check_keys(self, given: PlacedValue, known: tuple[str, ...], owner: str) -> None:
         for key, placed, _ in given.fields:
             if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"{shown(owner)} can have {', '.join(known)}"
-                self._problems.error(placed.place, f"unknown key; {hint}", key)
+                hint = _hint(key, {one: one for one in known})
+                self._problems.error(placed.place, f"unknown key of {shown(owner)}; {hint}", key)
 
     def _where(self, given: PlacedValue) -> str:
         return f"{self._path}:{given.place.line}:{given.place.column}"
+
+
+def _value(given: PlacedValue, key: str) -> PlacedValue:
+    """Return the value of a key; None at the place of the mapping if it is missing."""
+    return given.get(key) or PlacedValue(None, given.place)
+
+
+def _hint(word: str, known: Mapping[str, str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(known.values())}"
 
 
 def case_schema() -> dict[str, Any]:

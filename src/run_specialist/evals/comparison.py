@@ -1,8 +1,7 @@
 """Compare two sets of results case by case; the verdicts as text, JSON and JUnit."""
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import compress
 from math import ceil, comb, floor, log2
@@ -12,17 +11,14 @@ from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from run_specialist.budget import counted
-from run_specialist.evals.plan import CaseRun, EvalResult, Variant
+from run_specialist.evals.plan import CaseRun, EvalResult
+from run_specialist.views.eval_page import AMOUNTS
 from run_specialist.views.page import signed
 
 ALPHA = 0.05
 """Maximum probability that any comparison reports a difference although there is none, over all variants together."""
 POWER = 0.8
 """Probability of detecting the difference with the proposed number of cases."""
-MOST_CASES = 10_000
-"""Maximum number of needed cases that is stated."""
-AMOUNTS = ("cost_usd", "tool_calls", "tokens", "seconds")
-"""The amounts of a run whose medians are compared."""
 
 # Up to this many differences all subsets are enumerated; of more, this many random subsets and their complements.
 _MOST_ENUMERATED = 12
@@ -86,32 +82,17 @@ class Comparison:
     other_checks: list[str] = field(default_factory=list)
     not_comparable: list[str] = field(default_factory=list)
 
-    @property
-    def cases(self) -> int:
-        """The number of cases that are compared."""
-        return len(self.pairs)
-
-
-def reference(result: EvalResult) -> Variant | None:
-    """Return the variant to compare with: the baseline, otherwise the first; None for a single variant."""
-    if len(result.variants) < 2:  # noqa: PLR2004 - two make a comparison
-        return None
-    return next((one for one in result.variants if one.is_baseline), result.variants[0])
-
 
 def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison, ...]:
-    """Compare each variant with the baseline; a score difference up to the tolerance counts as none."""
-    base = reference(result)
-    if base is None:
-        return ()
+    """Compare each variant with the baseline, or with the first one; a score difference up to the tolerance is none."""
+    base = next((one for one in result.variants if one.is_baseline), *result.variants[:1])
     others = [one.name for one in result.variants if one is not base]
     return tuple(_compared(result, Comparison(name, base.name, tolerance, ALPHA / len(others))) for name in others)
 
 
 def _compared(result: EvalResult, one: Comparison) -> Comparison:
     """Fill in a comparison."""
-    baseline, variant = result.of(one.baseline), result.of(one.variant)
-    before, after = _by_case(baseline), _by_case(variant)
+    before, after = result.by_case(one.baseline), result.by_case(one.variant)
     for case in dict.fromkeys([*result.cases, *before, *after]):
         if case not in before or case not in after:
             if case in before or case in after:
@@ -128,41 +109,28 @@ def _compared(result: EvalResult, one: Comparison) -> Comparison:
             first, second = (fmean(run.score_by(common) for run in side) for side in sides)
             passed, now_passed = (fmean(run.passes(common) for run in side) for side in sides)
             one.pairs.append(CasePair(case, first, second, passed, now_passed, exact(second - first)))
-    _add_metrics(one, before, after)
-    one.same_runs = bool(baseline) and {run.run_id for run in baseline} == {run.run_id for run in variant}
-    low, high = (one.score.low, one.score.high) if one.score else (None, None)
-    if one.same_runs:
-        one.verdict = "no difference"
-    elif low is not None and high is not None:
-        if -one.tolerance <= low and high <= one.tolerance:
-            one.verdict = "no difference"
-        elif low > 0:
-            one.verdict = "better"
-        elif high < 0:
-            one.verdict, one.regression = "worse", high < -one.tolerance
-    if one.verdict == "cannot be told":
-        one.cases_needed = cases_needed([pair.difference for pair in one.pairs], one.alpha)
-    return one
-
-
-def _add_metrics(one: Comparison, before: Mapping[str, list[CaseRun]], after: Mapping[str, list[CaseRun]]) -> None:
-    """Add the scores and amounts of both sides to a comparison."""
     one.score = _metric([(pair.baseline, pair.variant) for pair in one.pairs], one.alpha, fmean, mean_interval)
     shares = [(pair.baseline_passed, pair.variant_passed) for pair in one.pairs]
     one.passed = _metric(shares, one.alpha, fmean, mean_interval)
     for amount in AMOUNTS:
-        sides = [[getattr(run, amount) for run in of[pair.case]] for pair in one.pairs for of in (before, after)]
-        found = zip(sides[::2], sides[1::2], strict=True)
-        known = [(fmean(left), fmean(right)) for left, right in found if None not in left and None not in right]
+        known = []
+        for pair in one.pairs:
+            left, right = ([getattr(run, amount) for run in of[pair.case]] for of in (before, after))
+            known += [(fmean(left), fmean(right))] if None not in (*left, *right) else []
         if metric := _metric(known, one.alpha, median, median_interval):
             one.medians[amount] = metric
-
-
-def _by_case(runs: Iterable[CaseRun]) -> dict[str, list[CaseRun]]:
-    found: dict[str, list[CaseRun]] = defaultdict(list)
-    for one in runs:
-        found[one.case].append(one)
-    return dict(found)
+    ids = [{run.run_id for runs in side.values() for run in runs} for side in (before, after)]
+    one.same_runs = bool(before) and ids[0] == ids[1]
+    low, high = (one.score.low, one.score.high) if one.score else (None, None)
+    if one.same_runs or (low is not None and high is not None and -one.tolerance <= low and high <= one.tolerance):
+        one.verdict = "no difference"
+    elif low is not None and low > 0:
+        one.verdict = "better"
+    elif high is not None and high < 0:
+        one.verdict, one.regression = "worse", high < -one.tolerance
+    else:
+        one.cases_needed = cases_needed([pair.difference for pair in one.pairs], one.alpha)
+    return one
 
 
 def _metric(
@@ -258,7 +226,7 @@ def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
 
 def verdict_text(one: Comparison) -> str:
     """Return a verdict as one sentence, without the name of the variant."""
-    score, base, cases = one.score, one.baseline, counted(one.cases, "case")
+    score, base, cases = one.score, one.baseline, counted(len(one.pairs), "case")
     if score is None:
         return f"Cannot be compared with {base}: no case has an ended run on both sides."
     interval = ""
@@ -266,27 +234,24 @@ def verdict_text(one: Comparison) -> str:
         interval = f" ({100 * (1 - one.alpha):.3g} % interval {signed(score.low)} to {signed(score.high)})"
     over = f"score {signed(score.difference)} over {cases}{interval}"
     tolerance, fewest = f"the tolerance of {one.tolerance:g}", fewest_cases(one.alpha)
-    if one.verdict == "no difference":
-        why = f" that is larger than {tolerance}: {over}"
-        if one.same_runs:
-            why = ": both have the same inputs, so their runs are the same"
-        elif not any(pair.difference for pair in one.pairs):
-            why = f": each of the {cases} has the same score"
-        return f"No difference from {base}{why}."
-    if one.verdict != "cannot be told":
-        more = ""
-        if one.tolerance and one.verdict == "worse":
-            more = f" by more than {tolerance}" if one.regression else f", but not certainly by more than {tolerance}"
-        return f"{one.verdict.capitalize()} than {base}{more}: {over}."
+    match one.verdict:
+        case "no difference" if one.same_runs:
+            return f"No difference from {base}: both have the same inputs, so their runs are the same."
+        case "no difference" if not any(pair.difference for pair in one.pairs):
+            return f"No difference from {base}: each of the {cases} has the same score."
+        case "no difference":
+            return f"No difference from {base} that is larger than {tolerance}: {over}."
+        case "better" | "worse":
+            more = ""
+            if one.tolerance and one.verdict == "worse":
+                more = f"{'' if one.regression else ', but not certainly'} by more than {tolerance}"
+            return f"{one.verdict.capitalize()} than {base}{more}: {over}."
     why = f"score {signed(score.difference)}{interval}; "
     if not score.difference:
-        needed = f"; it takes at least {counted(fewest, 'case')}" if one.cases < fewest else ""
+        needed = f"; it takes at least {counted(fewest, 'case')}" if len(one.pairs) < fewest else ""
         why = f"the mean scores are equal{interval}{needed}"
-    elif one.cases_needed is None or one.cases_needed > MOST_CASES:
-        why += f"more than {counted(MOST_CASES, 'case')} would be needed to detect such a small difference"
     else:
-        roughly = "at least" if one.cases_needed == fewest else "about"
-        why += f"{roughly} {counted(one.cases_needed, 'case')} would be needed to detect such a difference"
+        why += f"about {counted(one.cases_needed or fewest, 'case')} would be needed to detect such a difference"
     return f"Cannot be told with {cases} whether it differs from {base}: {why}."
 
 
@@ -313,7 +278,7 @@ def as_json(result: EvalResult, compared: Sequence[Comparison] = ()) -> dict[str
         **values,
         "runs": runs,
         "comparison": [
-            {**asdict(one), "cases": one.cases, "text": verdict_text(one), "notes": notes(one)} for one in compared
+            {**asdict(one), "cases": len(one.pairs), "text": verdict_text(one), "notes": notes(one)} for one in compared
         ],
     }
 
@@ -359,22 +324,20 @@ def junit(result: EvalResult, comparisons: Sequence[Comparison] = ()) -> str:
 def _fill(test: ET.Element, runs: Sequence[CaseRun], *, is_baseline: bool) -> None:
     """Add the results of the runs of a case to its test."""
     ended = [one for one in runs if one.has_ended]
-    bad = [(one, _reasons(one)) for one in ended if not one.passed]
+    bad = [one for one in ended if not one.passed]
+    lines = []
+    for run in bad:
+        reasons = [f"{one.name}: {one.reason or 'not held'}" for one in run.checks if one.value is False]
+        reasons += [run.error] if run.error else []
+        reasons = reasons or [f"the run has the status {run.status}"]
+        lines += [(f"repeat {run.repeat}, run {run.run_id}", " ".join(one.split())) for one in reasons]
     if not ended:
         why = next((one.error for one in runs if one.error), "it did not run")
         ET.SubElement(test, "skipped", {"message": why})
     elif bad:
-        kind = "error" if all(one.status == "failed" for one, _ in bad) else "failure"
-        message = f"{len(bad)} of {len(ended)} runs did not pass" if len(ended) > 1 else bad[0][1][0]
+        kind = "error" if all(one.status == "failed" for one in bad) else "failure"
+        message = f"{len(bad)} of {len(ended)} runs did not pass" if len(ended) > 1 else lines[0][1]
         about = ET.SubElement(test, "skipped" if is_baseline else kind, {"message": message})
-        lines = (f"repeat {one.repeat}, run {one.run_id}: {why}" for one, reasons in bad for why in reasons)
-        about.text = "\n".join(lines)
+        about.text = "\n".join(map(": ".join, lines))
     if ids := [one.run_id for one in runs if one.run_id]:
         ET.SubElement(test, "system-out").text = "".join(f"specialists report {one}\n" for one in ids)
-
-
-def _reasons(run: CaseRun) -> list[str]:
-    """Return why a run did not pass, one line per reason; never empty."""
-    checks = [f"{one.name}: {one.reason or 'not held'}" for one in run.checks if one.value is False]
-    reasons = [*checks, *([run.error] if run.error else [])] or [f"the run has the status {run.status}"]
-    return [" ".join(one.split()) for one in reasons]

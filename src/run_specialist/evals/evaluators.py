@@ -189,21 +189,20 @@ class OutputMatches(RunCheck):
 
 def _differences(expected: Any, found: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - JSON values
     """Yield where a value differs from the expected one; objects may have more fields, lists need equal lengths."""
-    place = path or "the answer"
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         for key, value in expected.items():
-            inner = f"{path}.{key}" if path else str(key)
+            inner = f"{path}.{key}".removeprefix(".")
             if key in found:
                 yield from _differences(value, found[key], inner)
             else:
                 yield f"{inner} is missing"
     elif isinstance(expected, list) and isinstance(found, list):
         if len(expected) != len(found):
-            yield f"{place} has {len(found)} items, expected {len(expected)}"
+            yield f"{path or 'the answer'} has {len(found)} items, expected {len(expected)}"
         for number, (one, other) in enumerate(zip(expected, found, strict=False)):
             yield from _differences(one, other, f"{path}[{number}]")
     elif expected != found or isinstance(expected, bool) is not isinstance(found, bool):
-        yield f"{place} is {short(repr(found))}, expected {short(repr(expected))}"
+        yield f"{path or 'the answer'} is {short(repr(found))}, expected {short(repr(expected))}"
 
 
 @_evaluator
@@ -214,6 +213,10 @@ def gap(run: CheckedRun, gap: bool = True) -> str | None:  # noqa: FBT001, FBT00
     if not gap:
         return f"nothing was found: {short(run.outcome.gaps[0])}"
     return f"something was found: {run.verified[0].source}" if run.verified else "the answer names no gap"
+
+
+def _not_under(used: float, limit: float, text: str) -> str | None:
+    return None if used < limit else f"{text.format(used)}, expected fewer than {limit:,}"
 
 
 @_evaluator
@@ -239,10 +242,6 @@ def cost_under(run: CheckedRun, usd: Amount) -> str | None:
 def seconds_under(run: CheckedRun, seconds: Amount) -> str | None:
     """Whether the run took less time [s]."""
     return _not_under(run.outcome.duration_s, seconds, "{:.1f} s")
-
-
-def _not_under(used: float, limit: float, text: str) -> str | None:
-    return None if used < limit else f"{text.format(used)}, expected fewer than {limit:,}"
 
 
 @_evaluator
@@ -327,14 +326,10 @@ def make(given: object) -> AnyEvaluator:
         return by_name()[spec.name](*spec.args, **spec.kwargs)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "missing":
-            message = f"{first['loc'][0]} is missing"
-        elif first["type"] == "unexpected_keyword_argument":
-            message = f"has no argument {first['loc'][0]}"
-        elif first["type"] != "value_error":
-            message = f"{message[:1].lower()}{message[1:]}, got {first['input']!r}"
-        raise ValueError(message) from None
+        if first["type"] == "value_error":
+            raise ValueError(first["msg"].removeprefix("Value error, ")) from None
+        given = "" if first["type"].startswith("missing") else f", got {first['input']!r}"
+        raise ValueError(f"{first['loc'][0]}: {first['msg'][:1].lower()}{first['msg'][1:]}{given}") from None
     except TypeError as error:
         # The signature is that of a class of pydantic-evals, which the author of a file does not know.
         raise ValueError(str(error).partition("() ")[2] or str(error)) from None

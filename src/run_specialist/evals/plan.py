@@ -4,7 +4,9 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -66,17 +68,16 @@ class CaseRun:
         """Whether there is an outcome to judge."""
         return self.status not in {"not run", "aborted"}
 
+    def score_by(self, names: set[str] | None = None) -> float:
+        """Return the mean of the checks with these names, None = all; without any, 0.0 if the run failed, else 1.0."""
+        checks = [one.value for one in self.checks if names is None or one.name in names]
+        scores = [float(value) for value in checks if not isinstance(value, str)]
+        return 0.0 if self.status == "failed" else fmean(scores) if scores else 1.0
+
     @property
     def score(self) -> float:
-        """The mean of the checks; without checks, 1.0 if the run gave an answer, otherwise 0.0."""
-        return self.score_by({one.name for one in self.checks})
-
-    def score_by(self, names: set[str]) -> float:
-        """Return the score by the checks with these names."""
-        if self.status == "failed":
-            return 0.0
-        scores = [float(one.value) for one in self.checks if one.name in names and not isinstance(one.value, str)]
-        return fmean(scores) if scores else 1.0
+        """The mean of all checks."""
+        return self.score_by()
 
     @property
     def is_scored(self) -> bool:
@@ -84,14 +85,15 @@ class CaseRun:
         made = any(not isinstance(one.value, str) for one in self.checks)
         return made or not self.unmade_checks or self.status == "failed"
 
+    def passes(self, names: set[str] | None = None) -> bool:
+        """Return whether the run gave an answer, and every yes/no check with one of these names, None = all, holds."""
+        values = [one.value for one in self.checks if names is None or one.name in names]
+        return self.status != "failed" and all(value is not False for value in values)
+
     @property
     def passed(self) -> bool:
         """Whether the run gave an answer, all checks could be made, and every yes/no check holds."""
-        return self.passes({one.name for one in self.checks}) and self.has_ended and not self.unmade_checks
-
-    def passes(self, names: set[str]) -> bool:
-        """Return whether the run gave an answer, and every yes/no check with one of these names holds."""
-        return self.status != "failed" and all(one.value is not False for one in self.checks if one.name in names)
+        return self.passes() and self.has_ended and not self.unmade_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +119,22 @@ class EvalResult:
     variants: tuple[Variant, ...]
     runs: tuple[CaseRun, ...]
 
-    def of(self, variant: str) -> tuple[CaseRun, ...]:
+    def of(self, variant: str) -> list[CaseRun]:
         """Return the runs of a variant that have ended."""
-        return tuple(one for one in self.runs if one.variant == variant and one.has_ended)
+        return [one for one in self.runs if one.variant == variant and one.has_ended]
+
+    def by_case(self, variant: str) -> dict[str, list[CaseRun]]:
+        """Return the runs of a variant that have ended, by case."""
+        found: dict[str, list[CaseRun]] = {}
+        for one in self.of(variant):
+            found.setdefault(one.case, []).append(one)
+        return found
 
     def score_of(self, variant: str) -> float | None:
         """Return the mean score of a variant: the mean over the cases of each case's mean; None without any."""
-        by_case: dict[str, list[float]] = {}
-        for one in self.of(variant):
-            if one.is_scored:
-                by_case.setdefault(one.case, []).append(one.score)
-        return fmean(map(fmean, by_case.values())) if by_case else None
+        scores = [[one.score for one in runs if one.is_scored] for runs in self.by_case(variant).values()]
+        means = [fmean(one) for one in scores if one]
+        return fmean(means) if means else None
 
 
 @dataclass(frozen=True)
@@ -148,10 +155,8 @@ def varied(given: Sequence[str]) -> dict[str, list[Any]]:
         key, texts = key.replace("-", "_"), [part.strip() for part in values.split(",")]
         if not key or not all(texts):
             raise UsageError(f"--vary: {shown(one)} must be KEY=VALUE,VALUE..., e.g. tool_calls_limit=8,15")
-        if len(set(texts)) < len(texts):
-            raise UsageError(f"--vary: {shown(one)} has a value twice")
-        if key in found:
-            raise UsageError(f"--vary: {key} is given twice; list all its values once, {key}=A,B")
+        if key in found or len(set(texts)) < len(texts):
+            raise UsageError(f"--vary: {key} must be given once, with each of its values once")
         found[key] = [_value(text) for text in texts]
         try:
             for value in found[key]:
@@ -163,10 +168,8 @@ def varied(given: Sequence[str]) -> dict[str, list[Any]]:
 
 def _value(text: str) -> int | float | str:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -174,18 +177,14 @@ def subjects(
     files: "Sequence[SpecialistFile]", common: Mapping[str, Any], vary: Mapping[str, Sequence[Any]]
 ) -> list[Subject]:
     """Return all combinations of files and values, with common settings; the first file is the specialist itself."""
-    found = []
-    names = [file.path.name for file in files]
-    for file in files:
-        for values in product(*vary.values()):
-            changed = dict(zip(vary, values, strict=True))
-            words = [
-                f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in changed.items()
-            ]
-            if file is not files[0]:
-                words.insert(0, file.path.name if names.count(file.path.name) == 1 else str(file.path))
-            variant = Variant(", ".join(words) or AS_IT_IS, str(file.path), file.digest, changed)
-            found.append(Subject(variant, file, {**common, **changed}))
+    found, names = [], [file.path.name for file in files]
+    for file, values in product(files, product(*vary.values())):
+        changed = dict(zip(vary, values, strict=True))
+        words = [f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in changed.items()]
+        if file is not files[0]:
+            words.insert(0, file.path.name if names.count(file.path.name) == 1 else str(file.path))
+        variant = Variant(", ".join(words) or AS_IT_IS, str(file.path), file.digest, changed)
+        found.append(Subject(variant, file, {**common, **changed}))
     return found
 
 
@@ -228,6 +227,10 @@ class EvalPlan:
     project: str
     runs: tuple[PlannedRun, ...]
     is_fresh: bool = False
+    earlier: frozenset[str] = frozenset()
+    """Ids of the runs that are stored already."""
+    stale: int = 0
+    """Number of runs to be repeated because files that they read have changed."""
 
     def row(self, cost_limit: float | None, result: Mapping[str, Any] | None = None) -> "batches.StoredBatch":
         """Return the row that stores the eval, at the end with its result."""
@@ -260,7 +263,10 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
         # Cases without their own settings share the resolved ones.
         same = (place, json.dumps(case.settings, sort_keys=True, default=str))
         if same not in resolved:
-            resolved[same] = runner.batches.asked(subject.file, case.question, subject.settings, _data_of(case))
+            # The settings of a case are not those of the caller.
+            places = partial(lambda case, key: f"{case.places.get(key, case.where)}: settings", case)
+            data = Data(case.settings, places) if case.settings else None
+            resolved[same] = runner.maker.asked(subject.file, case.question, subject.settings, data)
         asked = replace(resolved[same], question=case.question)
         models[subject.variant.name] = runner.batches.model_of(asked)
         key = run_key(asked, models[subject.variant.name], project)
@@ -268,11 +274,6 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
     compared = [[one.variant.name, one.variant.digest, one.settings, models.get(one.variant.name)] for one in subjects]
     name = f"eval-{_digest([project, specialist, str(path), compared, repeat])[:8]}"
     return EvalPlan(name, specialist, path, cases, tuple(subjects), repeat, project, tuple(runs))
-
-
-def _data_of(case: "EvalCase") -> Data | None:
-    """Return the settings of a case, which are not those of the caller."""
-    return Data(case.settings, lambda key: f"{case.places.get(key, case.where)}: settings") if case.settings else None
 
 
 def run_key(asked: "RunRequest", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
@@ -301,10 +302,3 @@ def keep_result(plan: EvalPlan, result: Mapping[str, Any], store: str | None) ->
     if (where := place(store).url) != NONE:
         with BatchWriter(where) as writer:
             writer.set_frozen(plan.eval_id, plan.row(None, result).frozen)
-
-
-def kept_result(frozen: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the result in the frozen values of a batch; None if it is not an eval, or has not ended."""
-    stored = frozen.get("eval")
-    found = stored.get("result") if isinstance(stored, Mapping) else None
-    return found if isinstance(found, Mapping) else None

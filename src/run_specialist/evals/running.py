@@ -5,9 +5,10 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,28 +20,29 @@ from run_specialist.batch.item import Done, Item
 from run_specialist.batch.limits import Forecast, alike, forecast
 from run_specialist.errors import RunSpecialistError, SpecialistNotFound, UsageError
 from run_specialist.evals.cases import EvalCase
-from run_specialist.evals.evaluators import RUN, CheckedRun, Judge, Judgement, short
+from run_specialist.evals.evaluators import RUN, CheckedRun, Judge, Judgement, RunCheck, short
 from run_specialist.evals.plan import CaseRun, Check, EvalPlan, EvalResult, PlannedRun, run_key
-from run_specialist.evals.reuse import Steps, StoredRuns
+from run_specialist.evals.reuse import Steps, steps_of
 from run_specialist.record.outcome import Outcome
+from run_specialist.spawning.availability import powers
+from run_specialist.spawning.spawner import answer_schema
+from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
+from run_specialist.store import batches
+from run_specialist.store.batch_reader import JUDGES
 
 if TYPE_CHECKING:
     from run_specialist.api.run_maker import RunRequest
     from run_specialist.api.runner import Runner
-    from run_specialist.store.reader import RunSteps
+    from run_specialist.store.reader import RunSteps, Store
 
 FOLDER = Path(__file__).parent / "judges"
 """Not one of the folders of specialists, so that no agent is offered a judge."""
 LONGEST = 300
 """Maximum length of a reason [characters]."""
-KEYS = ("verdict", "passed", "pass")
-"""Fields of a structured answer that may hold the verdict."""
 
-_VERDICTS = dict.fromkeys(("pass", "passed", "yes", "true"), True) | dict.fromkeys(
-    ("fail", "failed", "no", "false"), False
-)
+_VERDICTS = {"pass": True, "true": True, "fail": False, "false": False}
 _TAG = re.compile(r"</?(?:question|answer|quotes|gaps|known_right_answer|rubric)>")
 _MARKS = {True: "found", False: "not found in what was read", None: "not looked up"}
 
@@ -53,7 +55,7 @@ def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
     items = []
     for one in plan.runs:
         given = {"case": one.case.name, "variant": one.subject.variant.name, "repeat": one.repeat}
-        items.append(Item(one.number, {"name": one.name, **given}, one.case.question, one.run_id, one.case.where))
+        items.append(Item(one.number, {"name": one.name, **given}, one.case.question, one.run_id))
     asked, ids = [one.asked for one in plan.runs], [one.run_id for one in plan.runs]
     return runner.batches.make_of(plan.row(bounds.cost_limit), items, asked, bounds, ids)
 
@@ -61,11 +63,6 @@ def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
 def judges_of(case: EvalCase) -> list[Judge]:
     """Return the judges of a case."""
     return [one for one in case.evaluators if isinstance(one, Judge)]
-
-
-def has_judges(plan: EvalPlan) -> bool:
-    """Return whether a case has a judge."""
-    return any(judges_of(case) for case in plan.cases)
 
 
 class JudgedAnswer(NamedTuple):
@@ -90,7 +87,7 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -
             continue
         for judge in judges_of(one.case):
             file = find_judge(runner.registry, judge.specialist)
-            asked = runner.batches.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
+            asked = runner.maker.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
             key = run_key(asked, runner.batches.model_of(asked), plan.project, kind="j")
             found.append(JudgedAnswer(one, judge, asked, f"{key}-1"))
     return found
@@ -98,9 +95,6 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -
 
 def judges_batch(plan: EvalPlan, answers: Sequence[JudgedAnswer], runner: "Runner", bounds: Bounds) -> Batch:
     """Return the batch of all judges."""
-    from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.batch_reader import JUDGES  # noqa: PLC0415 - as above
-
     distinct = {one.run_id: one for one in answers}
     row = batches.StoredBatch(
         f"{plan.eval_id}{JUDGES}",
@@ -125,15 +119,14 @@ def judgements(answers: Iterable[JudgedAnswer], ends: Mapping[str, Done], proble
     paid: set[str] = set()
     for one in answers:
         done = ends.get(one.run_id)
-        if done is None or done.outcome is None:
-            error = (None if done is None else done.error) or problem or "it was not asked"
-            said = Judgement(None, f"{one.judge.specialist} gave no verdict: {error}")
-        else:
+        if done is not None and done.outcome is not None:
             said = judgement(done.outcome)
             # A judge of equal answers is in the bill once.
-            if one.run_id in paid:
-                said = said._replace(cost_usd=0.0)
+            said = said._replace(cost_usd=0.0) if one.run_id in paid else said
             paid.add(one.run_id)
+        else:
+            error = (done and done.error) or problem or "it was not asked"
+            said = Judgement(None, f"{one.judge.specialist} gave no verdict: {error}")
         found.setdefault(one.run.number, {})[one.judge.key] = said
     return found
 
@@ -141,8 +134,7 @@ def judgements(answers: Iterable[JudgedAnswer], ends: Mapping[str, Done], proble
 def judgement(outcome: Outcome) -> Judgement:
     """Return the verdict of a judge from its structured answer: `verdict`, `pass` or `fail`, and `reason`."""
     output = outcome.output if isinstance(outcome.output, Mapping) else {}
-    given = [one if isinstance(one, bool) else _VERDICTS.get(str(one).strip().lower()) for one in map(output.get, KEYS)]
-    verdict = next((one for one in given if one is not None), None)
+    verdict = _VERDICTS.get(str(output.get("verdict")).strip().lower())
     if outcome.status in {"failed", "aborted"} or verdict is None:
         error = outcome.error or "its structured answer has no field `verdict` with `pass` or `fail`"
         return Judgement(None, short(f"{outcome.specialist} gave no verdict: {error}", LONGEST), outcome.cost_usd)
@@ -162,19 +154,15 @@ def find_judge(registry: Registry, name: str) -> SpecialistFile:
 
 def check_judge(runner: "Runner", name: str) -> None:
     """Raise UsageError if the judge does not exist, its file has errors, or its answers contain no verdict."""
-    from run_specialist.spawning.availability import powers  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.spawner import answer_schema  # noqa: PLC0415 - fast `--help`
-
     file = find_judge(runner.registry, name)
     if file.specialist is None:
         problems = [str(one) for one in file.problems if one.level == "error"]
         raise UsageError(problems[0] if problems else f"{name} cannot be used")
     # The cases may come from somebody else, and they are a part of its question.
-    if does := powers(file, file.specialist, runner.root, runner.environments.trust):
+    if does := powers(RunContext(file, file.specialist, runner.root, runner.environments.trust)):
         raise UsageError(f"{name} may {'; '.join(does)}; a judge must not, because a case chooses it")
     schema = answer_schema(file, file.specialist)
-    fields = {} if schema is None else schema.schema.get("properties", dict.fromkeys(KEYS))
-    if not set(KEYS) & {*fields}:
+    if schema is None or "verdict" not in schema.schema.get("properties", ()):
         raise UsageError(f"{name} is not a judge: its file has no `output_schema` with `verdict` and `reason`")
 
 
@@ -194,25 +182,11 @@ def judge_question(case: EvalCase, outcome: Outcome, rubric: str) -> str:
     return "\n\n".join([*tagged, "Does the answer meet the rubric?"])
 
 
-class StoredContext(EvaluatorContext[Any, Any, Any]):
-    """The context of a run; its spans are loaded from the store when they are needed."""
-
-    steps: Steps
-
-    @property
-    def span_tree(self) -> SpanTree:
-        """The spans of the run; raises SpanTreeRecordingError if the run is not stored."""
-        if isinstance(self._span_tree, SpanTreeRecordingError):
-            stored = self.steps(self.attributes[RUN].outcome.run_id)
-            if stored is None:
-                raise self._span_tree
-            self._span_tree = span_tree(stored)
-        return self._span_tree
-
-
-async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, known: StoredRuns) -> EvalResult:
+async def result_of(
+    plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, store: "Store | None"
+) -> EvalResult:
     """Return the runs with their checks."""
-    steps = known.steps_of([one.outcome.run_id for one in ends.values() if one.outcome is not None])
+    steps = steps_of(store, [one.outcome.run_id for one in ends.values() if one.outcome is not None])
     runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), steps) for one in plan.runs]
     cases, variants = tuple(one.name for one in plan.cases), tuple(one.variant for one in plan.subjects)
     return EvalResult(plan.eval_id, plan.specialist, cases, variants, tuple(runs))
@@ -227,7 +201,10 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
         return replace(run, error=None if done is None else done.error)
     output_tokens, tokens = outcome.usage.output_tokens, outcome.usage.total_tokens
     metrics: dict[str, int | float] = {"input_tokens": tokens - output_tokens, "output_tokens": output_tokens}
-    context = StoredContext(
+    # Only evaluators of pydantic-evals read spans.
+    stored = None if all(isinstance(one, RunCheck) for one in case.evaluators) else steps(outcome.run_id)
+    missing = SpanTreeRecordingError("the run is not stored, so there are no spans; use a store")
+    context: EvaluatorContext[Any, Any, Any] = EvaluatorContext(
         name=case.name,
         inputs=case.question,
         metadata=case.metadata,
@@ -235,11 +212,10 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
         # The structured answer, or the text, is compared by evaluators of pydantic-evals.
         output=outcome.answer if outcome.output is None else outcome.output,
         duration=outcome.duration_s,
-        _span_tree=SpanTreeRecordingError("the run is not stored, so there are no spans; use a store"),
+        _span_tree=missing if stored is None else span_tree(stored),
         attributes={RUN: CheckedRun(outcome, judgements)},
         metrics=metrics if outcome.cost_usd is None else {**metrics, "cost": outcome.cost_usd},
     )
-    context.steps = steps
     checks: list[tuple[str, Check]] = []
     problems: list[str] = []
     for evaluator in case.evaluators if outcome.status != "aborted" else ():
@@ -276,101 +252,90 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
 
 def span_tree(run: "RunSteps") -> SpanTree:
     """Return the spans that the run has made, with the names and attributes of docs/python.md."""
-    spans: list[SpanNode] = []
-
-    def add(operation: str, times: tuple[float, float], about: dict[str, Any], *, is_error: bool = False) -> None:
-        start_at = datetime.fromtimestamp(times[0], UTC)
-        spans.append(
-            SpanNode(
-                name=operation,
-                trace_id=1,
-                # The run comes first, and is the parent of all others.
-                span_id=len(spans) + 1,
-                parent_span_id=1 if spans else None,
-                start_timestamp=start_at,
-                # The clock may have been set back meanwhile.
-                end_timestamp=start_at + timedelta(seconds=max(times[1] - times[0], 0.0)),
-                attributes={"gen_ai.operation.name": operation.partition(" ")[0], **about},
-                status="error" if is_error else "unset",
-            )
-        )
-
+    ended = run.started_at if run.ended_at is None else run.ended_at
     about: dict[str, Any] = {
         "gen_ai.agent.name": run.specialist,
         "gen_ai.conversation.id": run.run_id,
         "run_specialist.status": run.status,
     }
-    ended = run.started_at if run.ended_at is None else run.ended_at
-    add(f"invoke_agent {run.specialist}", (run.started_at, ended), about, is_error=run.status == "failed")
+    # The run comes first, and is the parent of all others.
+    steps = [(f"invoke_agent {run.specialist}", ended, ended - run.started_at, about, run.status == "failed")]
     for request in run.requests:
         about = {
             "gen_ai.request.model": run.model,
             "gen_ai.usage.input_tokens": request.reply.usage.total_tokens - request.reply.usage.output_tokens,
             "gen_ai.usage.output_tokens": request.reply.usage.output_tokens,
         }
-        add(f"chat {run.model}", (request.at - request.seconds, request.at), about)
+        steps.append((f"chat {run.model}", request.at, request.seconds, about, False))
     for one in run.calls:
         about = {
             "gen_ai.tool.name": one.call.name,
             "gen_ai.tool.call.id": one.call.id,
             "gen_ai.tool.call.arguments": json.dumps(one.call.arguments, ensure_ascii=False),
         }
-        add(f"execute_tool {one.call.name}", (one.at - one.seconds, one.at), about, is_error=one.is_error)
+        steps.append((f"execute_tool {one.call.name}", one.at, one.seconds, about, one.is_error))
     tree = SpanTree()
-    tree.add_spans(spans)
+    tree.add_spans(
+        [
+            SpanNode(
+                name=name,
+                trace_id=1,
+                span_id=number,
+                parent_span_id=None if number == 1 else 1,
+                # The clock may have been set back meanwhile.
+                start_timestamp=datetime.fromtimestamp(end - max(seconds, 0.0), UTC),
+                end_timestamp=datetime.fromtimestamp(end, UTC),
+                attributes={"gen_ai.operation.name": name.partition(" ")[0], **attributes},
+                status="error" if is_error else "unset",
+            )
+            for number, (name, end, seconds, attributes, is_error) in enumerate(steps, 1)
+        ]
+    )
     return tree
 
 
-@dataclass(frozen=True)
-class EvalForecast:
-    """The forecast for all runs to be made."""
+class EvalForecast(NamedTuple):
+    """The forecast for all runs to be made; costs by the median and by the 90th percentile of past runs."""
 
-    cost: tuple[float, float] | None
-    """Cost by the median and by the 90th percentile of past runs; None while unknown [USD]."""
-    judge_cost: tuple[float, float] | None
-    """Cost of the judges of these runs by the same percentiles; judges of stored answers are not counted [USD]."""
-    seconds: float | None
+    total_cost_usd: float | None
+    total_cost_usd_90: float | None
+    judges_cost_usd: float | None
+    """Cost of the judges of these runs; judges of stored answers are not counted [USD]."""
+    judges_cost_usd_90: float | None
+    total_seconds: float | None
     """Time of all runs; None without past runs of each file and model [s]."""
     typical_cost: float
     """Typical cost of a run (90th percentile); 0 = unknown [USD]."""
 
 
-def eval_forecast(  # noqa: PLR0913, PLR0917 - what a forecast depends on
-    plan: EvalPlan,
-    earlier: Collection[str],
-    runner: "Runner",
-    known: StoredRuns,
-    judging: "Runner | None",
-    at_once: int,
+def eval_forecast(
+    plan: EvalPlan, runner: "Runner", store: "Store | None", judging: "Runner", at_once: int
 ) -> EvalForecast:
-    """Return the forecast for the runs that are not among the `earlier` ones, and for their judges if any is asked."""
-    runs = [one for one in plan.runs if one.run_id not in earlier]
+    """Return the forecast for the runs that are not stored, and for their judges if any is asked."""
+    runs = [one for one in plan.runs if one.run_id not in plan.earlier]
 
-    def parts(asked: Iterable[tuple["RunRequest", "Runner"]]) -> list[Forecast]:
-        counts = Counter((one.file.name, one.file.digest, by.batches.model_of(one)) for one, by in asked)
-        past = {name: known.store.past(name, plan.project) if known.store else () for name, _, _ in counts}
+    def parts(asked: Iterable["RunRequest"], by: "Runner") -> list[Forecast]:
+        counts = Counter((one.file.name, one.file.digest, by.batches.model_of(one)) for one in asked)
+        past = {name: store.past(name, plan.project) if store else () for name, _, _ in counts}
         return [forecast(alike(past[name], model, digest), of) for (name, digest, model), of in counts.items()]
 
-    found, judges = parts((one.asked, runner) for one in runs), list[Forecast]()
-    if judging is not None:
-        try:
-            names = [judge.specialist for one in runs for judge in judges_of(one.case)]
-            asked = {name: judging.batches.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
-            judges = parts((asked[name], judging) for name in names)
-        except RunSpecialistError:
-            # A judge without a model here has no price.
-            judges = []
+    found, judges = parts((one.asked for one in runs), runner), list[Forecast]()
+    # A judge without a model here has no price.
+    with suppress(RunSpecialistError):
+        names = [judge.specialist for one in runs for judge in judges_of(one.case)]
+        asked = {name: judging.maker.asked(find_judge(judging.registry, name), "?", {}) for name in {*names}}
+        judges = parts((asked[name] for name in names), judging)
     seconds = [one.total_seconds(at_once) for one in found]
+
+    def total(parts: Sequence[Forecast]) -> tuple[float | None, float | None]:
+        low, high = [one.total_cost_low for one in parts], [one.total_cost_high for one in parts]
+        if None in low or None in high:
+            return None, None
+        return round(sum(filter(None, low)), 8), round(sum(filter(None, high)), 8)
+
     return EvalForecast(
-        _total(found),
-        _total(judges) if judges else None,
+        *total(found),
+        *(total(judges) if judges else (None, None)),
         None if None in seconds else sum(filter(None, seconds)),
         max((one.cost_usd.high for one in found if one.cost_usd is not None), default=0.0),
     )
-
-
-def _total(parts: Sequence[Forecast]) -> tuple[float, float] | None:
-    low, high = [one.total_cost_low for one in parts], [one.total_cost_high for one in parts]
-    if None in low or None in high:
-        return None
-    return round(sum(filter(None, low)), 8), round(sum(filter(None, high)), 8)

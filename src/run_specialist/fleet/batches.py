@@ -7,16 +7,16 @@ import socket
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from run_specialist.api.config_files import server_of
-from run_specialist.api.runner import Runner, effective_of
+from run_specialist.api.preview import effective_of
+from run_specialist.api.runner import Runner
 from run_specialist.batch.item import Input, InputRecord
 from run_specialist.batch.questions import Template, asked
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError
@@ -48,45 +48,32 @@ if TYPE_CHECKING:
     from run_specialist.loop.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedBatch:
-    """A batch in the queue."""
-
-    batch_id: str
-    items: int
-    added: int
-    """Number of items that were not in the queue yet, without those that have ended."""
-    kept_model: str | None = None
-    """The model of an earlier call, which the batch keeps although this host would ask another one; None otherwise."""
-
-
 async def put(  # noqa: PLR0913 - what a call of `map` has
     runner: Runner,
     url: str,
     specialist: str,
     items: Iterable[Input | InputRecord],
     *,
+    batch_id: str,
     question: str | None = None,
     model: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    source: str = "",
-    batch: str | None = None,
     at_once: int = 0,
     cost_limit: float | None = None,
     typical_cost: float = 0.0,
     require_model: bool | None = None,
     priority: int | None = None,
-) -> QueuedBatch:
-    """Put a batch into the queue; calling it again adds only missing items.
+) -> tuple[int, int]:
+    """Put a batch into the queue; return the numbers of its items and of the new ones in the queue.
 
+    Calling it again adds only missing items.
     url: a PostgreSQL store, with a queue.
     items: questions, or fields by name for `question`.
+    batch_id: that of `Runner.map` for the same call.
     question: a template such as `What does {path} say?`.
     model: the model of all runs; None = that of the file, otherwise the one that a run of this host would have. It
         stays the model of the batch, whatever the workers or later calls have.
     settings: keys of the file to override in every run.
-    source: name of the source of the items.
-    batch: the id; None for the one that `Runner.map` has for the same call.
     at_once: how many items the whole fleet may work on at the same time; 0 = any number.
     cost_limit: of all items together, earlier calls included; None = no limit [USD].
     typical_cost: cost of an item, from past runs; 0 = unknown [USD].
@@ -97,47 +84,42 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     file = runner.registry.find(specialist)
     if not file.digest:
         raise UsageError(f"{file.path}: a batch for a queue needs a specialist with a file")
-    given = dict(settings or {})
-    named: dict[str, Any] = {} if batch is None else {"batch": batch}
-    name = runner.map(specialist, (), question, source=source, **named, **given).id
     # The config files of this host are not read by the workers.
-    defaults = {key: default.value for key, default in file.defaults.items() if key not in file.lines}
-    settings = {**defaults, **given}
+    defaults = {key: one.value for key, one in file.defaults.items() if key not in file.lines}
+    settings = {**defaults, **(settings or {})}
     # A worker would refuse the batch, because others may write to the queue.
     resolve(file, {}, data=Data(settings, lambda _: "--queue"))
-
-    def frozen_before() -> Mapping[str, Any]:
-        """Return the frozen values of an earlier call; empty if there was none, or if they cannot be read."""
-        with suppress(StoreUnusable, RunNotFound), StoredBatches(url) as stored:
-            found = stored.find(name)
-            if found.batch_id == name and "root" in found.frozen:
-                return found.frozen
-        return {}
-
-    before = await asyncio.to_thread(frozen_before)
-    rule, settled, default = ModelRule.of(require_model), resolve(file, settings).settings, runner.default_model
-    kept = before.get("model") if model is None else None
-    fixed = _fixed_model(file, settled, model or kept, default, rule)
-    updates = {
-        "typical_cost": typical_cost,
-        "require_model": rule.is_required or before.get("require_model") is True,
-        "priority": before.get("priority", 0) if priority is None else priority,
-    }
-    frozen = freeze(file, runner.root, settings, fixed, at_once).model_copy(update=updates)
-    project = project_path(runner.root)
-    row = StoredBatch(name, file.name, question or "", time.time(), frozen.model_dump(), model, project, cost_limit)
-    template = None if question is None else Template(question)
-    rows = (StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in asked(items, template))
+    rule, settled = ModelRule.of(require_model), resolve(file, settings).settings
 
     def write() -> int:
+        """Write the batch; return the number of its items."""
+        before: Mapping[str, Any] = {}
+        with suppress(StoreUnusable, RunNotFound), StoredBatches(url) as stored:
+            found = stored.find(batch_id)
+            before = found.frozen if found.batch_id == batch_id and "root" in found.frozen else {}
+        fixed = _fixed_model(file, settled, model or before.get("model"), runner.default_model, rule)
+        frozen = freeze(
+            file,
+            runner.root,
+            settings,
+            fixed,
+            at_once,
+            typical_cost=typical_cost,
+            require_model=rule.is_required or before.get("require_model") is True,
+            priority=before.get("priority", 0) if priority is None else priority,
+        )
+        project, values = project_path(runner.root), frozen.model_dump()
+        row = StoredBatch(batch_id, file.name, question or "", time.time(), values, model, project, cost_limit)
+        template = None if question is None else Template(question)
+        rows = (
+            StoredItem(f"{batch_id}-{one.key}", one.number, one.input, one.question) for one in asked(items, template)
+        )
         with BatchWriter(url) as writer:
             return writer.put(row, rows)
 
     count = await asyncio.to_thread(write)
     async with Control(url) as control:
-        added = await control.put(name)
-    is_other = kept is not None and kept != ", ".join(named_models(None, settled.model, default))
-    return QueuedBatch(name, count, added, kept if is_other else None)
+        return count, await control.put(batch_id)
 
 
 def _fixed_model(
@@ -172,19 +154,19 @@ class BatchStatus:
     """The reason for its state, or for a pause of its endpoint; None if there is none."""
     closed_until: float | None
     """Time until which no worker takes its items, after refused requests [seconds since 1970]; None = now."""
-    items: dict[str, int] = field(default_factory=dict)
+    items: dict[str, int]
     """Items by state: `waiting`, `begun`, `dead`, `cancelled`, or the status of the run."""
-    queued: int = 0
-    at_work: int = 0
+    queued: int
+    at_work: int
     """Items that a worker holds."""
-    workers: int = 0
-    silent: float | None = None
+    workers: int
+    silent: float | None
     """Age of the oldest heartbeat [s]; None = no worker holds an item."""
-    cost_usd: float = 0.0
+    cost_usd: float
     """Known cost of all its runs so far [USD]."""
-    cost_limit: float | None = None
+    cost_limit: float | None
     """Of all items together; None = no limit [USD]."""
-    granted_usd: float = 0.0
+    granted_usd: float
     """The amount that the items in progress may still spend of the limit [USD]."""
 
 
@@ -209,13 +191,13 @@ class Control:
 
     async def put(self, batch_id: str) -> int:
         """Put the items of a stored batch that have not ended into the queue; return how many were not there yet."""
-        items = await self._items(queue_sql.TO_DO, batch_id)
-        return await self._queue.put(batch_id, items, priority=await self._priority(batch_id))
+        return await self._put(batch_id, (), await self._queue.fetch(queue_sql.TO_DO, batch_id))
 
     async def status(self, batch_id: str | None = None) -> list[BatchStatus]:
         """Return the state of one batch, or of all batches that have jobs."""
-        found = await statuses(self._queue, batch_id)
-        if batch_id is not None and not found:
+        named = [] if batch_id is None else [batch_id]
+        found = await statuses(self._queue, named, with_jobs=batch_id is None)
+        if named and not found:
             raise UsageError(f"there is no batch {batch_id} in {location_shown(self._url)}")
         return found
 
@@ -226,12 +208,12 @@ class Control:
     async def resume(self, batch_id: str) -> None:
         """Let workers take the items of a batch again, even if its endpoint refused requests a moment ago."""
         await self._set_state(batch_id, "open")
-        await self._queue.connection.fetch(queue_sql.FORGET_GATE, batch_id)
+        await self._queue.fetch(queue_sql.OPEN, batch_id, True)
 
     async def cancel(self, batch_id: str) -> int:
         """End a batch: items that have not begun are not run, others end after their turn; return how many have not."""
         await self._set_state(batch_id, "cancelled", "cancelled by `specialists fleet cancel`")
-        return await self._queue.cancel(batch_id)
+        return len(await self._queue.fetch(queue_sql.CANCEL, batch_id, None))
 
     async def retry(self, batch_id: str, statuses: Sequence[str]) -> int:
         """Put abandoned items, and items without a run, into the queue again; return how many.
@@ -239,29 +221,23 @@ class Control:
         statuses: also those whose runs ended with one of these; such runs are resumed.
         """
         await self.status(batch_id)
-        items = await self._items(queue_sql.TO_RETRY, batch_id, [*statuses])
+        items = await self._queue.fetch(queue_sql.TO_RETRY, batch_id, [*statuses])
 
         def put_back() -> None:
             with BatchWriter(self._url) as writer:
-                writer.put_back(batch_id, [run_id for _, run_id in items])
+                writer.put_back(batch_id, [row["run_id"] for row in items])
 
         await asyncio.to_thread(put_back)
         if items:
             await self._set_state(batch_id, "open")
-        return await self._queue.put(batch_id, items, statuses, await self._priority(batch_id))
+        return await self._put(batch_id, statuses, items)
 
-    async def _priority(self, batch_id: str) -> int:
-        try:
+    async def _put(self, batch_id: str, retry: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> int:
+        priority = None
+        with suppress(UsageError):
             priority = (await self._queue.frozen(batch_id)).get("priority")
-        except StoreUnusable:
-            raise
-        except UsageError:
-            return 0
-        return priority if isinstance(priority, int) else 0
-
-    async def _items(self, statement: str, *values: object) -> list[tuple[int, str]]:
-        rows = await self._queue.connection.fetch(statement, *values)
-        return [(row["number"], row["run_id"]) for row in rows]
+        items = [(row["number"], row["run_id"]) for row in rows]
+        return await self._queue.put(batch_id, items, retry, priority if isinstance(priority, int) else 0)
 
     async def _set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
         await self.status(batch_id)
@@ -276,45 +252,27 @@ class Control:
             raise StoreUnusable(f"{location_shown(self._url)}: {error}") from error
 
 
-async def statuses(queue: Queue, batch_id: str | None = None) -> list[BatchStatus]:
-    """Return the state of one batch, or of all batches that have jobs; empty if it is unknown."""
-    rows = await queue.connection.fetch(queue_sql.STATUS, batch_id)
-    jobs = {row["batch_id"]: row for row in await queue.counts()}
-    return [_status(row, jobs.get(row["batch_id"], {})) for row in rows]
+async def statuses(queue: Queue, named: Collection[str] = (), *, with_jobs: bool = True) -> list[BatchStatus]:
+    """Return the state of batches; unknown ones are left out.
 
-
-def _status(row: Mapping[str, Any], jobs: Mapping[str, Any]) -> BatchStatus:
-    packed, reason = row["reason"], row["closed_by"]
-    if isinstance(packed, bytes):
-        try:
-            reason = unpack(packed, LARGEST)
-        except UNREADABLE:
-            reason = "its reason cannot be read"
-    return BatchStatus(
-        row["batch_id"],
-        row["specialist"],
-        row["state"],
-        reason,
-        _amount(row["closed_until"]),
-        row["items"] or {},
-        jobs.get("queued", 0),
-        jobs.get("picked", 0),
-        jobs.get("workers", 0),
-        _amount(jobs.get("silent")),
-        _amount(row["cost"]) or 0.0,
-        _amount(row["cost_limit"]),
-        _amount(row["granted"]) or 0.0,
-    )
+    with_jobs: also that of all batches that have jobs.
+    """
+    found = []
+    for row in await queue.fetch(queue_sql.STATUS, [*named], with_jobs):
+        packed, reason = row.pop("packed"), row.pop("closed_by")
+        if isinstance(packed, bytes):
+            try:
+                reason = unpack(packed, LARGEST)
+            except UNREADABLE:
+                reason = "its reason cannot be read"
+        found.append(BatchStatus(reason=reason, **row))
+    return found
 
 
 def set_state(url: str, batch_id: str, state: str, reason: str | None) -> None:
     """Set the state of a batch; blocks. Raises StoreUnusable."""
     with BatchWriter(url) as writer:
         writer.set_state(batch_id, state, reason)
-
-
-def _amount(value: Any) -> float | None:  # noqa: ANN401 - a number of PostgreSQL
-    return None if value is None else float(value)
 
 
 MOST_AT_ONCE = 1_000_000
@@ -389,7 +347,12 @@ class FrozenBatch(BaseModel):
 
 
 def freeze(
-    file: SpecialistFile, root: Path, settings: Mapping[str, Any], model: str | None = None, at_once: int = 0
+    file: SpecialistFile,
+    root: Path,
+    settings: Mapping[str, Any],
+    model: str | None = None,
+    at_once: int = 0,
+    **others: Any,  # noqa: ANN401 - other fields of the batch
 ) -> FrozenBatch:
     """Return the frozen values of a specialist's file; raises UsageError if it cannot be frozen.
 
@@ -403,17 +366,17 @@ def freeze(
     except UnicodeDecodeError:
         raise UsageError(f"{file.path}: is not UTF-8 text, which a batch for a queue needs; convert it") from None
     path, top = file.path.resolve(), root.resolve()
-    place = path.relative_to(top).as_posix() if path.is_relative_to(top) else path.name
     return FrozenBatch(
         name=file.name,
         content=content,
         digest=file.digest,
-        place=place,
+        place=path.relative_to(top).as_posix() if path.is_relative_to(top) else path.name,
         root=root_name(root),
         settings=dict(settings),
         model=model,
         root_ids=root_ids(root),
         at_once=at_once,
+        **others,
     )
 
 
@@ -421,10 +384,6 @@ GIT_TIME = 10.0
 """Time limit of a git command; after it the repository has no id [s]."""
 COMMIT, PLACE = "commit:", "place:"
 """Prefixes of ids: of the first commits of a repository, and of one folder of one host."""
-
-
-class RootMissing(UsageError):
-    """This worker does not have the root of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,31 +420,23 @@ def roots_of(given: Sequence[str], start: Path) -> dict[str, Root]:
 
 
 def find_root(roots: Mapping[str, Root], name: str, ids: Collection[str], batch_id: str) -> Path:
-    """Return the folder of this host for the root of a batch; raises RootMissing.
+    """Return the folder of this host for the root of a batch; raises UsageError.
 
     A folder that the operator named is refused only if it is known to be another repository. The project of the
     worker's folder must have an id of the batch's root, because other projects have the same name.
     ids: those of the root where the batch was put into the queue.
     """
-    root = roots.get(name)
-    if root is None:
-        known = ", ".join(sorted(roots)) or "none"
-        raise RootMissing(
-            f"batch {batch_id} needs the root {name}, and this worker has {known}; start it with --root {name}=PATH"
-        )
-    if not root.ids.isdisjoint(ids):
+    if (root := roots.get(name)) is None:
+        why = f"this worker has {', '.join(sorted(roots)) or 'none'}"
+    elif not root.ids.isdisjoint(ids):
         return root.path
-    if not root.is_named:
-        raise RootMissing(
-            f"batch {batch_id} needs the root {name}, and {root.path} is not known to be the same project; if it is, "
-            f"start the worker with --root {name}={root.path}"
-        )
-    if _has_commit(root.ids) and _has_commit(ids):
-        raise RootMissing(
-            f"batch {batch_id} needs the root {name}, and {root.path} is another repository; "
-            f"start the worker with the --root {name}=PATH of that repository"
-        )
-    return root.path
+    elif not root.is_named:
+        why = f"{root.path} is not known to be the same project"
+    elif all(any(one.startswith(COMMIT) for one in some) for some in (root.ids, ids)):
+        why = f"{root.path} is another repository"
+    else:
+        return root.path
+    raise UsageError(f"batch {batch_id} needs the root {name}, and {why}; start it with --root {name}=PATH")
 
 
 def root_name(root: Path) -> str:
@@ -497,29 +448,23 @@ def root_ids(root: Path) -> list[str]:
     """Return the ids of a root: of the first commits of its repository, if git knows them, and of the folder itself."""
     real = root.resolve()
     info = real.stat()
-    ids = [_id(PLACE, socket.gethostname(), str(real), str(info.st_dev), str(info.st_ino))]
-    # The oldest commits of a shallow clone are not those of the repository.
-    if _git(real, "rev-parse", "--is-shallow-repository") == "false":
-        commits = sorted(_git(real, "rev-list", "--max-parents=0", "HEAD").split())
-        ids += [_id(COMMIT, *commits)] if commits else []
-    return ids
 
+    def digest(*parts: str) -> str:
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
-def _has_commit(ids: Collection[str]) -> bool:
-    return any(one.startswith(COMMIT) for one in ids)
-
-
-def _id(prefix: str, *parts: str) -> str:
-    return prefix + hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """Return the output of a git command; empty if it fails."""
-    try:
-        done = ask_git(folder, *arguments, seconds=GIT_TIME)
-    except UsageError:
+    def git(*arguments: str) -> str:
+        """Return the output of a git command; empty if it fails."""
+        with suppress(UsageError):
+            done = ask_git(real, *arguments, seconds=GIT_TIME)
+            return "" if done.returncode else done.stdout.decode("ascii", "replace").strip()
         return ""
-    return "" if done.returncode else done.stdout.decode("ascii", "replace").strip()
+
+    ids = [PLACE + digest(socket.gethostname(), str(real), str(info.st_dev), str(info.st_ino))]
+    # The oldest commits of a shallow clone are not those of the repository.
+    if git("rev-parse", "--is-shallow-repository") == "false":
+        commits = sorted(git("rev-list", "--max-parents=0", "HEAD").split())
+        ids += [COMMIT + digest(*commits)] if commits else []
+    return ids
 
 
 SEARCH_TIME = 5.0
@@ -529,121 +474,99 @@ SEARCH_TIME = 5.0
 class BatchHere:
     """Takes up the runs of one batch."""
 
-    def __init__(self, frozen: FrozenBatch, root: Path, store: str, *, trust: bool) -> None:
+    def __init__(
+        self, batch_id: str, content: Mapping[str, Any], roots: Mapping[str, Root], store: str, *, trust: bool
+    ) -> None:
         """Prepare a Runner; nothing is started.
 
-        root: the folder that the file tools may read.
+        content: the frozen values of the batch.
+        roots: folders of this host by name.
         store: the PostgreSQL store of the queue.
-        Raises UsageError for a file that the batch must not name.
+        Raises UsageError for a batch that this worker cannot work on.
         """
-        self.frozen = frozen
+        try:
+            self.frozen = frozen = FrozenBatch.from_json(content)
+        except UsageError as error:
+            raise UsageError(f"batch {batch_id} was not made for a queue: {error}") from None
+        root = find_root(roots, frozen.root, frozen.root_ids, batch_id)
         self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
         try:
             here = Runner(root=root)
             self._allowed = here.models_allowed
             self._file = frozen.file_on_this_host(here.registry, root, Path(self._copies.name))
-            by_file = self._file.specialist
+            by_file, model = self._file.specialist, frozen.model
             self._named = () if by_file is None or by_file.model is None else (by_file.model, *by_file.fallback_models)
-            asked = frozen.model
-            # Without its store a run must not continue: another worker may have taken it over by then.
-            self._require_model = frozen.require_model or None
             self._runner = Runner(
                 root=root,
                 # The models of the file stay those of the file, which may need trust.
-                model=None if asked is None or split_models(asked) == self._named else asked,
+                model=None if model is None or split_models(model) == self._named else model,
                 store=store,
+                # Without its store a run must not continue: another worker may have taken it over by then.
                 on_lost="abort",
                 trust=trust,
-                require_model=self._require_model,
+                require_model=frozen.require_model or None,
             )
-        except BaseException:
+        except BaseException as error:
             self._copies.cleanup()
+            if isinstance(error, UsageError):
+                raise UsageError(f"batch {batch_id} cannot run here: {error}") from None
             raise
         # Others may have written to the queue, so its settings are not those of a caller.
         self._data = Data(frozen.settings, lambda _: "its settings")
 
-    @classmethod
-    def found(
-        cls, batch_id: str, content: Mapping[str, Any], roots: Mapping[str, Root], store: str, *, trust: bool
-    ) -> Self:
-        """Return a batch from its frozen values.
-
-        roots: folders of this host by name.
-        Raises RootMissing, or another UsageError for a batch that a worker cannot work on.
-        """
-        try:
-            frozen = FrozenBatch.from_json(content)
-        except UsageError as error:
-            raise UsageError(f"batch {batch_id} was not made for a queue: {error}") from None
-        root = find_root(roots, frozen.root, frozen.root_ids, batch_id)
-        try:
-            return cls(frozen, root, store, trust=trust)
-        except UsageError as error:
-            raise UsageError(f"batch {batch_id} cannot run here: {error}") from None
-
     async def check(self) -> None:
         """Check that this host has everything that the runs need; sends no request, imports nothing, starts no server.
 
+        The environment of the worker chooses no model, and a model that cannot be asked is not replaced.
         Raises UsageError if a file, an agent, a permission or the credentials are missing, or nothing can be read.
         """
-        runner, file = self._runner, self._file
+        runner, file, model = self._runner, self._file, self.frozen.model
         settled = resolve(file, {}, data=self._data).settings
-        self._check_models(file, settled)
-        self._check_allowed()
-        found = await effective_of(runner, file, {}, self.frozen.model, self._data)
+        if model is None and settled.model in {None, "inherit"}:
+            raise UsageError("its model was not fixed when it was put into the queue; repeat the command that did so")
+        first = named_models(model, settled.model, None, settled.fallback_models)[0]
+        check_spelling(first)
+        check_usable(first)
+        if first == OFFLINE:
+            rule = ModelRule.of(self.frozen.require_model or None)
+            rule.check(file, settled, why_offline(model, settled.model))
+        # The models of the agents that the file lists.
+        to_check, checked = [settled], {"*"}
+        while to_check:
+            for name in {*to_check.pop().agents} - checked:
+                checked.add(name)
+                agent = runner.registry.find(name, file).specialist
+                if agent is not None:
+                    to_check.append(agent)
+                    if agent.model not in {None, "inherit"}:
+                        check_usable(named_models(None, agent.model)[0])
+        if model is not None and split_models(model) != self._named:
+            # A model that neither the file nor this host names must be of a server that this host uses.
+            servers = {server_of(one) for one in self._allowed} - {WEIGHTS}
+            for one in split_models(model):
+                is_of_file = one in self._named and prefix_of(one) is None
+                if not is_of_file and one not in self._allowed and server_of(one) not in servers:
+                    raise UsageError(f"the model {shown(one)} is not allowed here; name it in SPECIALIST_MODEL")
+        found = await effective_of(runner, file, {}, model, self._data)
         if found.cannot_run:
             raise UsageError("; ".join(found.cannot_run))
         # A longer search does not prove anything, and would block the loop of the worker, whose heartbeats then stop.
         seconds = min(settled.tool_timeout, SEARCH_TIME)
         await check_paths(file, settled.model_copy(update={"tool_timeout": seconds}), runner.root)
 
-    def _check_models(self, file: SpecialistFile, settled: Specialist) -> None:
-        """Check that the first model of the batch, and those of the agents that the file lists, can be asked here.
-
-        The environment of the worker chooses no model, and a model that cannot be asked is not replaced.
-        """
-        asked = self.frozen.model
-        if asked is None and settled.model in {None, "inherit"}:
-            raise UsageError("its model was not fixed when it was put into the queue; repeat the command that did so")
-        first = named_models(asked, settled.model, None, settled.fallback_models)[0]
-        check_spelling(first)
-        check_usable(first)
-        if first == OFFLINE:
-            ModelRule.of(self._require_model).check(file, settled, why_offline(asked, settled.model))
-        registry, to_check, checked = self._runner.registry, [settled], set()
-        while to_check:
-            for name in to_check.pop().agents:
-                if name == "*" or name in checked:
-                    continue
-                checked.add(name)
-                agent = registry.find(name, file).specialist
-                if agent is not None:
-                    to_check.append(agent)
-                    if agent.model not in {None, "inherit"}:
-                        check_usable(named_models(None, agent.model)[0])
-
-    def _check_allowed(self) -> None:
-        """Raise UsageError for a model that neither the file nor this host names, unless it is of the same server."""
-        asked = self.frozen.model
-        if asked is None or split_models(asked) == self._named:
-            return
-        servers = {server_of(model) for model in self._allowed} - {WEIGHTS}
-        for model in split_models(asked):
-            is_of_file = model in self._named and prefix_of(model) is None
-            if not is_of_file and model not in self._allowed and server_of(model) not in servers:
-                raise UsageError(f"the model {shown(model)} is not allowed here; name it in SPECIALIST_MODEL")
-
     async def take_up(
         self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None
     ) -> "Run | EndedRun":
         """Begin or resume the run of an item, as `Runner.take_up` does."""
-        asked = self._runner.batches.asked(self._file, question, {}, self._data)
+        asked = self._runner.maker.asked(self._file, question, {}, self._data)
         return await self._runner.batches.take_up(asked, run_id, retry, lend)
 
     async def aclose(self) -> None:
-        """Close connections, and remove the copy of the file."""
-        await self._runner.aclose()
-        self._copies.cleanup()
+        """Close connections, and remove the copy of the file; an error does not end the worker."""
+        with suppress(Exception):
+            await self._runner.aclose()
+        with suppress(OSError):
+            self._copies.cleanup()
 
 
 def cannot_run(batch_id: str, error: Exception) -> str:
@@ -656,10 +579,11 @@ def cannot_run(batch_id: str, error: Exception) -> str:
 class KnownBatches:
     """Opens each batch once, and checks that its runs can begin on this host."""
 
-    def __init__(self, queue: Queue, url: str, roots: Mapping[str, Root], log: Log, *, trust: bool) -> None:
+    def __init__(self, queue: Queue, roots: Mapping[str, Root], log: Log, *, trust: bool) -> None:
         """Start without batches; the parameters are those of `Worker`."""
-        self._queue, self._url, self._roots, self._log, self._trust = queue, url, dict(roots), log, trust
-        self._known: dict[str, BatchHere] = {}
+        self._queue, self._roots, self._log, self._trust = queue, dict(roots), log, trust
+        self.opened: dict[str, BatchHere] = {}
+        """The batches that this worker can work on, by their ids."""
         self.refused: dict[str, str] = {}
         """Why this worker takes no items of a batch, by its id."""
 
@@ -668,14 +592,23 @@ class KnownBatches:
 
         Raises QueueAway.
         """
-        if batch_id in self.refused:
+        if batch_id in self.refused or batch_id in self.opened:
+            return self.opened.get(batch_id)
+        batch: BatchHere | None = None
+        try:
+            content = await self._queue.frozen(batch_id)
+            batch = BatchHere(batch_id, content, self._roots, self._queue.url, trust=self._trust)
+            await batch.check()
+        except (QueueAway, StoreUnusable):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a batch must not cost the other batches
+            is_told = batch is None and isinstance(error, UsageError)
+            self.refuse(batch_id, str(error) if is_told else cannot_run(batch_id, error))
+            if batch is not None:
+                await batch.aclose()
             return None
-        if batch_id not in self._known:
-            opened = await self._opened(batch_id)
-            if opened is None:
-                return None
-            self._known[batch_id] = opened
-        return self._known[batch_id]
+        self.opened[batch_id] = batch
+        return batch
 
     def refuse(self, batch_id: str, reason: str) -> None:
         """Take no more items of a batch, which stay in the queue for other workers; say why, once."""
@@ -683,41 +616,8 @@ class KnownBatches:
             self.refused[batch_id] = reason
             self._log(f"refused: {reason}", level="error")
 
-    async def _opened(self, batch_id: str) -> BatchHere | None:
-        batch: BatchHere | None = None
-        try:
-            content = await self._queue.frozen(batch_id)
-            batch = BatchHere.found(batch_id, content, self._roots, self._url, trust=self._trust)
-            await batch.check()
-        except (QueueAway, StoreUnusable):
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a batch must not cost the other batches
-            if batch is None and isinstance(error, UsageError):
-                self.refuse(batch_id, str(error))
-            else:
-                self.refuse(batch_id, cannot_run(batch_id, error))
-            if batch is not None:
-                await self._close(batch)
-            return None
-        return batch
-
-    def __getitem__(self, batch_id: str) -> BatchHere:
-        """Return a batch that `usable` has returned before."""
-        return self._known[batch_id]
-
-    async def forget_all_but(self, kept: AbstractSet[str]) -> None:
+    async def forget_all_but(self, kept: Collection[str] = ()) -> None:
         """Close the batches that have no more jobs."""
-        for batch_id in [one for one in self.refused if one not in kept]:
-            del self.refused[batch_id]
-        for batch_id in [one for one in self._known if one not in kept]:
-            await self._close(self._known.pop(batch_id))
-
-    @staticmethod
-    async def _close(batch: BatchHere) -> None:
-        # An error at the end of a batch must not end the worker.
-        with suppress(Exception):
-            await batch.aclose()
-
-    async def aclose(self) -> None:
-        """Close all batches."""
-        await self.forget_all_but(set())
+        self.refused = {one: reason for one, reason in self.refused.items() if one in kept}
+        for batch_id in {*self.opened} - {*kept}:
+            await self.opened.pop(batch_id).aclose()

@@ -20,6 +20,9 @@ from pgqueuer.ports.repository import EntrypointExecutionParameter
 from psycopg import AsyncRawCursor
 from psycopg.rows import dict_row
 
+from run_specialist.batch.item import LimitReached, NotAffordable
+from run_specialist.batch.limits import Grants
+from run_specialist.budget import dollars
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.store.location import NAMESPACE, VERSION, newer_version_error, shown
 from run_specialist.store.postgresql import parsed, readable_server_errors, user_of
@@ -52,21 +55,14 @@ class FleetJob:
 
     job_id: int
     batch_id: str
-    run_id: str
-    number: int
+    run_id: str = ""
+    number: int = 0
     retry: tuple[str, ...] = ()
     """Statuses of ended runs that are resumed."""
     attempts: int = 0
     """Number of endpoint failures."""
-
-
-@dataclass(frozen=True, slots=True)
-class BadJob:
-    """A job that this worker holds and that does not name an item of its batch."""
-
-    job_id: int
-    batch_id: str
-    reason: str
+    problem: str = ""
+    """Why the job names no item of its batch; empty if it names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +72,9 @@ class WaitingBatch:
     state: str
     closed: float | None
     """For how long its gate is closed [s]; None = it is open."""
-    held: int = 0
+    held: int
     """Jobs that workers of the fleet hold."""
-    priority: int = 0
+    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,241 +88,10 @@ class StartedItem:
     question: str
     owner: str | None
     """Token of the process that wrote its run last; None = there is no run yet."""
-    has_ended: bool = False
+    has_ended: bool
     """Whether its run has ended, so that taking it up costs nothing."""
-    has_cost_limit: bool = False
+    has_cost_limit: bool
     """Whether its batch has a cost limit, so that the item needs a share."""
-
-
-class Queue:
-    """One worker's access to the queue; its methods raise QueueAway and StoreUnusable as `QueueConnection.fetch`."""
-
-    def __init__(self, url: str) -> None:
-        """Connect on first use.
-
-        url: a PostgreSQL store.
-        """
-        self.connection = QueueConnection(url)
-        self._queries = queries(self.connection)
-        self.worker = QueueManagerId(uuid4())
-        """Names this worker in the jobs that it holds."""
-
-    async def set_up(self) -> None:
-        """Create or upgrade the tables; several processes may do so at the same time."""
-        # A lock of the session, because PgQueuer's upgrade runs statements in separate transactions.
-        await self.connection.execute("select pg_advisory_lock($1)", _SET_UP_LOCK)
-        try:
-            if await self._queries.schema_is_installed():
-                await self._queries.apply_upgrade()
-            else:
-                await self._queries.install()
-        finally:
-            await self.connection.execute("select pg_advisory_unlock($1)", _SET_UP_LOCK)
-
-    async def put(
-        self, batch_id: str, items: Sequence[tuple[int, str]], retry: Sequence[str] = (), priority: int = 0
-    ) -> int:
-        """Put the items of a batch into the queue, in this order; return the number of new ones.
-
-        items: number and run id.
-        retry: statuses of ended runs that are resumed.
-        priority: also of the jobs that were in the queue before.
-        """
-        added = 0
-        for start in range(0, len(items), PORTION):
-            portion = items[start : start + PORTION]
-            payloads = [
-                json.dumps({"run_id": run_id, "batch": batch_id, "number": number, "retry": list(retry)}).encode()
-                for number, run_id in portion
-            ]
-            count = len(payloads)
-            keys: list[str | None] = [run_id for _, run_id in portion]
-            ids = await self._queries.enqueue(
-                [batch_id] * count, [*payloads], [priority] * count, dedupe_key=keys, on_conflict="skip"
-            )
-            added += sum(one is not None for one in ids)
-        await self.connection.fetch(PRIORITY, batch_id, priority)
-        return added
-
-    async def check_access(self) -> None:
-        """Raise StoreUnusable, with all statements to execute, if the role of a worker lacks privileges."""
-        needed = [(schema, "USAGE") for schema in (NAMESPACE, QUEUE_SCHEMA)]
-        needed += [(table, one) for table, given in GRANTS.items() for one in given]
-        names, privileges = zip(*needed, strict=True)
-        rows = await self.connection.fetch(LACKING, [*names], [*privileges])
-        lacking: dict[str, list[str]] = {}
-        for row in rows:
-            lacking.setdefault(row["name"], []).append(row["privilege"])
-        if not lacking:
-            return
-        role = user_of(self.connection.url)
-        tables: dict[str, list[str]] = {}
-        for name, given in lacking.items():
-            kind = "SCHEMA" if given == ["USAGE"] else "TABLE"
-            tables.setdefault(f"{', '.join(given)} ON {kind}", []).append(name)
-        grants = " ".join(f'GRANT {given} {", ".join(names)} TO "{role}";' for given, names in tables.items())
-        raise StoreUnusable(
-            f"{shown(self.connection.url)}: the role {role} lacks privileges; execute as owner: {grants}"
-        )
-
-    async def waiting(self) -> dict[str, WaitingBatch]:
-        """Return the batches that have jobs, oldest first.
-
-        Raises StoreUnusable if the tables of the store have another version than this program.
-        """
-        found = await self.connection.fetch(WAITING)
-        self._check_version(found)
-        return {
-            row["batch_id"]: WaitingBatch(
-                row["state"],
-                None if row["closed"] is None else float(row["closed"]),
-                row["held"],
-                row["priority"],
-            )
-            for row in found
-            if row["batch_id"] is not None
-        }
-
-    def _check_version(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        place = shown(self.connection.url)
-        if not rows:
-            raise StoreUnusable(f"{place}: {NOT_SET_UP}")
-        version = rows[0]["version"]
-        if not version.isdecimal() or int(version) > VERSION:
-            raise newer_version_error(place, int(version) if version.isdecimal() else VERSION + 1)
-        if int(version) < VERSION:
-            raise StoreUnusable(
-                f"{place}: its tables are of version {int(version)}, this worker needs {VERSION}; stop all workers, "
-                "then run `specialists fleet setup`"
-            )
-
-    async def frozen(self, batch_id: str) -> Mapping[str, Any]:
-        """Return the frozen values of a batch; raises UsageError if they cannot be read."""
-        rows = await self.connection.fetch(SELECT_BATCH, batch_id)
-        try:
-            content = json.loads(_unpacked(rows[0]["frozen"]))
-        except UNREADABLE as error:
-            raise UsageError(f"batch {batch_id} cannot be read: {_line(error)}") from None
-        if not isinstance(content, dict):
-            raise UsageError(f"batch {batch_id} was not made for a queue: it is no JSON object")
-        return content
-
-    async def take(self, limits: Mapping[str, int], most: int) -> list[FleetJob | BadJob]:
-        """Take jobs that no worker holds, or whose holder has been silent for `SILENCE`.
-
-        limits: how many jobs of each batch the whole fleet may hold; 0 = any.
-        """
-        taken = await self._queries.dequeue(
-            batch_size=most,
-            entrypoints={
-                QueueEntrypoint(batch): EntrypointExecutionParameter(concurrency_limit=limit)
-                for batch, limit in limits.items()
-            },
-            queue_manager_id=self.worker,
-            global_concurrency_limit=None,
-            heartbeat_timeout=timedelta(seconds=SILENCE),
-        )
-        return [_job(one.id, one.entrypoint, one.attempts, one.payload or b"") for one in taken]
-
-    async def drop(self, job_id: int) -> None:
-        """Remove a job that names no item."""
-        await self.connection.fetch(DROP, job_id, self.worker)
-
-    async def keep(self, jobs: Collection[int]) -> set[int]:
-        """Record that the worker is alive; return the jobs that it still holds."""
-        found = await self.connection.fetch(BEAT, list(jobs), self.worker)
-        return {row["id"] for row in found}
-
-    async def begin(self, job: FleetJob) -> StartedItem | None:
-        """Begin the item of a job; None if it has already ended or was cancelled.
-
-        Raises UsageError if its row is damaged.
-        """
-        found = await self.connection.fetch(BEGIN, job.run_id, job.batch_id)
-        if not found:
-            return None
-        row = found[0]
-        try:
-            question = _unpacked(row["question"])
-        except UNREADABLE as error:
-            raise UsageError(f"the question of the item cannot be read: {_line(error)}") from None
-        is_limited = row["cost_limit"] is not None
-        return StartedItem(row["taken_over"], row["takeovers"], question, row["owner"], row["has_ended"], is_limited)
-
-    async def uncount(self, job: FleetJob) -> None:
-        """Do not count the takeover of an item, because its run is in progress or has ended elsewhere."""
-        await self.connection.fetch(UNCOUNT, job.run_id, job.batch_id)
-
-    async def finish(self, job: FleetJob, state: str | None, error: str | None = None) -> bool:
-        """Remove a job and set the state of its item, unless another worker has taken it; return whether this was done.
-
-        state: None to keep that of the item.
-        """
-        packed = None if error is None else pack(error)
-        values = (job.job_id, self.worker, job.run_id, job.batch_id, state, packed)
-        return bool(await self.connection.fetch(FINISH, *values))
-
-    async def hand_back(self, job: FleetJob, delay: float, *, waits: bool = True, counts: bool = False) -> bool:
-        """Queue a job again, unless another worker has taken it; return whether this was done.
-
-        delay: time before it can be taken [s].
-        waits: whether the item waits; False if its run is at work elsewhere.
-        counts: whether this adds to the attempts of the job.
-        """
-        values = (job.job_id, self.worker, job.run_id, job.batch_id, timedelta(seconds=delay), waits, int(counts))
-        return bool(await self.connection.fetch(HAND_BACK, *values))
-
-    async def close_gate(self, batch_id: str, wait: float | None, reason: str) -> None:
-        """Pause a batch in the whole fleet.
-
-        wait: duration that the endpoint requested; None for pauses that double [s].
-        """
-        await self.connection.fetch(CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
-
-    async def may_probe(self, batch_id: str, seconds: float) -> bool:
-        """Return whether this worker may try one item of a batch after its pause; others continue to pause."""
-        return bool(await self.connection.fetch(PROBE, batch_id, seconds))
-
-    async def open_gate(self, batch_id: str) -> None:
-        """Let the fleet take the items of a batch again."""
-        await self.connection.fetch(OPEN, batch_id)
-
-    async def cancel(self, batch_id: str) -> int:
-        """Remove the jobs of a batch that no worker holds; return how many."""
-        return len(await self.connection.fetch(CANCEL, batch_id))
-
-    async def prune_log(self) -> int:
-        """Delete entries of PgQueuer's log about jobs that ended more than `LOG_DAYS` ago; return how many."""
-        values = (timedelta(days=LOG_DAYS), PORTION)
-        return len(await self.connection.fetch(PRUNE, *values))
-
-    async def counts(self) -> list[dict[str, Any]]:
-        """Return the jobs of each batch: batch_id, queued, picked, workers, silent [s]."""
-        return await self.connection.fetch(COUNTS)
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self.connection.close()
-
-
-def _job(job_id: int, batch_id: str, attempts: int, payload: bytes) -> FleetJob | BadJob:
-    try:
-        content = json.loads(payload)
-        run_id, number, retry = content["run_id"], content["number"], content.get("retry", [])
-        named = isinstance(run_id, str) and run_id.startswith(f"{batch_id}-") and content["batch"] == batch_id
-        if named and type(number) is int and {*retry} <= RETRIABLE:
-            return FleetJob(job_id, batch_id, run_id, number, tuple(retry), attempts)
-    except UNREADABLE as error:
-        return BadJob(job_id, batch_id, _line(error))
-    return BadJob(job_id, batch_id, "it does not name an item of its batch")
-
-
-def _unpacked(value: object) -> str:
-    return unpack(bytes(value), LARGEST)  # type: ignore[call-overload]
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 QUEUE_SCHEMA = "run_specialist_queue"
@@ -351,7 +116,6 @@ _NAMES = DBSettings(
     widen_id=True,
 )
 
-
 Fetch = Callable[..., Awaitable[list[dict[str, Any]]]]
 """Returns the rows of a statement, which is followed by its values."""
 
@@ -360,11 +124,12 @@ class QueueAway(Exception):
     """The database does not respond at the moment; the text is the reason, in one line."""
 
 
-class QueueConnection:
-    """Executes statements one after another, in a separate connection with automatic commits.
+class Queue:
+    """One process's access to the queue, in a separate connection that executes statements one after another.
 
-    After a failure the next statement opens a new connection; repeating the failed one is up to the caller. It has
-    those methods of PgQueuer's `Driver` that statements need, and not those for its loop and for notifications.
+    Its methods raise QueueAway if the database cannot be reached, StoreUnusable if it has no queue. After a failure the
+    next statement opens a new connection; repeating the failed one is up to the caller. It has those methods of
+    PgQueuer's `Driver` that statements need, and not those for its loop and for notifications.
     """
 
     def __init__(self, url: str) -> None:
@@ -373,14 +138,15 @@ class QueueConnection:
         url: a PostgreSQL store.
         """
         self.url = url
+        self.worker = QueueManagerId(uuid4())
+        """Names this worker in the jobs that it holds."""
+        builders = QueryBuilderEnvironment(_NAMES), QueryQueueBuilder(_NAMES), QuerySchedulerBuilder(_NAMES)
+        self._queries = Queries(cast("Driver", self), *builders)
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def fetch(self, query: str, *args: object) -> list[dict[str, Any]]:
-        """Return the rows of a statement with the placeholders $1, $2, ...
-
-        Raises QueueAway if the database cannot be reached, StoreUnusable if it has no queue.
-        """
+        """Return the rows of a statement with the placeholders $1, $2, ..."""
         async with self._usable():
             return await self._fetched(query, args)
 
@@ -388,10 +154,21 @@ class QueueConnection:
     async def transaction(self) -> AsyncIterator[Fetch]:
         """Return a context with a function like `fetch` that executes all statements in one transaction.
 
-        Raises as `fetch` does; the transaction is rolled back if the block raises.
+        The transaction is rolled back if the block raises.
         """
         async with self._usable(), (await self._opened()).transaction():
             yield lambda query, *args: self._fetched(query, args)
+
+    async def execute(self, query: str, *args: object) -> str:
+        """Execute a statement."""
+        await self.fetch(query, *args)
+        return ""
+
+    async def close(self) -> None:
+        """Close the connection; the next statement would open another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     @asynccontextmanager
     async def _usable(self) -> AsyncIterator[None]:
@@ -407,25 +184,16 @@ class QueueConnection:
             except psycopg.ProgrammingError as error:
                 # Another version has changed the tables.
                 raise StoreUnusable(
-                    f"{shown(self.url)}: the tables of the queue do not fit this version ({_reason(error)}); install "
+                    f"{shown(self.url)}: the tables of the queue do not fit this version ({in_line(error)}); install "
                     "the version of the other hosts, then run `specialists fleet setup`"
                 ) from error
             except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError, OSError) as error:
-                await self._drop()
-                raise QueueAway(_reason(error)) from error
+                await self.close()
+                raise QueueAway(in_line(error)) from error
             except BaseException:
                 # The state of a statement that was cancelled is unknown.
-                await self._drop()
+                await self.close()
                 raise
-
-    async def execute(self, query: str, *args: object) -> str:
-        """Execute a statement; raises as `fetch` does."""
-        await self.fetch(query, *args)
-        return ""
-
-    async def close(self) -> None:
-        """Close the connection; the next statement would open another."""
-        await self._drop()
 
     async def _fetched(self, query: str, values: tuple[object, ...]) -> list[dict[str, Any]]:
         cursor = AsyncRawCursor(await self._opened(), row_factory=dict_row)
@@ -437,20 +205,211 @@ class QueueConnection:
             self._connection = await psycopg.AsyncConnection.connect(**parameters(self.url), autocommit=True)
         return self._connection
 
-    async def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+    async def set_up(self) -> None:
+        """Create or upgrade the tables; several processes may do so at the same time."""
+        # A lock of the session, because PgQueuer's upgrade runs statements in separate transactions.
+        await self.fetch("select pg_advisory_lock($1)", _SET_UP_LOCK)
+        try:
+            if await self._queries.schema_is_installed():
+                await self._queries.apply_upgrade()
+            else:
+                await self._queries.install()
+        finally:
+            await self.fetch("select pg_advisory_unlock($1)", _SET_UP_LOCK)
+
+    async def put(
+        self, batch_id: str, items: Sequence[tuple[int, str]], retry: Sequence[str] = (), priority: int = 0
+    ) -> int:
+        """Put the items of a batch into the queue, in this order; return the number of new ones.
+
+        items: number and run id.
+        retry: statuses of ended runs that are resumed.
+        priority: also of the jobs that were in the queue before.
+        """
+        added = 0
+        for start in range(0, len(items), PORTION):
+            portion = items[start : start + PORTION]
+            count, keys = len(portion), [run_id for _, run_id in portion]
+            payloads: list[bytes | None] = [
+                json.dumps({"run_id": run_id, "batch": batch_id, "number": number, "retry": list(retry)}).encode()
+                for number, run_id in portion
+            ]
+            ids = await self._queries.enqueue(
+                [batch_id] * count, payloads, [priority] * count, dedupe_key=[*keys], on_conflict="skip"
+            )
+            added += sum(one is not None for one in ids)
+        await self.fetch(PRIORITY, batch_id, priority)
+        return added
+
+    async def check_access(self) -> None:
+        """Raise StoreUnusable, with all statements to execute, if the role of a worker lacks privileges."""
+        needed = [(schema, "USAGE") for schema in (NAMESPACE, QUEUE_SCHEMA)]
+        needed += [(table, one) for table, given in GRANTS.items() for one in given]
+        names, privileges = zip(*needed, strict=True)
+        role = user_of(self.url)
+        grants = [
+            f'GRANT {row["privileges"]} ON {"TABLE" if "." in row["name"] else "SCHEMA"} {row["name"]} TO "{role}";'
+            for row in await self.fetch(LACKING, [*names], [*privileges])
+        ]
+        if grants:
+            raise StoreUnusable(
+                f"{shown(self.url)}: the role {role} lacks privileges; execute as owner: {' '.join(grants)}"
+            )
+
+    async def waiting(self) -> dict[str, WaitingBatch]:
+        """Return the batches that have jobs, oldest first.
+
+        Raises StoreUnusable if the tables of the store have another version than this program.
+        """
+        rows, place = await self.fetch(WAITING), shown(self.url)
+        if not rows:
+            raise StoreUnusable(f"{place}: {NOT_SET_UP}")
+        version = rows[0]["version"]
+        if not version.isdecimal() or int(version) > VERSION:
+            raise newer_version_error(place, int(version) if version.isdecimal() else VERSION + 1)
+        if int(version) < VERSION:
+            raise StoreUnusable(
+                f"{place}: its tables are of version {int(version)}, this worker needs {VERSION}; stop all workers, "
+                "then run `specialists fleet setup`"
+            )
+        return {
+            row["batch_id"]: WaitingBatch(row["state"], row["closed"], row["held"], row["priority"])
+            for row in rows
+            if row["batch_id"] is not None
+        }
+
+    async def frozen(self, batch_id: str) -> Mapping[str, Any]:
+        """Return the frozen values of a batch; raises UsageError if they cannot be read."""
+        rows = await self.fetch(SELECT_BATCH, batch_id)
+        try:
+            content = json.loads(unpack(bytes(rows[0]["frozen"]), LARGEST))
+        except UNREADABLE as error:
+            raise UsageError(f"batch {batch_id} cannot be read: {in_line(error)}") from None
+        if not isinstance(content, dict):
+            raise UsageError(f"batch {batch_id} was not made for a queue: it is no JSON object")
+        return content
+
+    async def take(self, limits: Mapping[str, int], most: int) -> list[FleetJob]:
+        """Take jobs that no worker holds, or whose holder has been silent for `SILENCE`.
+
+        limits: how many jobs of each batch the whole fleet may hold; 0 = any.
+        """
+        taken = await self._queries.dequeue(
+            batch_size=most,
+            entrypoints={
+                QueueEntrypoint(batch): EntrypointExecutionParameter(concurrency_limit=limit)
+                for batch, limit in limits.items()
+            },
+            queue_manager_id=self.worker,
+            global_concurrency_limit=None,
+            heartbeat_timeout=timedelta(seconds=SILENCE),
+        )
+        return [_job(one.id, one.entrypoint, one.attempts, one.payload or b"") for one in taken]
+
+    async def keep(self, jobs: Collection[int]) -> set[int]:
+        """Record that the worker is alive; return the jobs that it still holds."""
+        return {row["id"] for row in await self.fetch(BEAT, list(jobs), self.worker)}
+
+    async def begin(self, job: FleetJob) -> StartedItem | None:
+        """Begin the item of a job; None if it has already ended or was cancelled.
+
+        Raises UsageError if its row is damaged.
+        """
+        for row in await self.fetch(BEGIN, job.run_id, job.batch_id):
+            try:
+                return StartedItem(**row | {"question": unpack(bytes(row["question"]), LARGEST)})
+            except UNREADABLE as error:
+                raise UsageError(f"the question of the item cannot be read: {in_line(error)}") from None
+        return None
+
+    async def uncount(self, job: FleetJob) -> None:
+        """Do not count the takeover of an item, because its run is in progress or has ended elsewhere."""
+        await self.fetch(UNCOUNT, job.run_id, job.batch_id)
+
+    async def finish(self, job: FleetJob, state: str | None, error: str | None = None) -> bool:
+        """Remove a job and set the state of its item, unless another worker has taken it; return whether this was done.
+
+        state: None to keep that of the item.
+        """
+        packed = None if error is None else pack(error)
+        return bool(await self.fetch(FINISH, job.job_id, self.worker, job.run_id, job.batch_id, state, packed))
+
+    async def hand_back(self, job: FleetJob, delay: float, *, waits: bool = True, counts: bool = False) -> bool:
+        """Queue a job again, unless another worker has taken it; return whether this was done.
+
+        delay: time before it can be taken [s].
+        waits: whether the item waits; False if its run is at work elsewhere.
+        counts: whether this adds to the attempts of the job.
+        """
+        values = (job.job_id, self.worker, job.run_id, job.batch_id, timedelta(seconds=delay), waits, int(counts))
+        return bool(await self.fetch(HAND_BACK, *values))
+
+    async def close_gate(self, batch_id: str, wait: float | None, reason: str) -> None:
+        """Pause a batch in the whole fleet.
+
+        wait: duration that the endpoint requested; None for pauses that double [s].
+        """
+        await self.fetch(CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
+
+    async def may_probe(self, batch_id: str, seconds: float) -> bool:
+        """Return whether this worker may try one item of a batch after its pause; others continue to pause."""
+        return bool(await self.fetch(PROBE, batch_id, seconds))
+
+    async def open_gate(self, batch_id: str) -> None:
+        """Let the fleet take the items of a batch again."""
+        await self.fetch(OPEN, batch_id, False)
+
+    async def prune_log(self) -> int:
+        """Delete entries of PgQueuer's log about jobs that ended more than `LOG_DAYS` ago; return how many."""
+        return len(await self.fetch(PRUNE, timedelta(days=LOG_DAYS), PORTION))
+
+    async def share(
+        self, job: FleetJob, own: float | None, *, worker_slots: int, batch_slots: int, typical: float
+    ) -> float | None:
+        """Reserve an item's share of the batch's cost limit and return it; None without a limit [USD].
+
+        An earlier reservation of the item, whose worker may have died, is replaced. If no item can begin any more, the
+        batch ends and its jobs are removed; the items stay, so that a call with a higher limit puts them back.
+        own: the remainder of the run's own limit; None = no limit [USD].
+        worker_slots: how many items a worker works on at the same time.
+        batch_slots: how many items the fleet may work on at the same time; 0 = any number.
+        typical: cost of an item, from past runs; 0 = unknown [USD].
+        Raises NotAffordable while other items may return a part of their shares, LimitReached if none can.
+        """
+        batch, run = job.batch_id, job.run_id
+        async with self.transaction() as fetch:
+            (locked,) = await fetch(LOCK, batch)
+            if locked["cost_limit"] is None:
+                return None
+            if not await fetch(MINE, job.job_id, self.worker):
+                raise NotAffordable(batch)
+            limit = locked["cost_limit"]
+            (sums,) = await fetch(TAKEN, batch, run)
+            (fleet,) = await fetch(FLEET, batch)
+            slots = batch_slots or fleet["workers"] * worker_slots + SPARE
+            free = max(min(slots, fleet["jobs"]) - sums["under_way"], 1)
+            granted = Grants(limit, free, spent=sums["taken"], typical=max(typical, sums["dearest"])).take(own)
+            if granted is not None:
+                await fetch(RESERVE, batch, run, sums["own"] + granted)
+                return granted
+            if not sums["under_way"]:
+                await fetch(RESERVE, batch, run, None)
+                await fetch(END, batch, pack(f"the cost limit of {dollars(limit)} leaves too little for another item"))
+                await fetch(CANCEL, batch, job.job_id)
+        raise NotAffordable(batch) if sums["under_way"] else LimitReached(batch)
 
 
-def queries(connection: QueueConnection) -> Queries:
-    """Return PgQueuer's statements for its tables in `QUEUE_SCHEMA`."""
-    return Queries(
-        cast("Driver", connection),
-        QueryBuilderEnvironment(_NAMES),
-        QueryQueueBuilder(_NAMES),
-        QuerySchedulerBuilder(_NAMES),
-    )
+def _job(job_id: int, batch_id: str, attempts: int, payload: bytes) -> FleetJob:
+    problem = "it does not name an item of its batch"
+    try:
+        content = json.loads(payload)
+        run_id, number, retry = content["run_id"], content["number"], content.get("retry", [])
+        named = isinstance(run_id, str) and run_id.startswith(f"{batch_id}-") and content["batch"] == batch_id
+        if named and type(number) is int and {*retry} <= RETRIABLE:
+            return FleetJob(job_id, batch_id, run_id, number, tuple(retry), attempts)
+    except UNREADABLE as error:
+        problem = in_line(error)
+    return FleetJob(job_id, batch_id, problem=problem)
 
 
 def parameters(url: str) -> dict[str, Any]:
@@ -460,7 +419,8 @@ def parameters(url: str) -> dict[str, Any]:
         return dict(settings.get_dialect()().create_connect_args(settings)[1])
 
 
-def _reason(error: BaseException) -> str:
+def in_line(error: BaseException) -> str:
+    """Return the text of an error on one line, or its type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -487,12 +447,13 @@ GRANTS: dict[str, tuple[str, ...]] = {
 """The privileges on tables that a worker needs; it also needs USAGE of both schemas."""
 
 LACKING = """
-select name, privilege from unnest($1::text[], $2::text[]) as needed (name, privilege)
+select name, string_agg(privilege, ', ') as privileges from unnest($1::text[], $2::text[]) as needed (name, privilege)
 where case
     when privilege = 'USAGE' then not has_schema_privilege(name, privilege)
     when not has_schema_privilege(split_part(name, '.', 1), 'USAGE') then true
     when privilege = 'DELETE' then not has_table_privilege(name, privilege)
     else not has_any_column_privilege(name, split_part(privilege, ' ', 1)) end
+group by name order by name
 """
 """Selects the privileges that the role of this session lacks; values: names of schemas and tables, privileges."""
 
@@ -547,9 +508,9 @@ update {ITEMS} i set state = 'begun', turns = made, takeovers =
     + case when before.state = 'begun' and not has_ended then 1 else 0 end
 from before where i.run_id = before.run_id and i.batch_id = before.batch_id
     and before.state in ('waiting', 'begun')
-returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input, has_ended,
+returning before.state = 'begun' as taken_over, i.takeovers, i.question, has_ended,
     (select owner from {RUNS} r where r.run_id = $1) as owner,
-    (select cost_limit from {BATCHES} b where b.batch_id = $2) as cost_limit
+    (select cost_limit from {BATCHES} b where b.batch_id = $2) is not null as has_cost_limit
 """
 """Begins an item. If it was not handed back, its worker has died: this is a takeover, counted since the newest turn."""
 
@@ -557,7 +518,8 @@ UNCOUNT = f"update {ITEMS} set takeovers = greatest(takeovers - 1, 0) where run_
 """Reverts the count of a takeover that was not one."""
 
 WAITING = f"""
-select v.version_num as version, b.batch_id, b.state, greatest(g.until, g.probe) - extract(epoch from now()) as closed,
+select v.version_num as version, b.batch_id, b.state,
+    (greatest(g.until, g.probe) - extract(epoch from now()))::float8 as closed,
     (select count(*) from {JOBS} j where j.queue_manager_id is not null and j.entrypoint = b.batch_id) as held,
     coalesce((select max(priority) from {JOBS} j where status = 'queued' and entrypoint = b.batch_id), 0) as priority
 from {NAMESPACE}.alembic_version v
@@ -572,12 +534,6 @@ order by b.created_at, b.batch_id
 
 PRIORITY = f"update {JOBS} set priority = $2 where entrypoint = $1 and priority <> $2"
 """Sets the priority of all jobs of a batch."""
-
-DROP = f"""
-with mine as (delete from {JOBS} where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority)
-insert into {LOG} (job_id, status, entrypoint, priority) select id, 'exception', entrypoint, priority from mine
-"""
-"""Deletes a job that names no item; values: job, worker."""
 
 SELECT_BATCH = f"select frozen from {BATCHES} where batch_id = $1"
 
@@ -600,16 +556,17 @@ on conflict (batch_id) do update set reason = excluded.reason, probe = 0,
 Further runs that fail in the same outage do not prolong the pause.
 """
 
-OPEN = f"delete from {GATES} where batch_id = $1 and until <= extract(epoch from now())"
-
-FORGET_GATE = f"delete from {GATES} where batch_id = $1"
+OPEN = f"delete from {GATES} where batch_id = $1 and (until <= extract(epoch from now()) or $2)"
+"""Opens the gate of a batch after its pause; values: batch, whether its pause is ended."""
 
 CANCEL = f"""
-with gone as (delete from {JOBS} where entrypoint = $1 and status <> 'picked' returning id, entrypoint, priority)
+with gone as (
+    delete from {JOBS} where entrypoint = $1 and (status <> 'picked' or id = $2) returning id, entrypoint, priority
+)
 insert into {LOG} (job_id, status, entrypoint, priority) select id, 'canceled', entrypoint, priority from gone
 returning job_id
 """
-"""Deletes the jobs of a batch that no worker holds."""
+"""Deletes the jobs of a batch that no worker holds, and one more; values: batch, job. Their items stay unchanged."""
 
 PRUNE = f"""
 delete from {LOG} where id in (
@@ -619,15 +576,6 @@ delete from {LOG} where id in (
 ) returning id
 """
 """Deletes old entries of the log of jobs that have ended; values: age, how many at most."""
-
-COUNTS = f"""
-select entrypoint as batch_id, count(*) filter (where status = 'queued') as queued,
-    count(*) filter (where status = 'picked') as picked,
-    count(distinct queue_manager_id) as workers,
-    max(extract(epoch from now() - heartbeat)) filter (where status = 'picked') as silent
-from {JOBS} group by entrypoint order by entrypoint
-"""
-"""Counts the jobs of each batch; `silent`: age of the oldest heartbeat [s]."""
 
 TO_DO = f"""
 select number, run_id from {ITEMS} where batch_id = $1 and number is not null and state in ('waiting', 'begun')
@@ -643,25 +591,72 @@ order by i.number
 """
 """Selects the items that were abandoned, that have no run, or whose run ended with one of some statuses."""
 
-SPENT_AND_GRANTED = f"""
-    (select sum(r.cost_usd) from {ITEMS} i join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id) as cost,
-    (select sum(greatest(i.granted - coalesce(r.cost_usd, 0), 0)) from {ITEMS} i
-        left join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id) as granted
-"""
-"""The cost of a batch `b`, and the amount that its items in progress may still spend [USD]."""
-
 STATUS = f"""
-select b.batch_id, b.specialist, b.state, b.reason, b.cost_limit, g.reason as closed_by, {SPENT_AND_GRANTED},
-    case when greatest(g.until, g.probe) > extract(epoch from now()) then greatest(g.until, g.probe) end
+select b.batch_id, b.specialist, b.state, b.reason as packed, g.reason as closed_by, b.cost_limit::float8,
+    case when greatest(g.until, g.probe) > extract(epoch from now()) then greatest(g.until, g.probe)::float8 end
         as closed_until,
-    (select json_object_agg(state, count) from (
+    coalesce((select json_object_agg(state, count) from (
         select case when i.state in ('dead', 'cancelled') then i.state
             when i.state = 'ended' then coalesce(r.status, 'failed') else i.state end as state, count(*) as count
         from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id
         where i.batch_id = b.batch_id and i.number is not null group by 1
-    ) as by_state) as items
+    ) as by_state), '{{}}') as items,
+    jobs.*, money.*
 from {BATCHES} b left join {GATES} g on g.batch_id = b.batch_id
-where b.batch_id = $1 or $1 is null and exists (select 1 from {JOBS} j where j.entrypoint = b.batch_id)
+cross join lateral (
+    select count(*) filter (where status = 'queued') as queued, count(*) filter (where status = 'picked') as at_work,
+        count(distinct queue_manager_id) as workers,
+        max(extract(epoch from now() - heartbeat)) filter (where status = 'picked')::float8 as silent
+    from {JOBS} where entrypoint = b.batch_id
+) as jobs
+cross join lateral (
+    select coalesce(sum(r.cost_usd), 0)::float8 as cost_usd,
+        coalesce(sum(greatest(i.granted - coalesce(r.cost_usd, 0), 0)), 0)::float8 as granted_usd
+    from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id
+) as money
+where b.batch_id = any($1::text[]) or $2 and exists (select 1 from {JOBS} j where j.entrypoint = b.batch_id)
 order by b.created_at, b.batch_id
 """
-"""Selects the state of one batch, or of all that have jobs; counts its items by state."""
+"""Selects the state of some batches; values: their ids, and whether those that have jobs are added.
+
+Counts the items by state and the jobs; `silent`: age of the oldest heartbeat [s]; `granted_usd`: what the items in
+progress may still spend.
+"""
+
+SPARE = 1
+"""Number of shares of a cost limit reserved for workers that start later."""
+
+LOCK = f"select cost_limit::float8 from {BATCHES} where batch_id = $1 for update"
+"""Selects the limit of a batch, and locks it against other workers that request a share."""
+
+MINE = f"select id from {JOBS} where id = $1 and queue_manager_id = $2 for update"
+"""Selects a job if the worker still holds it; values: job, worker."""
+
+TAKEN = f"""
+select (coalesce(sum(greatest(coalesce(i.granted, 0), coalesce(r.cost_usd, 0))) filter (where i.run_id <> $2), 0)
+        + coalesce(max(r.cost_usd) filter (where i.run_id = $2), 0))::float8 as taken,
+    coalesce(max(r.cost_usd), 0)::float8 as dearest,
+    coalesce(max(r.cost_usd) filter (where i.run_id = $2), 0)::float8 as own,
+    count(*) filter (where i.run_id <> $2 and i.state = 'begun' and i.granted is not null) as under_way
+from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id where i.batch_id = $1
+"""
+"""Selects the spent and the granted amounts of the items of a batch, for the requesting item; values: batch, run.
+
+`taken`: of all items, without the earlier grant of the requesting item; `dearest`: cost of the most expensive run;
+`own`: cost of the item so far [USD]; `under_way`: other items with a grant.
+"""
+
+FLEET = f"""
+select count(*) as jobs, count(distinct queue_manager_id) filter (where status = 'picked') as workers
+from {JOBS} where entrypoint = $1
+"""
+"""Counts the jobs of a batch, and the workers that hold some."""
+
+RESERVE = f"""
+update {ITEMS} set granted = $3::float8, state = case when $3 is null then 'waiting' else state end
+where batch_id = $1 and run_id = $2
+"""
+"""Grants an item the maximum cost of its run, or makes it wait again; values: batch, run, cost or null [USD]."""
+
+END = f"update {BATCHES} set state = 'ended', reason = $2 where batch_id = $1 and state in ('open', 'paused')"
+"""Ends a batch whose limit leaves too little for another item; values: batch, packed reason."""

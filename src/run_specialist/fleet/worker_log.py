@@ -54,28 +54,23 @@ class HealthFile:
         self._path = path
         self._written, self._state = 0.0, ""
         self._common = {"host": socket.gethostname(), "pid": os.getpid(), "started_at": time.time()}
-        try:
-            self._replace({"state": "starting"})
-        except OSError as error:
-            raise UsageError(f"health file {path}: {error.strerror or error}") from None
+        if problem := self.write("starting", {}):
+            raise UsageError(problem)
 
-    def write(self, state: str, values: Callable[[], Mapping[str, Any]]) -> str:
+    def write(self, state: str, values: Mapping[str, Any]) -> str:
         """Write the state if it is due; return why that failed, in one line, or an empty text.
 
         state: `working`, `waiting for the database`, `stopping` or `stopped`.
-        values: returns more values for the file.
+        values: more values for the file.
         """
         now = time.monotonic()
         if state == self._state and now - self._written < self.INTERVAL:
             return ""
         self._written, self._state = now, state
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
         try:
-            self._replace({"state": state, **values()})
+            temporary.write_text(json.dumps({**self._common, "at": time.time(), "state": state, **values}) + "\n")
+            temporary.replace(self._path)
         except OSError as error:
             return f"health file {self._path}: {error.strerror or error}"
         return ""
-
-    def _replace(self, values: Mapping[str, Any]) -> None:
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps({**self._common, "at": time.time(), **values}) + "\n")
-        temporary.replace(self._path)

@@ -35,6 +35,8 @@ class Landing:
     def _rungs(self) -> tuple[Rung, ...]:
         """Return the whole ladder, given the current knowledge of the endpoint."""
         known = self._run.job.provider.capabilities
+        if known.rungs is not None:
+            return tuple(rung for rung in known.rungs if rung not in self._refused)
         refused = self._refused if known.none_choice else self._refused | {Rung.NONE}
         if self._run.job.runs_on_server:
             refused = refused | WITH_TOOLS

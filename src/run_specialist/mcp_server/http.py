@@ -13,7 +13,7 @@ import secrets
 import socket
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ import h11
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -201,15 +202,6 @@ class _Connection(H11Protocol):
 
 
 @dataclass(frozen=True)
-class ErrorResponse:
-    """The response to a refused request."""
-
-    status: int
-    text: str
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Guard:
     """The access rule of a server."""
 
@@ -218,29 +210,26 @@ class Guard:
     hosts: frozenset[str] | None
     """Accepted host names; None accepts any name, for servers that require a token."""
 
-    def refusal(self, host: Iterable[str], origin: Iterable[str], authorization: Iterable[str]) -> ErrorResponse | None:
-        """Return the refusal of a request; None if it is accepted.
+    def refusal(self, headers: Headers) -> PlainTextResponse | None:
+        """Return the response to a request with these headers that is refused; None if it is accepted.
 
         Checking Host and Origin prevents cross-site requests and DNS rebinding: a web page can make a browser send
         requests to this machine, also under the page's own host name.
-
-        host, origin, authorization: all values of these headers.
         """
-        hosts, origins, sent = [*host], [*origin], [*authorization]
+        hosts, origins, sent = (headers.getlist(name) for name in ("host", "origin", "authorization"))
         name = _host_name(f"//{hosts[0]}") if len(hosts) == 1 else None
+        # The connection is closed, so that a refused client cannot keep it busy.
+        closing = {"Connection": "close"}
         if name is None or not (self.hosts is None or name in self.hosts or is_loopback(name)):
-            return ErrorResponse(421, "the Host header does not name this server")
+            return PlainTextResponse("the Host header does not name this server\n", 421, closing)
         if len(origins) > 1 or not all(self._is_own_origin(one, hosts[0]) for one in origins):
-            return ErrorResponse(403, "requests from this Origin are not allowed")
+            return PlainTextResponse("requests from this Origin are not allowed\n", 403, closing)
         kind, _, given = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
         is_right = secrets.compare_digest(given.strip().encode(), (self.token or "").encode())
         if self.token is not None and not (is_right and kind.lower() == "bearer"):
-            wrong = ' error="invalid_token"' if sent else ""
-            return ErrorResponse(
-                401,
-                "the header `Authorization: Bearer TOKEN` with the token of this server is required",
-                {"WWW-Authenticate": f"Bearer{wrong}"},
-            )
+            closing["WWW-Authenticate"] = 'Bearer error="invalid_token"' if sent else "Bearer"
+            text = "the header `Authorization: Bearer TOKEN` with the token of this server is required\n"
+            return PlainTextResponse(text, 401, closing)
         return None
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
@@ -283,12 +272,8 @@ def guarded(app: ASGIApp, guard: Guard) -> ASGIApp:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        headers = HTTPConnection(scope).headers
-        refusal = guard.refusal(*(headers.getlist(name) for name in ("host", "origin", "authorization")))
-        if refusal is not None:
-            # Close the connection, so that a refused client cannot keep it busy.
-            closing = refusal.headers | {"Connection": "close"}
-            await PlainTextResponse(refusal.text + "\n", refusal.status, closing)(scope, receive, send)
+        if (refusal := guard.refusal(HTTPConnection(scope).headers)) is not None:
+            await refusal(scope, receive, send)
             return
         callbacks: list[Callable[[], None]] = []
 

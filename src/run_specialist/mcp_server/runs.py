@@ -1,10 +1,10 @@
 """Runs that clients of the MCP server start: their progress, and stored runs by id."""
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +121,7 @@ class StoreLocation:
     """Replaces the path or URL of the store in texts for clients."""
 
     def __init__(self, store: str | None) -> None:
-        """Set the store.
-
-        store: the `store` argument of `Runner`.
-        """
+        """Set the store, as the `store` argument of `Runner`."""
         url = place(store).url
         file = file_of(url)
         self._names = [] if url == NONE else [url, shown(url)]
@@ -140,8 +137,8 @@ class StoreLocation:
 
     def hide_in(self, outcome: Outcome) -> Outcome:
         """Return an outcome without the location of the store in its warnings and error."""
-        warnings = tuple(self.hide(warning) for warning in outcome.warnings)
-        return dataclasses.replace(outcome, warnings=warnings, error=outcome.error and self.hide(outcome.error))
+        warnings = tuple(map(self.hide, outcome.warnings))
+        return replace(outcome, warnings=warnings, error=outcome.error and self.hide(outcome.error))
 
 
 MOST_AT_WORK = 64
@@ -153,6 +150,22 @@ HEARTBEAT = 15.0
 
 SendUpdate = Callable[[ProgressUpdate], Awaitable[None]]
 """Sends one progress notification to a client."""
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How a run stands."""
+
+    run_id: str
+    specialist: str
+    status: str
+    """As listed by `specialists runs`: `running` while its process is alive, `interrupted` if the process has died."""
+    tool_calls: int
+    outcome: Outcome | None
+    progress: str | None = None
+    """What it did last; None if this server does not know."""
+    is_kept: bool = True
+    """Whether the run is stored."""
 
 
 class ServedRun:
@@ -172,15 +185,28 @@ class ServedRun:
         """Also set if the preparation failed."""
         self._followers: list[asyncio.Queue[ProgressUpdate | None]] = []
 
-    @property
-    def run_id(self) -> str:
-        """The id of the run; empty during preparation."""
-        return self.run.run_id if self.run else ""
+    async def prepared(self) -> Run:
+        """Wait until the run has started, and return it; abort the run if the wait is cancelled.
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether the run is stored."""
-        return self.run is not None and self.run.is_kept
+        Raises the exceptions of `Runner.prepare`.
+        """
+        try:
+            await self.is_prepared.wait()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        if self.run is None:
+            raise self.failure or UsageError("it was cancelled before it began")
+        return self.run
+
+    def status(self) -> RunStatus:
+        """Return how the run stands; raises UsageError if it failed without an outcome."""
+        ended = self.outcome
+        if self.run is None or (self.failure is not None and ended is None):
+            raise UsageError(f"the run broke off: {self.failure}")
+        status, used = ("running", self.progress.tool_calls) if ended is None else (ended.status, ended.tool_calls.used)
+        progress = self.progress.latest.message
+        return RunStatus(self.run.run_id, self.specialist, status, used, ended, progress, self.run.is_kept)
 
     def on_event(self, event: Event) -> None:
         """Pass the progress of an event on to all followers."""
@@ -195,11 +221,6 @@ class ServedRun:
         elif self.task is not None:
             self.task.cancel()
 
-    async def wait_ended(self) -> None:
-        """Wait for the end of the run."""
-        if self.task is not None:
-            await asyncio.wait([self.task])
-
     def end(self) -> None:
         """Release all followers after the end of the run."""
         self.is_prepared.set()
@@ -209,29 +230,21 @@ class ServedRun:
         for follower in self._followers:
             follower.put_nowait(update)
 
-    async def follow(self, send: SendUpdate, seconds: float | None = None) -> None:
-        """Send progress until the run ends or the timeout expires.
-
-        seconds: the timeout; None waits for the end of the run.
-        """
+    async def follow(self, send: SendUpdate, seconds: float = inf) -> None:
+        """Send progress until the run ends or the timeout [s] expires."""
         begun = time.monotonic()
         queue: asyncio.Queue[ProgressUpdate | None] = asyncio.Queue()
         self._followers.append(queue)
         if self.task is not None and self.task.done():
             queue.put_nowait(None)
         try:
-            while True:
-                elapsed = time.monotonic() - begun
-                timeout = HEARTBEAT if seconds is None else min(HEARTBEAT, seconds - elapsed)
-                if timeout <= 0:
-                    return
+            while (timeout := min(HEARTBEAT, begun + seconds - time.monotonic())) > 0:
                 try:
                     async with asyncio.timeout(timeout):
                         update = await queue.get()
                 except TimeoutError:
                     # An update that arrived with the timeout has a lower progress value, so it must be sent first.
-                    has_update = not queue.empty()
-                    update = queue.get_nowait() if has_update else self.progress.still(time.monotonic() - begun)
+                    update = queue.get_nowait() if queue.qsize() else self.progress.still(time.monotonic() - begun)
                 if update is None:
                     return
                 await send(update)
@@ -245,12 +258,13 @@ class ServedRuns:
     def __init__(self, runner: Runner, location: StoreLocation) -> None:
         self._runner = runner
         self._location = location
-        self._known: dict[str, ServedRun] = {}
+        self.known: dict[str, ServedRun] = {}
+        """Runs of this server by their full id."""
         self._active: set[ServedRun] = set()
         self._is_closing = False
 
     def begin(self, specialist: str, question: str, settings: Mapping[str, Any]) -> ServedRun:
-        """Start a run in the background; await `prepared` to learn whether it could start.
+        """Start a run in the background; await its `prepared` to learn whether it could start.
 
         Raises UsageError if the server is shutting down or too many runs are active.
         """
@@ -264,10 +278,6 @@ class ServedRuns:
         served.task = asyncio.create_task(self._execute(served, specialist, question, settings))
         return served
 
-    def get(self, run_id: str) -> ServedRun | None:
-        """Return a run of this server by its full id; None if it is not known."""
-        return self._known.get(run_id)
-
     async def close(self) -> None:
         """Reject new runs, abort the active ones, and wait until they are stored."""
         self._is_closing = True
@@ -279,12 +289,11 @@ class ServedRuns:
 
     async def _execute(self, served: ServedRun, specialist: str, question: str, settings: Mapping[str, Any]) -> None:
         try:
-            run = await self._runner.prepare(specialist, question, listener=served.on_event, **settings)
-            served.run = run
-            ended = [run_id for run_id, one in self._known.items() if one.outcome or one.failure]
-            for run_id in ended[: max(len(self._known) - MOST_REMEMBERED + 1, 0)]:
-                del self._known[run_id]
-            self._known[run.run_id] = served
+            run = served.run = await self._runner.prepare(specialist, question, listener=served.on_event, **settings)
+            ended = [run_id for run_id, one in self.known.items() if one.outcome or one.failure]
+            for run_id in ended[: max(len(self.known) - MOST_REMEMBERED + 1, 0)]:
+                del self.known[run_id]
+            self.known[run.run_id] = served
             served.is_prepared.set()
             served.outcome = self._location.hide_in(await run.outcome())
         except asyncio.CancelledError:
@@ -299,33 +308,6 @@ class ServedRuns:
             served.end()
 
 
-async def prepared(served: ServedRun) -> Run:
-    """Wait until a run has started, and return it; abort the run if the wait is cancelled.
-
-    Raises the exceptions of `Runner.prepare`.
-    """
-    try:
-        await served.is_prepared.wait()
-    except asyncio.CancelledError:
-        served.abort()
-        raise
-    if served.run is None:
-        raise served.failure or UsageError("it was cancelled before it began")
-    return served.run
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """A stored run that is not in this server's memory."""
-
-    run_id: str
-    specialist: str
-    status: str
-    """As listed by `specialists runs`: `running` while its process is alive, `interrupted` if the process has died."""
-    tool_calls: int
-    outcome: Outcome | None
-
-
 def check_store(store: str | None) -> None:
     """Raise StoreUnusable if a named store cannot be used; a default store is not checked."""
     found = place(store)
@@ -337,7 +319,7 @@ def check_store(store: str | None) -> None:
             writer.close()
 
 
-def past_run(store: str | None, run_id: str, project: str) -> FinishedRun:
+def past_run(store: str | None, run_id: str, project: str) -> RunStatus:
     """Return a stored run by its full id; prefixes and suggestions would reveal other runs to the client.
 
     store: the `store` argument of `Runner`.
@@ -357,4 +339,4 @@ def past_run(store: str | None, run_id: str, project: str) -> FinishedRun:
     except StoreMissing:
         raise RunNotFound(f"no run {run_id} is known here") from None
     outcome = None if run.outcome is None else TypeAdapter(Outcome).validate_python(dict(run.outcome))
-    return FinishedRun(run.run_id, run.specialist, run.status, run.tool_calls, outcome)
+    return RunStatus(run.run_id, run.specialist, run.status, run.tool_calls, outcome)

@@ -8,9 +8,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from mcp.server.context import ServerRequestContext
@@ -27,57 +27,40 @@ from mcp_types import (
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import RunSpecialistError, UsageError, with_flags
+from run_specialist.mcp_server import tools
 from run_specialist.mcp_server.runs import (
-    FinishedRun,
     ProgressUpdate,
+    RunStatus,
     SendUpdate,
     ServedRuns,
     StoreLocation,
     check_store,
     past_run,
-    prepared,
 )
-from run_specialist.mcp_server.tools import (
-    LONGEST_WAIT,
-    Arguments,
-    Catalogue,
-    error_result,
-    outcome_result,
-    read_catalogue,
-    run_tools,
-    served_status,
-    started,
-    stored_status,
-)
+from run_specialist.mcp_server.tools import Catalogue, checked_arguments, outcome_result
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import project_path
-from run_specialist.tools.mcp_transport import kill_all, replace_lone_surrogates
-from run_specialist.tools.threads import in_thread
+from run_specialist.tools.mcp_transport import replace_lone_surrogates
+from run_specialist.tools.threads import in_thread, kill_all
 from run_specialist.version import release
+
+if TYPE_CHECKING:
+    from run_specialist.mcp_server.http import Http
 
 _LIMITS = ("tool_calls_limit", "time_limit")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Caller:
-    """The client of one call."""
-
-    send: SendUpdate
-    """Sends a progress notification, if the client requested progress."""
-    on_disconnect: Callable[[Callable[[], None]], None]
-    """Registers a function to call when the client disconnects."""
+OnDisconnect = Callable[[Callable[[], None]], None]
+"""Registers a function to call when the client of a call disconnects."""
 
 
 class Service:
     """Serves the specialists of a project as tools."""
 
     def __init__(self, runner: Runner, say: Callable[[str], None]) -> None:
-        """Create a service.
-
-        say: prints a message for the user.
-        """
+        """Create a service; say: prints a message for the user."""
         self._runner = runner
         self._say = say
         self._reported: set[str] = set()
@@ -88,10 +71,9 @@ class Service:
     async def catalogue(self) -> Catalogue:
         """Read the specialist files, and leave out those that cannot work here; report each problem once."""
         readable = self._readable()
-        files = [one.file for one in readable.offered.values()]
+        files = [file for file, _ in readable.offered.values()]
         # Looking for files may take long.
-        unavailable = await in_thread(partial(self._runner.working.unavailable, files))
-        catalogue = readable.without(unavailable)
+        catalogue = readable.without(await in_thread(partial(self._runner.maker.unavailable, files)))
         self._report(catalogue)
         # A problem that is solved and comes back is reported again.
         self._reported.intersection_update(catalogue.problems)
@@ -99,7 +81,7 @@ class Service:
 
     def _readable(self) -> Catalogue:
         """Return all specialists whose file has no errors; those that cannot work here refuse to be run."""
-        catalogue = read_catalogue(self._runner.registry)
+        catalogue = tools.read_catalogue(self._runner.registry)
         self._report(catalogue)
         return catalogue
 
@@ -112,25 +94,35 @@ class Service:
     async def tools(self) -> list[Tool]:
         """Return the tools for the current specialist files."""
         catalogue = await self.catalogue()
-        return [*(one.tool for one in catalogue.offered.values()), *run_tools(catalogue)]
+        return [*(tool for _, tool in catalogue.offered.values()), *tools.run_tools(catalogue)]
 
-    async def call(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
-        """Execute a tool call; errors are returned as error results."""
+    async def call(
+        self, name: str, given: Mapping[str, Any] | None, send: SendUpdate, on_disconnect: OnDisconnect
+    ) -> CallToolResult:
+        """Execute a tool call; errors are returned as error results.
+
+        send: sends a progress notification, if the client requested progress.
+        """
         task = asyncio.current_task()
         if task is not None:
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         try:
-            if name == "start_run":
-                return await self._start(given)
-            if name == "get_run":
-                return await self._get(given, caller)
-            return await (self._cancel(given) if name == "cancel_run" else self._ask(name, given, caller))
+            match name:
+                case "start_run":
+                    return await self._start(given)
+                case "get_run":
+                    return tools.status_result(await self._get(given, send))
+                case "cancel_run":
+                    return tools.status_result(await self._cancel(given))
+                case _:
+                    return await self._ask(name, given, send, on_disconnect)
         except RunSpecialistError as error:
-            return error_result(self._location.hide(with_flags(str(error))))
+            text = with_flags(str(error))
         except Exception as error:  # noqa: BLE001 - an error in one call must not end the others
             _log.debug("tool call failed", exc_info=True)
-            return error_result(self._location.hide(f"internal error: {error!r}; please report it"))
+            text = f"internal error: {error!r}; please report it"
+        return tools.result(self._location.hide(text), None, is_error=True)
 
     async def close(self, seconds: float) -> None:
         """Abort all runs, and wait until pending calls are answered.
@@ -142,56 +134,58 @@ class Service:
         if calls:
             await asyncio.wait(calls, timeout=seconds)
 
-    async def _ask(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
+    async def _ask(
+        self, name: str, given: Mapping[str, Any] | None, send: SendUpdate, on_disconnect: OnDisconnect
+    ) -> CallToolResult:
         offered = self._readable().offered
         if name not in offered:
             there = ", ".join(tool.name for tool in await self.tools())
             raise UsageError(f"there is no tool {shown(repr(name))}; there are: {there}")
-        arguments = Arguments(given, ("query", *_LIMITS))
-        served = self.runs.begin(offered[name].file.name, arguments.text("query"), arguments.limits())
-        caller.on_disconnect(served.abort)
+        limits = checked_arguments(given, ["query"], _LIMITS)
+        served = self.runs.begin(offered[name][0].name, limits.pop("query"), limits)
+        on_disconnect(served.abort)
         try:
-            await served.follow(caller.send)
+            await served.follow(send)
         except asyncio.CancelledError:
             served.abort()
             raise
         if served.outcome is None:
             raise served.failure or UsageError("it was cancelled before it began")
-        return outcome_result(served.outcome, stored=served.is_kept)
+        return outcome_result(served.outcome, stored=served.run is not None and served.run.is_kept)
 
     async def _start(self, given: Mapping[str, Any] | None) -> CallToolResult:
-        arguments = Arguments(given, ("specialist", "query", *_LIMITS))
-        name = arguments.text("specialist")
-        found = self._readable().find(name)
+        limits = checked_arguments(given, ["specialist", "query"], _LIMITS)
+        name = limits.pop("specialist")
+        offered = self._readable().offered
+        found = next((file for tool_name, (file, _) in offered.items() if name in {tool_name, file.name}), None)
         if found is None:
-            raise (await self.catalogue()).not_found(name)
-        served = self.runs.begin(found.file.name, arguments.text("query"), arguments.limits())
-        await prepared(served)
-        return started(served)
+            there = ", ".join((await self.catalogue()).offered) or "none; see what `specialists check` says"
+            raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
+        served = self.runs.begin(found.name, limits.pop("query"), limits)
+        return tools.started((await served.prepared()).run_id)
 
-    async def _get(self, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
-        arguments = Arguments(given, ("run_id", "wait_seconds"))
-        run_id = arguments.run_id()
-        seconds = arguments.seconds("wait_seconds", most=LONGEST_WAIT)
-        served = self.runs.get(run_id)
+    async def _get(self, given: Mapping[str, Any] | None, send: SendUpdate) -> RunStatus:
+        arguments = checked_arguments(given, ["run_id"], ["wait_seconds"])
+        served = self.runs.known.get(arguments["run_id"])
         if served is None:
-            return stored_status(await self._stored(run_id))
-        await served.follow(caller.send, seconds or 0)
-        return served_status(served)
+            return await self._stored(arguments["run_id"])
+        await served.follow(send, arguments.get("wait_seconds", 0))
+        return served.status()
 
-    async def _cancel(self, given: Mapping[str, Any] | None) -> CallToolResult:
-        run_id = Arguments(given, ("run_id",)).run_id()
-        served = self.runs.get(run_id)
+    async def _cancel(self, given: Mapping[str, Any] | None) -> RunStatus:
+        run_id = checked_arguments(given, ["run_id"])["run_id"]
+        served = self.runs.known.get(run_id)
         if served is None:
             run = await self._stored(run_id)
             if run.status == "running":
                 raise UsageError(f"{run_id} is worked on by another process; it has to be stopped there")
-            return stored_status(run)
+            return run
         served.abort()
-        await served.wait_ended()
-        return served_status(served)
+        if served.task is not None:
+            await asyncio.wait([served.task])
+        return served.status()
 
-    async def _stored(self, run_id: str) -> FinishedRun:
+    async def _stored(self, run_id: str) -> RunStatus:
         run = await asyncio.to_thread(past_run, self._runner.store, run_id, project_path(self._runner.root))
         return run if run.outcome is None else replace(run, outcome=self._location.hide_in(run.outcome))
 
@@ -207,21 +201,6 @@ LAST_WORDS = 1.0
 """Time for answering pending calls at shutdown [s]."""
 
 
-class Transport(Protocol):
-    """A connection to clients: stdio or HTTP."""
-
-    async def serve(self, server: Server[Any], ready: Callable[[str], None]) -> None:
-        """Serve until all clients have disconnected or `stop` is called.
-
-        ready: called with the address once clients can connect.
-        """
-        ...
-
-    def stop(self) -> None:
-        """Make `serve` return."""
-        ...
-
-
 def make_server(service: Service) -> Server[Any]:
     """Return an MCP server for a service, for any transport."""
     from run_specialist.mcp_server.http import on_disconnect  # noqa: PLC0415 - fast `--help`
@@ -233,8 +212,7 @@ def make_server(service: Service) -> Server[Any]:
         async def send(update: ProgressUpdate) -> None:
             await context.session.report_progress(update.progress, update.total, update.message)
 
-        caller = Caller(send, lambda callback: on_disconnect(context.request, callback))
-        return await service.call(params.name, params.arguments, caller)
+        return await service.call(params.name, params.arguments, send, partial(on_disconnect, context.request))
 
     return Server(
         "run-specialist",
@@ -248,24 +226,42 @@ def make_server(service: Service) -> Server[Any]:
     )
 
 
-async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Callable[[str], None]) -> Exit:
+async def serve(runner: Runner, make_transport: "Callable[[], Stdio | Http]", say: Callable[[str], None]) -> Exit:
     """Serve until the clients have disconnected or a signal arrives; then abort the runs, which store their findings.
 
     make_transport: called inside the event loop.
     say: prints a message for the user.
     Raises UsageError if the transport or the store cannot be opened, and if models are required and there is none.
     """
+    code = Exit.OK
+    ending: asyncio.Task[None] | None = None
     async with runner:
-        runner.working.check_models(runner.registry.nearest())
+        runner.environments.models.check_any([file.specialist for file in runner.registry.nearest() if file.specialist])
         await asyncio.to_thread(check_store, runner.store)
         transport = make_transport()
         service = Service(runner, say)
-        shutdown = _Shutdown(service, transport)
-        shutdown.install_handlers()
-        served = [one.file for one in (await service.catalogue()).offered.values()]
+
+        async def stop() -> None:
+            await service.close(LAST_WORDS)
+            transport.stop()
+
+        def end(by_signal: Exit) -> None:
+            """End the runs and then the server; at the second signal, the program."""
+            nonlocal code, ending
+            if ending is not None:
+                kill_all()
+                os._exit(by_signal or 128 + signal.SIGTERM)
+            code, ending = by_signal, asyncio.create_task(stop())
+
+        for name, by_signal in SIGNALS.items():
+            number = getattr(signal, name, None)
+            # `nohup` ignores SIGHUP.
+            if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                asyncio.get_running_loop().add_signal_handler(number, end, by_signal)
+        served = [file for file, _ in (await service.catalogue()).offered.values()]
 
         def ready(place: str) -> None:
-            if note := runner.working.offline_note(served):
+            if note := runner.maker.offline_note(served):
                 say(f"warning: {note}")
             say(f"serving {len(served)} specialist{'' if len(served) == 1 else 's'} on {place}")
 
@@ -273,36 +269,7 @@ async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Ca
             await transport.serve(make_server(service), ready)
         finally:
             await service.runs.close()
-    return shutdown.code
-
-
-class _Shutdown:
-    """Shutdown by signals: the first one ends the runs and then the server, the second one the program."""
-
-    def __init__(self, service: Service, transport: Transport) -> None:
-        self.code = Exit.OK
-        self._service = service
-        self._transport = transport
-        self._task: asyncio.Task[None] | None = None
-
-    def install_handlers(self) -> None:
-        loop = asyncio.get_running_loop()
-        for name, code in SIGNALS.items():
-            number = getattr(signal, name, None)
-            # `nohup` ignores SIGHUP.
-            if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
-                loop.add_signal_handler(number, self._handle, code)
-
-    def _handle(self, code: Exit) -> None:
-        async def stop() -> None:
-            await self._service.close(LAST_WORDS)
-            self._transport.stop()
-
-        if self._task is not None:
-            kill_all()
-            os._exit(code or 128 + signal.SIGTERM)
-        self.code = code
-        self._task = asyncio.create_task(stop())
+    return code
 
 
 CHUNK = 65_536

@@ -1,20 +1,20 @@
 """Offer specialists and stored runs as tools of the MCP server; convert arguments and results."""
 
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
-from pydantic import TypeAdapter
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from run_specialist import budget
 from run_specialist.budget import Kind
 from run_specialist.errors import UsageError, with_flags
-from run_specialist.mcp_server.runs import FinishedRun, ServedRun
+from run_specialist.mcp_server.runs import RunStatus
 from run_specialist.record.outcome import NO_MODEL, Outcome
 from run_specialist.spawning.availability import sentences
 from run_specialist.spawning.spawner import answer_schema
@@ -34,63 +34,28 @@ RESERVED = ("start_run", "get_run", "cancel_run")
 
 
 @dataclass(frozen=True)
-class SpecialistTool:
-    """A specialist as an MCP tool."""
-
-    tool_name: str
-    file: SpecialistFile
-    settings: Specialist
-    only_reads: bool
-    """True if neither the specialist nor its agents have custom tools; built-in tools are read-only."""
-    answer_schema: AnswerSchema | None
-
-    @property
-    def tool(self) -> Tool:
-        """The tool definition for clients; the title is the name with spaces, and a capital first letter."""
-        words = re.sub(r"[-_\s]+", " ", self.file.name).strip()
-        title = words[:1].upper() + words[1:]
-        return Tool(
-            name=self.tool_name,
-            title=title,
-            description=self.file.description,
-            input_schema=schema_of(asking(self.settings), ["query"]),
-            output_schema=output_schema(self.answer_schema),
-            annotations=hints(title, only_reads=self.only_reads),
-        )
-
-
-@dataclass(frozen=True)
 class Catalogue:
     """The tools of a server for the current specialist files."""
 
-    offered: Mapping[str, SpecialistTool]
-    """The specialists by tool name."""
+    offered: Mapping[str, tuple[SpecialistFile, Tool]]
+    """The specialists by tool name, each with its definition for clients."""
     problems: tuple[str, ...]
     """Why the others are not offered: errors of files, each naming the file, and missing requirements."""
-
-    def find(self, name: str) -> SpecialistTool | None:
-        """Return a specialist by tool name or by its own name, or None."""
-        return self.offered.get(name) or next((one for one in self.offered.values() if one.file.name == name), None)
-
-    def not_found(self, name: str) -> UsageError:
-        """Return the error that there is no such specialist, with the names of those that are offered."""
-        there = ", ".join(self.offered) or "none; see what `specialists check` says"
-        return UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
 
     def without(self, unavailable: Mapping[Path, str]) -> "Catalogue":
         """Return the catalogue without specialists that cannot work here; the names of the others stay the same.
 
         unavailable: the reasons by path.
         """
-        offered = {name: one for name, one in self.offered.items() if one.file.path not in unavailable}
-        reasons = sentences((one.file for one in self.offered.values()), unavailable)
+        offered = {name: one for name, one in self.offered.items() if one[0].path not in unavailable}
+        reasons = sentences((file for file, _ in self.offered.values()), unavailable)
         return Catalogue(offered, (*self.problems, *reasons))
 
 
 def read_catalogue(registry: Registry) -> Catalogue:
     """Read all specialist files again and return those without errors as tools."""
     registry.reread()
-    offered: dict[str, SpecialistTool] = {}
+    offered: dict[str, tuple[SpecialistFile, Tool]] = {}
     problems: list[str] = []
     for file in registry.nearest():
         try:
@@ -104,7 +69,19 @@ def read_catalogue(registry: Registry) -> Catalogue:
         first = re.sub(r"[^A-Za-z0-9_-]+", "-", file.name).strip("-")[:LONGEST_NAME].rstrip("-") or "specialist"
         names = (first, *(f"{first}-{number}" for number in range(2, len(offered) + len(RESERVED) + 3)))
         name = next(one for one in names if one not in offered and one not in RESERVED)
-        offered[name] = SpecialistTool(name, file, settings, _only_reads(file, settings, registry), schema)
+        words = re.sub(r"[-_\s]+", " ", file.name).strip()
+        title = words[:1].upper() + words[1:]
+        offered[name] = (
+            file,
+            Tool(
+                name=name,
+                title=title,
+                description=file.description,
+                input_schema=schema_of(asking(settings), ["query"]),
+                output_schema=output_schema(schema),
+                annotations=hints(title, only_reads=_only_reads(file, settings, registry)),
+            ),
+        )
     return Catalogue(offered, tuple(problems))
 
 
@@ -146,18 +123,16 @@ def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
 
 
 def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
-    if settings.python_tools or settings.mcp_servers:
-        return False
-    if settings.writable and any(names_tool(settings.tools, tool) for tool in (EDIT, WRITE, SHELL)):
+    writes = settings.writable and any(names_tool(settings.tools, tool) for tool in (EDIT, WRITE, SHELL))
+    if settings.python_tools or settings.mcp_servers or writes:
         return False
     for name in set(registry.callable_names(settings.agents)) - {*above, settings.name}:
-        try:
+        # A child that cannot be read cannot be asked.
+        with suppress(UsageError):
             child_file = registry.find(name, file)
             child = resolve(child_file, {}).settings
-        except UsageError:
-            continue
-        if not _only_reads(child_file, child, registry, (*above, settings.name)):
-            return False
+            if not _only_reads(child_file, child, registry, (*above, settings.name)):
+                return False
     return True
 
 
@@ -167,23 +142,16 @@ _HIDDEN = ("error", "exit_code")
 
 
 def outcome_result(outcome: Outcome, *, stored: bool) -> CallToolResult:
-    """Return the result of a call whose run has ended.
-
-    stored: whether the run is stored and can be resumed.
-    """
-    return result(text_for_model(outcome, stored=stored), outcome.as_json(), is_error=outcome.status in NO_ANSWER)
+    """Return the result of a call whose run has ended; stored: whether the run is stored and can be resumed."""
+    is_error = outcome.status in NO_ANSWER
+    return result(text_for_model(outcome, stored=stored), outcome.as_json(), is_error=is_error)
 
 
-def result(text: str, structured: Mapping[str, Any], *, is_error: bool = False) -> CallToolResult:
-    """Return a result with the same content as text and as structured content."""
+def result(text: str, structured: dict[str, Any] | None, *, is_error: bool = False) -> CallToolResult:
+    """Return a result with a text for the model; an error gives the reason and the fix."""
     return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content=dict(structured), is_error=is_error
+        content=[TextContent(type="text", text=text)], structured_content=structured, is_error=is_error
     )
-
-
-def error_result(text: str) -> CallToolResult:
-    """Return an error result; the text gives the reason and the fix."""
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 def output_schema(answer: AnswerSchema | None) -> dict[str, Any]:
@@ -191,15 +159,16 @@ def output_schema(answer: AnswerSchema | None) -> dict[str, Any]:
 
     answer: the schema of a non-null `output`; None for a specialist that answers in text only.
     """
-    schema = {**_outcome_schema()}
+    schema = _outcome_schema()
     output: dict[str, Any] = {"type": "null"}
+    definitions = schema["$defs"]
     if answer is not None:
-        embedded = answer.embedded("/$defs/Output")
         # Omit a schema that cannot be embedded; the run validates the answer in any case.
-        output = {} if embedded is None else {"anyOf": [{"$ref": "#/$defs/Output"}, {"type": "null"}]}
-        schema["$defs"] = schema["$defs"] | ({} if embedded is None else {"Output": dict(embedded)})
-    schema["properties"] = schema["properties"] | {"output": output}
-    return schema
+        output, embedded = {}, answer.embedded("/$defs/Output")
+        if embedded is not None:
+            output = {"anyOf": [{"$ref": "#/$defs/Output"}, {"type": "null"}]}
+            definitions = {**definitions, "Output": dict(embedded)}
+    return {**schema, "$defs": definitions, "properties": {**schema["properties"], "output": output}}
 
 
 @cache
@@ -257,25 +226,20 @@ _STATUS_SCHEMA = schema_of(_STATUS, [*_STATUS])
 
 def run_tools(catalogue: Catalogue) -> list[Tool]:
     """Return the tools for long runs; `start_run` only if there are specialists."""
+    wait = {
+        "type": "number",
+        "minimum": 0,
+        "maximum": LONGEST_WAIT,
+        "default": 0,
+        "description": "Waits so long for the end of the run, if it is still at work.",
+    }
     get = Tool(
         name="get_run",
         description=(
             "Tells how a run stands that start_run began, or that this project stored: its progress, and its outcome "
             "once there is one."
         ),
-        input_schema=schema_of(
-            {
-                "run_id": _RUN_ID,
-                "wait_seconds": {
-                    "type": "number",
-                    "minimum": 0,
-                    "maximum": LONGEST_WAIT,
-                    "default": 0,
-                    "description": "Waits so long for the end of the run, if it is still at work.",
-                },
-            },
-            ["run_id"],
-        ),
+        input_schema=schema_of({"run_id": _RUN_ID, "wait_seconds": wait}, ["run_id"]),
         output_schema=_STATUS_SCHEMA,
         annotations=hints("How a run stands", only_reads=True),
     )
@@ -292,53 +256,40 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
             open_world_hint=False,
         ),
     )
-    # An empty enum of names is not a valid schema.
-    return [*([_start_tool(catalogue)] if catalogue.offered else []), get, cancel]
-
-
-def _start_tool(catalogue: Catalogue) -> Tool:
-    names = [*catalogue.offered]
-    described = {name: " ".join(one.file.description.split()) for name, one in catalogue.offered.items()}
-    listed = "\n".join(f"- {name}: {words}" for name, words in described.items())
+    if not catalogue.offered:
+        # An empty enum of names is not a valid schema.
+        return [get, cancel]
+    lines = [f"\n- {name}: {' '.join(file.description.split())}" for name, (file, _) in catalogue.offered.items()]
+    only_reads = all(one.annotations and one.annotations.read_only_hint for _, one in catalogue.offered.values())
     query = asking(Specialist(name="", description="", prompt="", tool_calls_limit=None))
     query["tool_calls_limit"]["description"] = "At most so many tool calls; what its file says unless given."
-    started = {"run_id": {"type": "string"}, "status": {"const": "running"}}
-    return Tool(
+    named = {"type": "string", "enum": [*catalogue.offered], "description": "Which one to ask."}
+    begun = {"run_id": {"type": "string"}, "status": {"const": "running"}}
+    start = Tool(
         name="start_run",
         description=(
             "Begins a run that may take long and returns its run_id at once; get_run tells how it stands. The run goes "
-            f"on whatever becomes of this connection.\n{listed}"
+            f"on whatever becomes of this connection.{''.join(lines)}"
         ),
-        input_schema=schema_of(
-            {"specialist": {"type": "string", "enum": names, "description": "Which one to ask."}, **query},
-            ["specialist", "query"],
-        ),
-        output_schema=schema_of(started, [*started]),
-        annotations=hints("Start a run", only_reads=all(one.only_reads for one in catalogue.offered.values())),
+        input_schema=schema_of({"specialist": named, **query}, ["specialist", "query"]),
+        output_schema=schema_of(begun, [*begun]),
+        annotations=hints("Start a run", only_reads=only_reads),
     )
+    return [start, get, cancel]
 
 
-def started(served: ServedRun) -> CallToolResult:
+def started(run_id: str) -> CallToolResult:
     """Return the result of `start_run`."""
-    text = f"Run {served.run_id} is at work. get_run with this run_id tells how it stands; wait_seconds lets it wait."
-    return result(text, {"run_id": served.run_id, "status": "running"})
+    text = f"Run {run_id} is at work. get_run with this run_id tells how it stands; wait_seconds lets it wait."
+    return result(text, {"run_id": run_id, "status": "running"})
 
 
-def served_status(served: ServedRun) -> CallToolResult:
-    """Return the status of a run of this server; raises UsageError if the run failed without an outcome."""
-    if served.run is None or (served.failure is not None and served.outcome is None):
-        raise UsageError(f"the run broke off: {served.failure}")
-    outcome, progress = served.outcome, served.progress.latest.message
-    status = outcome.status if outcome else "running"
-    used = outcome.tool_calls.used if outcome else served.progress.tool_calls
-    text = text_for_model(outcome, stored=served.is_kept) if outcome else f"[{status}] {progress}"
-    return _status(text, FinishedRun(served.run_id, served.specialist, status, used, outcome), progress)
-
-
-def stored_status(run: FinishedRun) -> CallToolResult:
-    """Return the status of a stored run."""
+def status_result(run: RunStatus) -> CallToolResult:
+    """Return the status of a run."""
     if run.outcome:
-        text = text_for_model(run.outcome, stored=True)
+        text = text_for_model(run.outcome, stored=run.is_kept)
+    elif run.progress is not None:
+        text = f"[{run.status}] {run.progress}"
     elif run.status == "interrupted":
         text = (
             f"[interrupted after {run.tool_calls} tool calls: the process that worked on it died, and it has no "
@@ -346,16 +297,12 @@ def stored_status(run: FinishedRun) -> CallToolResult:
         )
     else:
         text = f"[{run.status}] another process works on it; {run.tool_calls} tool calls used so far"
-    return _status(text, run, None)
-
-
-def _status(text: str, run: FinishedRun, progress: str | None) -> CallToolResult:
     status = {
         "run_id": run.run_id,
         "specialist": run.specialist,
         "status": run.status,
         "tool_calls_used": run.tool_calls,
-        "progress": progress,
+        "progress": run.progress,
         "outcome": run.outcome and run.outcome.as_json(),
     }
     return result(text, status)
@@ -363,60 +310,43 @@ def _status(text: str, run: FinishedRun, progress: str | None) -> CallToolResult
 
 LARGEST = 1_000_000_000
 """Largest accepted limit."""
-_RUN_ID_PATTERN = re.compile("[A-Za-z0-9_-]{1,64}")
 
 
-class Arguments:
-    """The arguments of one call; null counts as missing, because models write missing values this way."""
-
-    def __init__(self, given: Mapping[str, Any] | None, known: tuple[str, ...]) -> None:
-        """Set the arguments; `question` is read as `query`. Raises UsageError for an unknown name."""
-        self._given = dict(given or {})
-        if "query" in known and "query" not in self._given and "question" in self._given:
-            self._given["query"] = self._given.pop("question")
-        for key in self._given:
-            if key not in known:
-                raise UsageError(f"there is no argument {shown(key)}; there are: {', '.join(known)}")
-
-    def text(self, key: str) -> str:
-        """Return a required argument that is a non-empty string."""
-        value = self._given.get(key)
-        if not isinstance(value, str) or not value.strip():
-            raise UsageError(f"{key}: wanted a text that is not empty, found {_found(value)}")
-        return value
-
-    def run_id(self) -> str:
-        """Return the run id; raises UsageError if it is malformed, so that only valid ids reach the store."""
-        given = self.text("run_id").strip()
-        if not _RUN_ID_PATTERN.fullmatch(given):
-            raise UsageError(f"run_id: wanted the whole run_id as start_run returned it, found {_found(given)}")
-        return given
-
-    def seconds(self, key: str, *, most: float = LARGEST) -> float | None:
-        """Return a duration from 0 to `most` [s]; None if it is missing."""
-        value = self._given.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-            raise UsageError(f"{key}: wanted seconds from 0 to {most:,}, found {_found(value)}")
-        return value
-
-    def limits(self) -> dict[str, Any]:
-        """Return the given limits of the run, by key of the specialist's file."""
-        limits: dict[str, Any] = {}
-        if (calls := self._given.get("tool_calls_limit")) is not None:
-            if isinstance(calls, float) and math.isfinite(calls) and calls.is_integer():
-                # JSON Schema counts 3.0 as an integer.
-                calls = int(calls)
-            if isinstance(calls, bool) or not isinstance(calls, int) or not 0 <= calls <= LARGEST:
-                raise UsageError(f"tool_calls_limit: wanted a whole number from 0 up, found {_found(calls)}")
-            limits["tool_calls_limit"] = calls
-        if (seconds := self.seconds("time_limit")) is not None:
-            if not seconds:
-                raise UsageError("time_limit: wanted seconds above 0, found 0")
-            limits["time_limit"] = seconds
-        return limits
+_Words = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
+_RunId = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, pattern="^[A-Za-z0-9_-]{1,64}$")]
+_ARGUMENTS: Mapping[str, tuple[str, TypeAdapter[Any]]] = {
+    "specialist": ("a text that is not empty", TypeAdapter(_Words)),
+    "query": ("a text that is not empty", TypeAdapter(_Words)),
+    "run_id": ("the whole run_id as start_run returned it", TypeAdapter(_RunId)),
+    "tool_calls_limit": ("a whole number from 0 up", TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST)])),
+    "time_limit": ("seconds above 0", TypeAdapter(Annotated[float, Field(gt=0, le=LARGEST)])),
+    "wait_seconds": (f"seconds from 0 to {LONGEST_WAIT}", TypeAdapter(Annotated[float, Field(ge=0, le=LONGEST_WAIT)])),
+}
 
 
-def _found(value: object) -> str:
-    return "nothing" if value is None else shown(repr(value), 60)
+def checked_arguments(
+    given: Mapping[str, Any] | None, required: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the arguments of a call; `question` is read as `query`. Raises UsageError.
+
+    A null counts as missing, because models write missing values this way.
+    """
+    known = (*required, *optional)
+    values = {key: value for key, value in (given or {}).items() if value is not None or key not in known}
+    if "query" in known and "query" not in values and "question" in values:
+        values["query"] = values.pop("question")
+    for key in values:
+        if key not in known:
+            raise UsageError(f"there is no argument {shown(key)}; there are: {', '.join(known)}")
+    for key in known:
+        wanted, adapter = _ARGUMENTS[key]
+        value = values.get(key)
+        if value is None and key in optional:
+            continue
+        try:
+            # pydantic would convert a boolean to a number.
+            values[key] = adapter.validate_python(None if isinstance(value, bool) else value)
+        except ValidationError:
+            found = "nothing" if value is None else shown(repr(value), 60)
+            raise UsageError(f"{key}: wanted {wanted}, found {found}") from None
+    return values

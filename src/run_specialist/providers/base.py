@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from run_specialist.budget import Rung
 from run_specialist.record.events import Waiting
 from run_specialist.record.messages import CallFormat, Message, Reply, Usage
 from run_specialist.tools.base import Toolset
@@ -53,6 +54,8 @@ class Capabilities:
     """A warning for the user about `context_tokens`; empty = none."""
     reads_json_calls: bool = False
     """True if calls written as JSON already arrive as calls, as in the stored replies of a replay."""
+    rungs: tuple[Rung, ...] | None = None
+    """The rungs of a recorded landing, in place of those that follow from the other fields; None = not recorded."""
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,17 @@
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from run_specialist.errors import NoCredentials, ProviderError, ProviderErrorKind, UsageError
-from run_specialist.installation import adding
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Capabilities, Conversation, Opening, Provider, Watch
 from run_specialist.providers.errors import CHAT, MESSAGES, OPENAI_URL, Endpoint
 from run_specialist.providers.local_servers import SERVERS, WEIGHTS_ENDPOINT, prefix_of
 from run_specialist.providers.models import Price, check_served, check_spelling, price
-from run_specialist.providers.openai_chat import ChatProvider
+from run_specialist.providers.openai_chat import NO_KEY, ChatProvider, chat_client, no_connection
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import OFFLINE
-from run_specialist.safety.redact import redact
 from run_specialist.specialist.checks import split_models
 
 if TYPE_CHECKING:
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 OPENAI = "openai:"
 """Prefix of model ids that use the chat completions API."""
-NO_KEY = "none-needed"
-"""Key sent to a custom base URL if no key is set."""
 _OTHERS = "e.g. sonnet, openai:ID or ollama:NAME"
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
@@ -121,7 +117,7 @@ def _messages_provider(model: str) -> Provider:
     try:
         return AnthropicProvider(model, make_client(**options))
     except Exception as error:  # any error of the SDK or the HTTP library about the environment
-        raise _no_connection(error, MESSAGES) from error
+        raise no_connection(error, MESSAGES) from error
 
 
 def _chat_provider(model: str) -> Provider:
@@ -133,24 +129,6 @@ def _chat_provider(model: str) -> Provider:
 
     client = chat_client(f"{OPENAI}{model}", CHAT, api_key=key or NO_KEY, base_url=url or OPENAI_URL)
     return ChatProvider(model, client)
-
-
-def chat_client(model: str, endpoint: Endpoint, **options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - as `make_client`
-    """Return a client for the chat completions API.
-
-    options: those of `openai_chat.make_client`.
-    Raises UsageError if the SDK is not installed or the configuration is invalid.
-    """
-    from run_specialist.providers.openai_chat import make_client  # noqa: PLC0415 - a heavy import
-
-    try:
-        return make_client(**options)
-    except ImportError as error:
-        raise UsageError(
-            f"`model={model}` needs a package that is not installed ({error}); {adding('openai')}"
-        ) from error
-    except Exception as error:  # as above
-        raise _no_connection(error, endpoint) from error
 
 
 def _set(name: str) -> str:
@@ -171,13 +149,6 @@ def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:
     return NoCredentials(
         f"no credentials for {model}: set {endpoint.key}, or set {endpoint.url} to a {endpoint.kind} server, "
         "or use `model=offline`"
-    )
-
-
-def _no_connection(error: Exception, endpoint: Endpoint) -> UsageError:
-    return UsageError(
-        f"cannot create the API client ({redact(str(error))}); "
-        f"check {endpoint.url}, the proxy settings and the certificates"
     )
 
 

@@ -1,12 +1,21 @@
-"""The kinds of local model servers: each has a prefix, and an environment variable with its address."""
+"""Local model servers: their prefixes and addresses, and what they report about their models."""
 
+import asyncio
 import ipaddress
+import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from run_specialist.errors import RunSpecialistError, UsageError
 from run_specialist.providers.errors import Endpoint
+
+if TYPE_CHECKING:
+    from run_specialist.providers.openai_chat import ChatProvider
 
 API = "/v1"
 """Path of the chat completions API."""
@@ -155,3 +164,254 @@ def prefix_of(model: str) -> str | None:
     """Return the prefix of a local model with its colon; None for any other model."""
     prefix = model.partition(":")[0] + ":"
     return prefix if ":" in model and (prefix in SERVERS or prefix == WEIGHTS) else None
+
+
+# What the servers report about their models, and the providers made from it.
+
+QUERY_PATIENCE = 2.0
+"""Timeout of all queries together [s]."""
+LARGEST_ANSWER = 512 * 1024
+"""Maximum size of a response; the largest real one has 120 KB of license texts and tensor names [bytes]."""
+SHORTEST_CONTEXT, LONGEST_CONTEXT = 256, 2**25
+"""Range of plausible context lengths; others are ignored [tokens]."""
+DEFAULT_CONTEXT = 4_096
+"""Default context length with which Ollama and LM Studio load a model [tokens]."""
+LONGEST_NAME = 300
+"""Maximum length of a model name; longer ones are ignored [characters]."""
+REPLY_SHARE = 4
+"""A reply takes at most one part in this many of the context."""
+_NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
+_MOST_LISTED, _MOST_DIGITS = 10, 9
+
+Query = tuple[str, Mapping[str, Any] | None]
+"""A path relative to the root of a server, and a body to send with POST as JSON; None = GET."""
+Response = tuple[int, Any]
+"""The HTTP status, 0 = no response in time or one that was too long; and the parsed JSON, None = none."""
+MODELS, PROPS = ("/v1/models", None), ("/props", None)
+
+
+class NothingListens(RunSpecialistError):
+    """The server does not accept connections."""
+
+
+class ContextLength(NamedTuple):
+    """The context length that a server gives to one request."""
+
+    tokens: int | None = None
+    """None = not known [tokens]."""
+    note: str = ""
+    """A warning for the user; empty = none."""
+
+
+async def local_provider(model: str) -> "ChatProvider":
+    """Return the provider of a model whose id has the prefix of a local server.
+
+    Raises UsageError if nothing listens there, if the server does not have the model, or if the configuration is
+    invalid.
+    """
+    from run_specialist.providers import openai_chat  # noqa: PLC0415 - fast `--help`
+
+    prefix, _, name = model.partition(":")
+    server = SERVERS[f"{prefix}:"]
+    try:
+        url = server.base_url
+    except ValueError as error:
+        raise UsageError(f"{server.endpoint.url}: {error}") from None
+    options = {"api_key": server.key or openai_chat.NO_KEY, "base_url": url, "direct": is_loopback(url)}
+    client = openai_chat.chat_client(model, server.endpoint, **options)
+    try:
+        name, context = await _find(server, name.strip(), root_of(url))
+    except NothingListens:
+        await client.close()
+        raise UsageError(
+            f"nothing listens at {root_of(url)}; start {server.title} ({server.start}), or set {server.endpoint.url}"
+        ) from None
+    except BaseException:
+        await client.close()
+        raise
+    return with_context(openai_chat.ChatProvider(name, client, server.endpoint), context)
+
+
+def with_context(provider: "ChatProvider", context: ContextLength) -> "ChatProvider":
+    """Return a provider that knows the length of its context, which bounds its replies."""
+    if context.tokens is not None:
+        known = provider.capabilities
+        longest = min(known.max_output_tokens, max(context.tokens // REPLY_SHARE, 1))
+        provider.capabilities = replace(
+            known, max_output_tokens=longest, context_tokens=context.tokens, context_note=context.note
+        )
+    return provider
+
+
+async def _find(server: LocalServer, name: str, root: str) -> tuple[str, ContextLength]:
+    """Return the server's name of a model, and the length of its context.
+
+    name: as the user wrote it; may be empty only for llama.cpp.
+    """
+    queries: list[Query] = [MODELS]
+    if server is LLAMACPP:
+        queries.append(PROPS)
+    elif name and server is LMSTUDIO:
+        queries.append(("/api/v0/models", None))
+    elif name and server is OLLAMA:
+        queries += [("/api/show", {"model": name}), ("/api/ps", None)]
+    listed, *others = await ask_all(root, server.key, *queries)
+    if server is LLAMACPP:
+        names = [name] if name else loaded_names(listed[1])
+        if len(names) != 1:
+            problem = "needs the name of a model, unless exactly one is loaded"
+            raise UsageError(f"`model={server.prefix}` {problem}; {_on_offer(server, root, listed)}")
+        return names[0], of_llamacpp(others[0][1])
+    if not name:
+        raise UsageError(f"`model={server.prefix}` needs the name of a model; {_on_offer(server, root, listed)}")
+    if server is LMSTUDIO:
+        return name, of_lmstudio(name, others[0][1], listed[1])
+    if server is OLLAMA:
+        (status, shown), (_, running) = others
+        if status == HTTPStatus.NOT_FOUND and isinstance(shown, dict):
+            advice = f"get it with `ollama pull {name}`; {_on_offer(server, root, listed)}"
+            raise UsageError(f"{server.title} has no model {name}; {advice}")
+        given = os.environ.get("OLLAMA_CONTEXT_LENGTH", "").strip()
+        assumed = length(int(given)) if given.isdecimal() and len(given) <= _MOST_DIGITS else None
+        return name, of_ollama(name, shown, running, assumed)
+    if (names := model_names(listed[1])) and name not in names:
+        raise UsageError(f"{server.title} has no model {name}; {_on_offer(server, root, listed)}")
+    return name, of_vllm(name, listed[1])
+
+
+def _on_offer(server: LocalServer, root: str, listed: Response) -> str:
+    """Return the models that a server lists, as the end of a message."""
+    status, value = listed
+    if names := model_names(value):
+        more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+        return f"{root} has {', '.join(names[:_MOST_LISTED])}{more}"
+    if status == HTTPStatus.OK and isinstance(value, dict) and value.get("data") in ([], None):
+        return f"{root} has no models yet"
+    why = f" (HTTP {status}; set {server.endpoint.key})" if status in {401, 403} else ""
+    return f"{root} does not list its models{why}"
+
+
+async def ask_all(root: str, key: str, *queries: Query) -> list[Response]:
+    """Send queries concurrently and return the responses in their order.
+
+    root: URL of the server.
+    key: sent as a bearer token if not empty.
+    Raises NothingListens if the server does not accept connections.
+    """
+    import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
+
+    async def ask(path: str, body: Mapping[str, Any] | None) -> Response:
+        method, received = "GET" if body is None else "POST", bytearray()
+        try:
+            async with asyncio.timeout(QUERY_PATIENCE), client.stream(method, root + path, json=body) as response:
+                async for part in response.aiter_raw():
+                    received += part
+                    if len(received) > LARGEST_ANSWER:
+                        return 0, None
+        except httpx2.ConnectError as error:
+            raise NothingListens(str(error)) from error
+        except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError):
+            return 0, None
+        try:
+            return response.status_code, json.loads(received)
+        except (ValueError, RecursionError):
+            return response.status_code, None
+
+    headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {key}"} if key else {})
+    # A proxy must not see what goes to a server on this machine, and could not reach it.
+    async with httpx2.AsyncClient(headers=headers, timeout=QUERY_PATIENCE, trust_env=not is_loopback(root)) as client:
+        return await asyncio.gather(*(ask(path, body) for path, body in queries))
+
+
+def length(value: object) -> int | None:
+    """Return a context length; None for an implausible value [tokens]."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if SHORTEST_CONTEXT <= value <= LONGEST_CONTEXT else None
+
+
+def model_names(listed: object) -> list[str]:
+    """Return the ids in the answer to `GET /v1/models`, without invalid names."""
+    names = (entry.get("id") for entry in _entries(listed))
+    return [
+        one for one in names if isinstance(one, str) and len(one) <= LONGEST_NAME and one.isprintable() and one.strip()
+    ]
+
+
+def loaded_names(listed: object) -> list[str]:
+    """Return the ids of the models that llama.cpp has loaded; all models if it reports no status."""
+    loaded = [entry for entry in _entries(listed) if _at(entry, "status", "value") in {None, "loaded"}]
+    return model_names({"data": loaded})
+
+
+def of_llamacpp(props: object) -> ContextLength:
+    """Return the length of one slot, from `GET /props`."""
+    return ContextLength(length(_at(props, "default_generation_settings", "n_ctx")))
+
+
+def of_vllm(name: str, listed: object) -> ContextLength:
+    """Return the length in `GET /v1/models`, which is where vLLM reports it."""
+    lengths = (length(entry.get("max_model_len")) for entry in _entries(listed) if entry.get("id") == name)
+    return ContextLength(next(lengths, None))
+
+
+def of_lmstudio(name: str, native: object, listed: object) -> ContextLength:
+    """Return the length of a loaded model, from `GET /api/v0/models`.
+
+    listed: answer to `GET /v1/models`, used if the native list does not have the model.
+    """
+    for entry in _entries(native):
+        if entry.get("id") == name:
+            if loaded := length(entry.get("loaded_context_length")):
+                return ContextLength(loaded)
+            if longest := length(entry.get("max_context_length")):
+                return _assumed(name, longest, "load it in LM Studio first")
+    return of_vllm(name, listed)
+
+
+def of_ollama(name: str, shown: object, running: object, assumed: int | None) -> ContextLength:
+    """Return the length that Ollama gives to a request, which is often less than the model supports.
+
+    shown: answer to `POST /api/show`.
+    running: answer to `GET /api/ps`.
+    assumed: OLLAMA_CONTEXT_LENGTH of this process [tokens]; None if not set.
+    """
+    info, parameters = _at(shown, "model_info"), _at(shown, "parameters")
+    pairs = info.items() if isinstance(info, dict) else ()
+    lengths = (length(value) for key, value in pairs if key.endswith(".context_length"))
+    longest = next((found for found in lengths if found), None)
+    fixed = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+    # A request without `num_ctx` uses that of the model, even if another program has loaded it with more.
+    if fixed and (told := length(int(fixed[1]))):
+        return ContextLength(min(told, longest or told))
+    tagged = name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+    for entry in _entries(running, "models"):
+        if tagged in {entry.get("name"), entry.get("model")} and (told := length(entry.get("context_length"))):
+            return ContextLength(told)
+    if longest is None:
+        return ContextLength()
+    if assumed is not None:
+        return ContextLength(min(longest, assumed))
+    return _assumed(name, longest, f"load it first (`ollama run {name}`), or set OLLAMA_CONTEXT_LENGTH here, too")
+
+
+def _assumed(name: str, longest: int, remedy: str) -> ContextLength:
+    """Return the length for a model that is not loaded yet, with a note if it could be longer."""
+    if longest <= DEFAULT_CONTEXT:
+        return ContextLength(longest)
+    note = (
+        f"{name} is not loaded, so the server does not report the length of its context; "
+        f"{DEFAULT_CONTEXT:,} of {longest:,} tokens are assumed; {remedy}"
+    )
+    return ContextLength(DEFAULT_CONTEXT, note)
+
+
+def _entries(listed: object, key: str = "data") -> list[dict[str, Any]]:
+    entries = _at(listed, key)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _at(value: object, *keys: str) -> object:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

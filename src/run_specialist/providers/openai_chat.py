@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.errors import ContextExceeded, ProviderError, UsageError
+from run_specialist.installation import adding
 from run_specialist.providers import models, transport
 from run_specialist.providers.admission import GATES, GatedRequest
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
@@ -18,12 +19,15 @@ from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import StreamedCompletion, encoded, read_reply
 from run_specialist.providers.transport import EncodedMessages, connection, send, stream, url_of
 from run_specialist.record.messages import Block, Reply, Usage, encode
+from run_specialist.safety.redact import redact
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
     from openai import APIError, AsyncOpenAI
 
 
+NO_KEY = "none-needed"
+"""Key sent to a custom base URL if no key is set."""
 PATH = "/chat/completions"
 LAST_MOMENTS = 0.1
 """Time between the end of a connection and the end of the server's process [s]."""
@@ -116,6 +120,30 @@ def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # no
         import openai  # noqa: PLC0415 - the import takes a second
 
     return openai.AsyncOpenAI(**{**connection(openai, direct=direct), **options})
+
+
+def chat_client(model: str, endpoint: Endpoint, **options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - as `make_client`
+    """Return a client for the chat completions API.
+
+    options: those of `openai_chat.make_client`.
+    Raises UsageError if the SDK is not installed or the configuration is invalid.
+    """
+    try:
+        return make_client(**options)
+    except ImportError as error:
+        raise UsageError(
+            f"`model={model}` needs a package that is not installed ({error}); {adding('openai')}"
+        ) from error
+    except Exception as error:  # any error of the SDK or the HTTP library about the environment
+        raise no_connection(error, endpoint) from error
+
+
+def no_connection(error: Exception, endpoint: Endpoint) -> UsageError:
+    """Return the error for a client that cannot be created in this environment."""
+    return UsageError(
+        f"cannot create the API client ({redact(str(error))}); "
+        f"check {endpoint.url}, the proxy settings and the certificates"
+    )
 
 
 class ChatConversation:

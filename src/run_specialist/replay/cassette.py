@@ -1,17 +1,15 @@
-"""A recorded run, made from the store.
-
-`Cassette` is made from the store, and is also the one model of a cassette file.
-"""
+"""A recorded run, made from the store, and the one model of a cassette file."""
 
 import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from run_specialist.budget import Kind, Phase, Rung
 from run_specialist.errors import ProviderErrorKind, UsageError
@@ -25,56 +23,77 @@ from run_specialist.store.stored import StoredMessage, StoredRun
 
 FORMAT: Literal[1] = 1
 """Version of the format of a cassette file; files of other versions are refused."""
-LARGEST = 64 * 2**20
-"""Maximum size of a file [bytes]."""
 ROOT, HOME = "$ROOT", "$HOME"
 """Placeholders for the folder of the file tools and for the user's home folder."""
-_SAVE = "restore the file, or save it again with `specialists replay RUN --save FILE`"
-_NOT_KEPT = ("name", "description", "prompt", "path", "mcp_servers")
+NOT_KEPT = frozenset({"name", "description", "prompt", "path", "mcp_servers"})
 """Settings that are stored elsewhere in the cassette, or are irrelevant for a replay."""
-_REQUIRED: Mapping[str, Mapping[str, type]] = {
+
+# Fields by type of a block that every reader of messages needs; all other blocks are sent back unchanged.
+_FIELDS: Mapping[str, Mapping[str, type]] = {
     "text": {"text": str},
     "tool_use": {"id": str, "name": str, "input": object},
     "tool_result": {"tool_use_id": str, "content": str},
     "chat_part": {"chat": dict},
     "chat_fields": {"chat": dict},
 }
-"""Fields by type of a block that every reader of messages needs; all other blocks are sent back unchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class NextModel:
-    """The model with which a run continued when the previous one could not answer."""
-
-    model: str
-    reason: str
-    """The failure of the previous model, in one line."""
-    kind: ProviderErrorKind
-    """The kind of that failure."""
-    rungs: Sequence[Rung] = ()
-    """The rungs of the landing after the change, in the order in which they were tried."""
+_Checked = TypeVar("_Checked")
 
 
-@dataclass(frozen=True, slots=True)
+def _with_blocks(value: _Checked) -> _Checked:
+    """Return a message or reply; raises ValueError for a block without the fields of its type."""
+    blocks = value.blocks if isinstance(value, Message) else value.content if isinstance(value, Reply) else ()
+    if not all(_has({"type": str, **_FIELDS.get(str(one.get("type")), {})}, one) for one in blocks):
+        raise ValueError("is not a block of a message")
+    return value
+
+
+def _tool(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    kinds = {"type": str} if "type" in definition else {"description": str, "input_schema": dict}
+    if not _has({"name": str, **kinds}, definition):
+        raise ValueError("is not the definition of a tool")
+    return definition
+
+
+def _has(kinds: Mapping[str, type], values: Mapping[str, Any]) -> bool:
+    return all(name in values and isinstance(values[name], kind) for name, kind in kinds.items())
+
+
+def _settings(given: object) -> object:
+    return {"name": "", "description": "", "prompt": "", **given} if isinstance(given, Mapping) else given
+
+
+_Messages = list[Annotated[Message, AfterValidator(_with_blocks)]]
+
+
+@dataclass(slots=True)
 class RecordedRequest:
-    """A request, which sends all messages and replies above it, back to the last change of the model."""
+    """A request, with its reply if it was answered."""
 
     choice: Choice
-    how: Literal["answered", "refused", "failed", "changed"]
-    """Whether it was answered, the endpoint refused its choice, it ended the run, or the run changed its model."""
+    messages: _Messages = field(default_factory=list)
+    """The messages that it was the first to send; at the first request to a model, all that it sent."""
     landing_instruction: str | None = None
     """The instruction at the end of its last message; None if there was none."""
-    reply: Reply | None = None
-    """Its reply if it was answered."""
+    reply: Annotated[Reply | None, AfterValidator(_with_blocks)] = None
     cost_usd: float | None = None
     is_entered: bool = False
     """Whether the reply is part of the messages of the next request."""
-    next: NextModel | None = None
-    """The next model if the run changed its model. The messages that follow start again, adapted for it."""
 
 
-# Only messages that were adapted for another model can have the role `assistant`.
-Line = Message | RecordedRequest
+@dataclass(slots=True)
+class RecordedModel:
+    """A model of the run, with the requests to it."""
+
+    model: str
+    requests: list[RecordedRequest] = field(default_factory=list)
+    """In order; those without a reply were refused, or failed if they are the last one."""
+    rungs: list[Rung] = field(default_factory=list)
+    """The rungs of the landing, in the order in which they were tried."""
+    failure: str = ""
+    """Why the run continued with the next model, in one line; empty for the last model."""
+    failure_kind: ProviderErrorKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +108,6 @@ class RecordedCall:
     is_error: bool = False
     note: str = ""
     repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """The initial state of the run."""
-
-    specialist: str
-    digest: str
-    """SHA-256 of the specialist's file; empty if it is unknown."""
-    model: str
-    question: str
-    settings: Mapping[str, Any]
-    """All settings of the run."""
-    overridden: Sequence[str]
-    """The keys of the settings that come from the call, not from the file."""
-    system: str
-    tools: Sequence[Mapping[str, Any]]
-    """Definitions of the tools."""
-    given_tools: Sequence[str] = ()
-    """Names of the tools that the program provided."""
-    parents: Sequence[str] = ()
-    """The specialists above it, outermost first."""
-    rungs: Sequence[Rung] = ()
-    """The rungs of the landing, in the order in which they were tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +128,10 @@ class RecordedOutcome:
     @classmethod
     def of(cls, outcome: Mapping[str, Any], error: str | None = None) -> "RecordedOutcome":
         """Return these fields of an outcome, given as `--json` prints it."""
-        names = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
-        fields = {name: outcome[name] for name in names}
+        values: dict[str, Any] = {one.name: outcome.get(one.name) for one in fields(cls)} | {"error": error}
         if landing := outcome["landing"]:
-            fields["landing"] = {"reason": landing["reason"], "how": landing["how"]}
-        return cls(**fields, error=error, error_kind=outcome.get("error_kind"))
-
-
-_AnyLine = Annotated[
-    Annotated[Message, Tag("message")] | Annotated[RecordedRequest, Tag("request")],
-    Discriminator(
-        lambda line: (
-            "request"
-            if isinstance(line, RecordedRequest) or (isinstance(line, Mapping) and "role" not in line)
-            else "message"
-        )
-    ),
-]
+            values["landing"] = {"reason": landing["reason"], "how": landing["how"]}
+        return cls(**values)
 
 
 class Cassette(BaseModel):
@@ -159,8 +141,25 @@ class Cassette(BaseModel):
 
     run_specialist_cassette: Literal[1]
     """Version of the format."""
-    setup: Setup
-    lines: tuple[_AnyLine, ...]
+    specialist: str
+    digest: str
+    """SHA-256 of the specialist's file; empty if it is unknown."""
+    question: str
+    settings: Annotated[Specialist, BeforeValidator(_settings)]
+    """All settings of the run; a file leaves out `NOT_KEPT` and those with their default."""
+    overridden: tuple[str, ...]
+    """The keys of the settings that come from the call, not from the file."""
+    system: str
+    tools: tuple[Annotated[Mapping[str, Any], AfterValidator(_tool)], ...]
+    """Definitions of the tools."""
+    given_tools: tuple[str, ...] = ()
+    """Names of the tools that the program provided."""
+    parents: tuple[str, ...] = ()
+    """The specialists above it, outermost first."""
+    models: tuple[RecordedModel, ...] = Field(min_length=1)
+    """The models of the run, in order."""
+    rest: _Messages = []
+    """The messages after the last request."""
     calls: tuple[RecordedCall, ...]
     """Tool calls in call order."""
     outcome: RecordedOutcome
@@ -171,85 +170,65 @@ class Cassette(BaseModel):
     """Whether it is the content of a file, which has no credentials, no local paths and no run ids."""
 
     @property
-    def requests(self) -> Sequence[RecordedRequest]:
-        """The requests in order."""
-        return [line for line in self.lines if not isinstance(line, Message)]
-
-    @property
-    def later_models(self) -> Sequence[NextModel]:
-        """The models with which the run continued, in order; empty if it used only one."""
-        return [line.next for line in self.requests if line.next]
-
-    def requests_of(self, place: int) -> Sequence[RecordedRequest]:
-        """Return the requests to one of the models.
-
-        place: index of the model, from 0.
-        """
-        changes, found = 0, []
-        for line in self.requests:
-            if changes == place:
-                found.append(line)
-            changes += line.next is not None
-        return found
+    def requests(self) -> list[RecordedRequest]:
+        """The requests to all models, in order."""
+        return [request for model in self.models for request in model.requests]
 
     def messages_before(self, number: int) -> list[Message]:
-        """Return the messages that a request sent.
-
-        number: number of the request, from 1; one more than the last for all messages.
-        """
+        """Return the messages that a request sent; number: from 1, one more than the last for all messages."""
         found: list[Message] = []
-        for line in self.lines:
-            if isinstance(line, Message):
-                found.append(line)
-                continue
-            number -= 1
-            if not number:
-                break
-            if line.next is not None:
-                found.clear()
-            elif line.is_entered and line.reply and (blocks := sendable(line.reply.content)):
-                found.append(Message("assistant", tuple(blocks)))
-        return found
+        for model in self.models:
+            found = []
+            for request in model.requests:
+                found += request.messages
+                number -= 1
+                if not number:
+                    return found
+                if request.is_entered and request.reply and (blocks := sendable(request.reply.content)):
+                    found.append(Message("assistant", blocks))
+        return [*found, *self.rest]
+
+    def text(self, root: Path) -> str:
+        """Return the content of its file, without credentials, local paths and run ids; always the same bytes.
+
+        root: the folder of the file tools of the run.
+        """
+        values = self.model_dump(mode="json", exclude_defaults=True, by_alias=True, exclude={"settings": {*NOT_KEPT}})
+        values["overridden"] = [key for key in self.overridden if key not in NOT_KEPT]
+        ids, waiting = ({}, []) if self.is_file else ({self.source: "RUN"}, [*self.children])
+        while waiting:
+            child = waiting.pop(0)
+            ids[child.run_id] = f"CHILD-{len(ids)}"
+            waiting += child.children
+        text = json.dumps(normalizer(root, ids)(values), ensure_ascii=False, indent=1) + "\n"
+        # An editor or a terminal may not show the other characters.
+        return re.sub(r"[^\n]", lambda it: it[0] if it[0].isprintable() else json.dumps(it[0])[1:-1], text)
 
 
 def read_cassette(path: Path) -> Cassette:
     """Read a cassette file; raises UsageError with the place and the reason."""
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+        return parsed(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    if len(content) > LARGEST:
-        raise UsageError(f"{path}: larger than {LARGEST // 2**20} MB, too large for a cassette")
-    return _parsed(str(path), content)
 
 
-def fit_for_file(cassette: Cassette, root: Path) -> Cassette:
-    """Return a cassette without credentials, local paths and run ids.
-
-    root: the folder of the file tools of the run.
-    """
-    values = cassette.model_dump(mode="json", exclude_defaults=True)
-    settings = cassette.setup.settings
-    values["setup"]["settings"] = {key: value for key, value in settings.items() if key not in _NOT_KEPT}
-    values["setup"]["overridden"] = [key for key in cassette.setup.overridden if key not in _NOT_KEPT]
-    ids, waiting = {cassette.source: "RUN"}, [*cassette.children]
-    while waiting:
-        child = waiting.pop(0)
-        ids[child.run_id] = f"CHILD-{len(ids)}"
-        waiting += child.children
-    return _parsed(cassette.source, json.dumps(normalizer(root, ids)(values)).encode())
-
-
-def cassette_text(cassette: Cassette) -> str:
-    """Return the text of a cassette, as `fit_for_file` returns it; the same run always gives the same bytes."""
-    default = Specialist(name="", description="", prompt="").model_dump(mode="json", by_alias=True)
-    settings = {key: value for key, value in cassette.setup.settings.items() if value != default.get(key)}
-    setup = replace(cassette.setup, settings=settings)
-    saved = cassette.model_copy(update={"setup": setup})
-    text = json.dumps(saved.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False, indent=1) + "\n"
-    # An editor or a terminal may not show the other characters.
-    return re.sub(r"[^\n]", lambda it: it[0] if it[0].isprintable() else json.dumps(it[0])[1:-1], text)
+def parsed(content: bytes | str, source: str) -> Cassette:
+    """Return the cassette in the content of a file; raises UsageError with the place and the reason."""
+    try:
+        found = Cassette.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place, text = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        if first["type"] == "json_invalid":
+            reason = f"not valid JSON: {first['ctx']['error']}"
+        elif place in {"", "run_specialist_cassette"}:
+            reason = f"not a cassette of format {FORMAT}"
+        else:
+            reason = f"{place}: {text[:1].lower()}{text[1:]}"
+        advice = "restore the file, or save it again with `specialists replay RUN --save FILE`"
+        raise UsageError(f"{source}: {reason}; {advice}") from None
+    return found.model_copy(update={"source": source, "is_file": True})
 
 
 def normalizer(root: Path, ids: Mapping[str, str] | None = None) -> Callable[[Any], Any]:
@@ -275,79 +254,32 @@ def normalizer(root: Path, ids: Mapping[str, str] | None = None) -> Callable[[An
     return clean
 
 
-def _parsed(source: str, content: bytes) -> Cassette:
-    try:
-        found = Cassette.model_validate_json(content, strict=True)
-    except ValidationError as error:
-        raise UsageError(f"{source}{_problem(error)}; {_SAVE}") from None
-    setup = found.setup
-    for number, line in enumerate(found.lines):
-        blocks = line.blocks if isinstance(line, Message) else line.reply.content if line.reply else ()
-        if not all(_has({"type": str, **_REQUIRED.get(str(block.get("type")), {})}, block) for block in blocks):
-            raise UsageError(f"{source}: lines.{number}: is not a block of a message; {_SAVE}")
-    for number, tool in enumerate(setup.tools):
-        kinds = {"type": str} if "type" in tool else {"description": str, "input_schema": dict}
-        if not _has({"name": str, **kinds}, tool):
-            raise UsageError(f"{source}: setup.tools.{number}: is not the definition of a tool; {_SAVE}")
-    try:
-        settings = Specialist.model_validate({"name": "", "description": "", "prompt": "", **setup.settings})
-    except ValidationError as error:
-        raise UsageError(f"{source}{_problem(error, 'setup', 'settings')}; {_SAVE}") from None
-    setup = replace(setup, settings=settings.model_dump(mode="json", by_alias=True))
-    return found.model_copy(update={"setup": setup, "source": source, "is_file": True})
-
-
-def _has(kinds: Mapping[str, type], values: Mapping[str, Any]) -> bool:
-    return all(name in values and isinstance(values[name], kind) for name, kind in kinds.items())
-
-
-def _problem(error: ValidationError, *place: str) -> str:
-    """Return the place and the reason of the first problem."""
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return f": not valid JSON: {first['ctx']['error']}"
-    inner = [str(part) for part in (*place, *first["loc"]) if part not in {"message", "request"}]
-    if inner == ["run_specialist_cassette"]:
-        if first["type"] == "missing":
-            return ": not a cassette: the key run_specialist_cassette is missing"
-        return f": format {first['input']!r} is not supported, only {FORMAT}"
-    text = first["msg"].removeprefix("Value error, ")
-    return f": {'.'.join(inner) or 'not a cassette'}: {text[:1].lower()}{text[1:]}"
-
-
 _OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
 """Kinds of failure that no stored reply can reproduce."""
 
 
-class NotReplayable(UsageError):
-    """The run cannot be replayed; the message gives the reason."""
-
-
 def cassette_of(run: StoredRun) -> Cassette:
-    """Return a stored run as a cassette; raises NotReplayable."""
+    """Return a stored run as a cassette; raises UsageError if it cannot be replayed."""
     if reason := _obstacle(run):
-        raise NotReplayable(f"{run.run_id} cannot be replayed: {reason}")
+        raise UsageError(f"{run.run_id} cannot be replayed: {reason}")
     outcome = run.outcome or {}
     # The last warning of an outcome repeats its error.
     error = outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
-    frozen, changes = run.frozen, [*_events(run, "model_changed")]
-    rungs = _rungs(run)
+    frozen = run.frozen
+    models, rest = _models(run)
     return Cassette(
         run_specialist_cassette=FORMAT,
-        setup=Setup(
-            specialist=run.specialist,
-            digest=frozen.get("digest", ""),
-            model=changes[0]["before"] if changes else run.model,
-            question=run.question,
-            settings=frozen["settings"],
-            overridden=tuple(frozen["overridden"]),
-            system=frozen["system"],
-            tools=tuple(frozen["tools"]),
-            given_tools=tuple(frozen.get("given_tools", ())),
-            parents=tuple(frozen.get("parents", ())),
-            rungs=rungs[0],
-        ),
-        lines=tuple(_lines(run, rungs[1:])),
+        specialist=run.specialist,
+        digest=frozen.get("digest", ""),
+        question=run.question,
+        settings=Specialist.model_validate(frozen["settings"], extra="ignore"),
+        overridden=frozen["overridden"],
+        system=frozen["system"],
+        tools=frozen["tools"],
+        given_tools=frozen.get("given_tools", ()),
+        parents=frozen.get("parents", ()),
+        models=tuple(models),
+        rest=rest,
         calls=tuple(
             RecordedCall(
                 one.call.id, one.call.name, one.call.arguments, one.whole, one.is_error, one.note, one.repeated
@@ -366,98 +298,77 @@ def _obstacle(run: StoredRun) -> str:
     if outcome is None:
         return f"it has not ended ({run.status}); resume it with `specialists resume {run.run_id}`"
     landing, kind, fork = outcome["landing"], outcome.get("error_kind"), run.frozen.get("fork")
+    timed = any(event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT for event in _events(run, "budget"))
     # How often the transcript was adapted for another model; nothing is adapted before the first reply.
     adapted = sum(event["turn"] > 1 for event in _events(run, "model_changed"))
     is_summarized = any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != adapted
-    counts_time = (landing is not None and landing["reason"] == Kind.TIME) or any(
-        event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT for event in _events(run, "budget")
-    )
-    obstacles = {
-        "it was aborted, and the moment of the abort between two replies is not stored": run.status == "aborted",
-        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay an original run": (
-            fork is not None
+    was_cut = prefix_of(run.model) is not None and any(call.truncated for call in run.calls)
+    obstacles = [
+        (run.status == "aborted", "it was aborted, and the moment of the abort between two replies is not stored"),
+        (fork, f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay an original run"),
+        (
+            any(_events(run, "resumed")),
+            "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed",
         ),
-        "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed": any(
-            _events(run, "resumed")
+        (is_summarized, "its transcript was summarized, and the replies to the requests for summaries are not stored"),
+        (kind in _OTHER_FAILURES, f"it ended by a failure that no stored reply can reproduce ({kind})"),
+        (
+            timed or (landing and landing["reason"] == Kind.TIME),
+            "its messages depend on its time limit, and a replay takes no time; replay a run with more time",
         ),
-        "its transcript was summarized, and the replies to the requests for summaries are not stored": is_summarized,
-        f"it ended by a failure that no stored reply can reproduce ({kind})": kind in _OTHER_FAILURES,
-        "its messages depend on its time limit, and a replay takes no time; replay a run with more time": counts_time,
-        "its results were cut for the context of a local model, whose length is not stored": (
-            prefix_of(run.model) is not None and any(call.truncated for call in run.calls)
-        ),
-        "it sent no request": not any(_events(run, "request")),
-    }
-    return next((why for why, applies in obstacles.items() if applies), "")
+        (was_cut, "its results were cut for the context of a local model, whose length is not stored"),
+        (not any(_events(run, "request")), "it sent no request"),
+    ]
+    return next((why for applies, why in obstacles if applies), "")
 
 
 def _events(run: StoredRun, name: str) -> Iterator[dict[str, Any]]:
     return (dict(event.body) for event in run.events if event.body["event"] == name)
 
 
-def _rungs(run: StoredRun) -> list[tuple[Rung, ...]]:
-    """Return the landing rungs that the run tried with each of its models."""
-    found: list[tuple[Rung, ...]] = [()]
-    for event in run.events:
-        if event.body["event"] == "model_changed":
-            found.append(())
-        elif event.body["event"] == "landing":
-            found[-1] += (Rung(event.body["how"]),)
-    return found
-
-
-def _lines(run: StoredRun, rungs: Sequence[Sequence[Rung]]) -> Iterator[Line]:
-    """Yield the lines of a run.
-
-    rungs: the landing rungs of each later model.
-    """
-    turns, following = {turn.number: turn for turn in run.turns}, iter(rungs)
-    # The requests by part of the transcript; each part but the last ends with a change of the model.
-    parts: list[list[RecordedRequest]] = [[]]
+def _models(run: StoredRun) -> tuple[list[RecordedModel], list[Message]]:
+    """Return the models of a run with their requests, and the messages after the last request."""
+    turns = {turn.number: turn for turn in run.turns}
+    changes = [*_events(run, "model_changed")]
+    models = [RecordedModel(changes[0]["before"] if changes else run.model)]
+    # The part of the transcript that each model got; nothing is adapted for another model before the first reply.
+    parts = [0]
     for body in (event.body for event in run.events):
+        requests = models[-1].requests
         match body["event"]:
             case "request":
-                parts[-1].append(RecordedRequest(Choice(body["choice"]), "refused"))
+                requests.append(RecordedRequest(Choice(body["choice"])))
             case "reply":
-                turn, choice = turns[body["turn"]], parts[-1][-1].choice
-                parts[-1][-1] = RecordedRequest(choice, "answered", turn.landing_instruction, turn.reply, turn.cost_usd)
+                turn = turns[body["turn"]]
+                requests[-1].reply, requests[-1].cost_usd = turn.reply, turn.cost_usd
+                requests[-1].landing_instruction = turn.landing_instruction
+            case "landing":
+                models[-1].rungs.append(Rung(body["how"]))
             case "model_changed":
-                later = NextModel(body["model"], body["reason"], body["kind"], next(following))
-                parts[-1][-1] = RecordedRequest(parts[-1][-1].choice, "changed", next=later)
-                # Nothing is adapted for another model before the first reply.
-                parts += [[]] if body["turn"] > 1 else []
+                models[-1].failure, models[-1].failure_kind = body["reason"], body["kind"]
+                models.append(RecordedModel(body["model"]))
+                parts.append(parts[-1] + (body["turn"] > 1))
             case _:
                 pass
-    if parts[-1] and parts[-1][-1].how == "refused":
-        parts[-1][-1] = replace(parts[-1][-1], how="failed")
-    for part, requests in enumerate(parts):
-        stored = [one for one in run.messages if one.part == part]
-        # A run may end between a change of the model and the next request.
-        yield from _lines_of_part(stored, requests, is_last=part == len(parts) - 1) if requests else ()
+    rest: list[Message] = []
+    for model, part in zip(models, parts, strict=True):
+        rest = _add_messages([one for one in run.messages if one.part == part], model.requests)
+    return models, rest
 
 
-def _lines_of_part(
-    stored: Sequence[StoredMessage], requests: Sequence[RecordedRequest], *, is_last: bool
-) -> Iterator[Line]:
-    """Yield the lines of one part of the transcript, including the requests that sent it."""
-    sent = [one.message for one in stored if one.copied]
-    yield from sent
+def _add_messages(stored: Sequence[StoredMessage], requests: Sequence[RecordedRequest]) -> list[Message]:
+    """Add the messages of a part of the transcript to the requests that sent them; return those after the last one."""
     messages = [one.message for one in stored if not one.copied]
-    # Find the replies that are part of the transcript from the end: a reply that was requested again has at most the
-    # content of the next one.
-    replies, entered = [one.blocks for one in messages if one.role == "assistant"], set[int]()
-    for number, request in reversed([*enumerate(requests, 1)]):
-        if request.reply and replies and replies[-1] == sendable(request.reply.content):
-            replies.pop()
-            entered.add(number)
-    for number, request in enumerate(requests, 1):
-        while messages and messages[0].role == "user":
-            sent.append(messages.pop(0))
-            yield sent[-1]
-        yield replace(request, is_entered=number in entered)
-        if number in entered:
-            messages.pop(0)
-        # A model that is changed at the end of another part gets an adapted transcript, otherwise the same messages.
-        if request.next is not None and (is_last or number < len(requests)):
-            yield from sent
-    yield from messages
+    target = rest = list[Message]()
+    # From the end, because a reply that was requested again has at most the content of the next one.
+    for request in reversed(requests):
+        last = max((at for at, one in enumerate(messages) if one.role == "assistant"), default=None)
+        if last is not None and request.reply and messages[last].blocks == sendable(request.reply.content):
+            request.is_entered = True
+            target += messages[last + 1 :]
+            del messages[last:]
+        target = request.messages
+    target += [one.message for one in stored if one.copied]
+    # A model that never replied only got the first messages of a part that another one continued.
+    target += takewhile(lambda one: one.role == "user", messages)
+    return rest

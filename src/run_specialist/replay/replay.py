@@ -3,40 +3,39 @@
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
-from itertools import product
-from operator import ne
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from run_specialist import prompts
 from run_specialist.api.config_files import read_config
 from run_specialist.api.runner import Runner
-from run_specialist.budget import Rung, Style, ladder
-from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.budget import Rung
+from run_specialist.errors import ChoiceRefused, ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
 from run_specialist.loop.job import Job
-from run_specialist.loop.landing import RUNGS
+from run_specialist.loop.landing import CHOICES
 from run_specialist.loop.run import Run
-from run_specialist.providers.base import Capabilities, Choice, Conversation, Opening, Provider, Request, Watch
+from run_specialist.providers.base import Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.choose import ModelChain, described
-from run_specialist.providers.knowledge import Knowledge
 from run_specialist.providers.local_servers import prefix_of
-from run_specialist.record.messages import Reply, ToolCall, Usage
+from run_specialist.record.messages import Message, Reply, ToolCall, Usage
 from run_specialist.record.outcome import Outcome
+from run_specialist.replay import differences
 from run_specialist.replay.cassette import (
+    NOT_KEPT,
     Cassette,
     RecordedCall,
     RecordedOutcome,
     RecordedRequest,
     normalizer,
 )
-from run_specialist.replay.differences import Difference, RequestComparison, json_text
+from run_specialist.replay.differences import Difference, Parts, message_parts
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.prompt_texts import AddedText
 from run_specialist.spawning.server_tools import server_tool, server_tools
 from run_specialist.spawning.spawner import Parent, RunEnvironment, digest, settings_of, spawn
+from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import servers_of
@@ -54,25 +53,8 @@ ADVICE = "If the change is intended, ask the question again and replay or save t
 _READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
 # With these settings nothing is imported, started or searched.
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
-# A call cannot override these settings, or they are irrelevant for a replay.
-_NOT_KEPT = frozenset({"name", "description", "prompt", "path", "model", "fallback_models", "mcp_servers"})
-_CAPABILITIES = ("forced_choice", "schema", "schema_first", "none_choice")
-# The capability that an endpoint lacks if it refuses a rung.
-_LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_choice"}
-
-
-@dataclass(frozen=True, slots=True)
-class SpecialistLocation:
-    """The location of the specialist and its files."""
-
-    root: Path | None = None
-    """The folder of the file tools; None for the project root."""
-    dir: Path | None = None
-    """A folder with specialists that is searched first."""
-    file: Path | None = None
-    """The file itself; None to find it by name."""
-    trust: bool = False
-    """Whether to allow everything that the file declares."""
+_REFUSED = {Choice.RESPOND: ForcingRefused, Choice.SCHEMA: SchemaRefused}
+_NOT_OVERRIDDEN = NOT_KEPT | {"model", "fallback_models"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,54 +79,62 @@ class ReplayResult:
 
 async def replay(
     cassette: Cassette,
-    place: SpecialistLocation = SpecialistLocation(),
+    root: Path | None = None,
+    *,
+    dir: Path | None = None,  # noqa: A002 - as in `Runner`
+    file: Path | None = None,
+    trust: bool = False,
 ) -> ReplayResult:
     """Replay a recorded run; nothing is sent or stored.
 
+    root: the folder of the file tools; None for the project root.
+    dir: a folder with specialists that is searched first.
+    file: the file of the specialist; None to find it by name.
+    trust: whether to allow everything that the file declares.
     Raises UsageError if the specialist cannot be found or run.
     """
-    normalize = normalizer(place.root or project_root(Path.cwd())) if cassette.is_file else lambda value: value
-    recorded = _RecordedRun(cassette, RequestComparison(None, normalize))
-    first, *following = (_RecordedProvider(recorded, number) for number in range(1 + len(cassette.later_models)))
-    provider = ModelChain(first, following) if following else first
-    outcome: Outcome | None = None
-    async with _rebuilt(recorded, place, provider) as (job, file, settings, not_compared):
+    normalize = normalizer(root or project_root(Path.cwd())) if cassette.is_file else lambda value: value
+    recorded = _RecordedRun(cassette, normalize)
+    providers = [_RecordedProvider(recorded, number) for number in range(len(cassette.models))]
+    provider = ModelChain(providers[0], providers[1:]) if providers[1:] else providers[0]
+    named = None if root is None else root.absolute()  # noqa: ASYNC240 - asks the system for the current folder only
+    project = project_root(named or Path.cwd(), named)
+    config = read_config(project, meant=is_same(project, named))
+    dir = dir or config.get("dir")  # noqa: A001 - as above
+    if dir is None and named is not None and not is_same(project, project_root(Path.cwd())):
+        # The specialists of a project other than the current one.
+        folders = (project / "specialists", project / ".claude" / "agents")
+        dir = next((one for one in folders if one.is_dir()), None)  # noqa: A001 - as above
+    outcome, difference = None, None
+    async with Runner(
+        root=root, dir=dir, provider=provider, store="none", trust=trust, defaults=config.defaults
+    ) as runner:
+        found = runner.registry.find(str(file or cassette.specialist))
+        job, settings, not_compared = await _rebuilt(recorded, runner, found, provider)
+        if settings["landing"] != cassette.settings.landing:
+            for model in providers:
+                model.capabilities = replace(model.capabilities, rungs=None)
         run = Run(job, clock=lambda: 0.0)
         try:
             outcome = await run.outcome()
-            difference = recorded.found or _at_the_end(recorded, run, outcome)
-        except _Differs as found:
-            difference = found.difference
-    if difference is not None:
-        difference = replace(difference, hints=(*_hints(cassette, file, settings), ADVICE))
+            recorded.compare_end(outcome, run.transcript)
+        except _Differs as one:
+            difference = replace(one.difference, hints=(*_hints(cassette, found, settings), ADVICE))
     return ReplayResult(cassette, outcome, min(recorded.sent, len(cassette.requests)), difference, not_compared)
-
-
-def _at_the_end(recorded: "_RecordedRun", run: Run, outcome: Outcome) -> Difference | None:
-    requests, comparison = recorded.cassette.requests, recorded.comparison
-    if recorded.sent < len(requests):
-        ending = "\n".join(part for part in (f"status {outcome.status}", outcome.error, outcome.answer) if part)
-        return Difference(None, f"the replay ended after {recorded.sent} of {len(requests)} requests", "", ending)
-    stored, now = recorded.cassette.outcome, RecordedOutcome.of(outcome.as_json())
-    names = [field.name for field in fields(now) if not field.name.startswith("error")]
-    parts = [(f"{name} of the outcome", getattr(stored, name), getattr(now, name), json_text) for name in names]
-    return comparison.first(parts) or comparison.messages(
-        recorded.cassette.messages_before(len(requests) + 1), run.transcript
-    )
 
 
 def _hints(cassette: Cassette, file: SpecialistFile, now: Mapping[str, Any]) -> list[str]:
     """Return the differences between the recorded and the current files and settings."""
-    before, path = cassette.setup.settings, file.path
+    before, path = cassette.settings.model_dump(mode="json", by_alias=True), file.path
     changed = [
         f"{key} {json.dumps(before[key], ensure_ascii=False)} -> {json.dumps(now[key], ensure_ascii=False)}"
         for key in now
-        if key not in {*_NOT_KEPT, "output_schema"} and key in before and before[key] != now[key]
+        if key not in {*_NOT_OVERRIDDEN, "output_schema"} and key in before and before[key] != now[key]
     ]
     hints = [f"Settings that differ: {', '.join(changed)}."] if changed else []
-    if cassette.setup.digest == digest(path):
+    if cassette.digest == digest(path):
         hints.append(f"{path.name} is unchanged, so a tool, a config file or this program differs.")
-    elif cassette.setup.digest:
+    elif cassette.digest:
         hints.append(f"{path.name} has changed since the run.")
     return hints
 
@@ -157,17 +147,12 @@ class _Differs(BaseException):
         self.difference = difference
 
 
-def _raise(found: Difference | None) -> None:
-    if found is not None:
-        raise _Differs(found)
-
-
 class _RecordedRun:
     """The progress of a replay over all its models, and the recorded calls, each of which is used once."""
 
-    def __init__(self, cassette: Cassette, comparison: RequestComparison) -> None:
+    def __init__(self, cassette: Cassette, normalize: Callable[[Any], Any]) -> None:
         self.cassette = cassette
-        self.comparison = comparison
+        self._normalize = normalize
         # Number of requests sent so far.
         self.sent = 0
         # A call that the run did not execute, reported with the next request.
@@ -177,6 +162,25 @@ class _RecordedRun:
             self._calls.setdefault(ToolCall(one.id, one.name, one.arguments).key, deque()).append(one)
         self._children = [*cassette.children]
 
+    def compare(self, stored: Parts, now: Parts, *, at_end: bool = False) -> None:
+        """Raise _Differs for the first part that differs."""
+        found = self.found or differences.first_difference(None if at_end else self.sent, stored, now, self._normalize)
+        if found is not None:
+            raise _Differs(found)
+
+    def compare_end(self, outcome: Outcome, transcript: Sequence[Message]) -> None:
+        """Compare the number of requests, the outcome and all messages."""
+        requests = self.cassette.requests
+        if self.found is None and self.sent < len(requests):
+            ending = "\n".join(part for part in (f"status {outcome.status}", outcome.error, outcome.answer) if part)
+            self.found = Difference(None, f"the replay ended after {self.sent} of {len(requests)} requests", "", ending)
+        stored, now = (
+            {f"{name} of the outcome": value for name, value in asdict(one).items() if not name.startswith("error")}
+            for one in (self.cassette.outcome, RecordedOutcome.of(outcome.as_json()))
+        )
+        sent = self.cassette.messages_before(len(requests) + 1)
+        self.compare({**stored, **message_parts(sent)}, {**now, **message_parts(transcript)}, at_end=True)
+
     def replaced(self, tool: Tool) -> Tool:
         """Return a tool with the same definition that returns recorded results."""
 
@@ -184,20 +188,17 @@ class _RecordedRun:
             call = ToolCall(context_of_the_call.call_id, tool.name, arguments)
             calls = self._calls.get(call.key)
             if not calls:
-                text = f"{call.name} {json_text(call.arguments)}"
+                text = f"{call.name} {differences.shown_text(call.arguments)}"
                 part = "a tool call that the run did not execute"
                 self.found = self.found or Difference(self.sent + 1, part, "", text)
                 return Output("", is_error=True)
             found = next((one for one in calls if one.id == call.id), calls[0])
             calls.remove(found)
             if isinstance(context_of_the_call, ChildContext):
-                child = None
-                for one in self._children:
-                    # The result begins with the child's name, status and number of calls.
-                    if found.output.startswith(f"[{one.specialist}: {one.status} after {one.tool_calls} "):
-                        child = one
-                        self._children.remove(one)
-                        break
+                # The result begins with the child's name, status and number of calls.
+                begins = (f"[{one.specialist}: {one.status} after {one.tool_calls} " for one in self._children)
+                at = next((at for at, text in enumerate(begins) if found.output.startswith(text)), None)
+                child = None if at is None else self._children.pop(at)
                 context_of_the_call.lender.settle(child)
             note = "" if _READ_ON.fullmatch(found.note) else found.note
             return Output(found.output, note, found.is_error)
@@ -210,18 +211,19 @@ class _RecordedProvider:
     """One of the models of the run: compares each request with the recorded one, and returns the recorded reply."""
 
     def __init__(self, run: _RecordedRun, place: int) -> None:
-        cassette = run.cassette
-        self.model = [cassette.setup.model, *(one.model for one in cassette.later_models)][place]
-        self._run = run
+        self._run, self._recorded = run, run.cassette.models[place]
+        self.model = self._recorded.model
         self._model: Provider = described(self.model).provider
-        self._knowledge = Knowledge(_capabilities(self._model.capabilities, cassette, place))
-        self._costs = {line.reply.usage: line.cost_usd for line in cassette.requests_of(place) if line.reply}
+        self._costs = {one.reply.usage: one.cost_usd for one in self._recorded.requests if one.reply}
         self._opening: Opening | None = None
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The capabilities that lead to the landing of the recorded run."""
-        return self._knowledge.capabilities
+        # Not recorded are the first rung of `finalize`, for which nothing is sent, and the rung on which a model
+        # continues the landing of the one before.
+        earlier = [rung for one in run.cassette.models[:place] for rung in one.rungs]
+        begun = earlier[-1:] or ([Rung.WAIT] if run.cassette.settings.landing == "finalize" else [])
+        first, requests = self._recorded.rungs[:1], self._recorded.requests
+        goes_on = [CHOICES.get(rung, Choice.AUTO) for rung in first] != [one.choice for one in requests[:1]]
+        rungs = (*(begun if goes_on or not earlier else ()), *self._recorded.rungs)
+        self.capabilities = replace(self._model.capabilities, reads_json_calls=True, context_tokens=None, rungs=rungs)
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams
         """Start a conversation; a second one, for a summary, differs at its first request."""
@@ -230,34 +232,43 @@ class _RecordedProvider:
 
     async def ask(self, request: Request) -> Reply:
         """Return the recorded reply; raise _Differs, or the failure of the recorded request."""
-        run, requests = self._run, self._run.cassette.requests
+        run, cassette = self._run, self._run.cassette
         run.sent += 1
-        _raise(run.found)
-        comparison = replace(run.comparison, number=run.sent)
-        if self._opening is not None and run.sent == 1:
-            _raise(comparison.opening(run.cassette.setup, self._opening))
-        if run.sent > len(requests):
+        if run.found is None and run.sent > len(cassette.requests):
             text = f"request {run.sent}, choice {request.choice}"
-            raise _Differs(Difference(None, "a further request", "", text))
-        line = requests[run.sent - 1]
+            run.found = Difference(None, "a further request", "", text)
+        if run.found is not None:
+            raise _Differs(run.found)
+        line, last = cassette.requests[run.sent - 1], request.messages[-1]
+        stored: dict[str, Any] = {}
+        now: dict[str, Any] = {}
+        if self._opening is not None and run.sent == 1:
+            opening, settings = self._opening, cassette.settings
+            stored |= differences.opening_parts(cassette.system, cassette.tools, settings.effort, settings.tool_calls)
+            definitions = [tool.definition for tool in opening.tools]
+            now |= differences.opening_parts(opening.system, definitions, opening.effort, opening.tool_calls)
+        # A request that was refused has no stored messages.
+        if line.reply is not None:
+            stored |= message_parts(cassette.messages_before(run.sent))
+            now |= message_parts(request.messages)
+        instruction = last.landing_instruction if last.role == "user" and line.reply else line.landing_instruction
+        stored |= {"tool choice": line.choice, "landing instruction": line.landing_instruction}
+        run.compare(stored, {**now, "tool choice": request.choice, "landing instruction": instruction})
         if line.reply is None:
-            _raise(comparison.first([("tool choice", line.choice, request.choice, str)]))
             raise self._failure(line)
-        _raise(comparison.request(line, run.cassette.messages_before(run.sent), request))
-        self._knowledge.learn_from(request, line.reply)
         return line.reply
 
     def _failure(self, line: RecordedRequest) -> ProviderError:
-        outcome = self._run.cassette.outcome
-        if line.next is not None:
-            return ProviderError(line.next.reason, kind=line.next.kind)
-        if line.how == "failed":
+        cassette = self._run.cassette
+        if line is self._recorded.requests[-1]:
+            if self._recorded.failure:
+                return ProviderError(self._recorded.failure, kind=self._recorded.failure_kind)
             # If several models have failed, the error names each with its reason, the last one at the end.
-            text = str(outcome.error or "the request failed")
-            return ProviderError(text.rpartition(f"; {self.model}: ")[2], kind=outcome.error_kind)
+            text = str(cassette.outcome.error or "the request failed")
+            return ProviderError(text.rpartition(f"; {self.model}: ")[2], kind=cassette.outcome.error_kind)
         if line.choice is Choice.AUTO:
             return ContextExceeded("the recorded request exceeded the context of its model")
-        return self._knowledge.refused(line.choice, "the recorded request was refused")
+        return _REFUSED.get(line.choice, ChoiceRefused)("the recorded request was refused")
 
     def cost(self, usage: Usage) -> float | None:
         """Return the recorded cost of a reply; for other amounts the cost at the current price [USD]."""
@@ -267,90 +278,37 @@ class _RecordedProvider:
         """Do nothing: there are no connections."""
 
 
-def _capabilities(usual: Capabilities, cassette: Cassette, place: int) -> Capabilities:
-    """Return the capabilities that lead to the rungs of a recorded run, as close to the default ones as possible.
-
-    usual: capabilities of its model at an unknown endpoint.
-    place: index of the model in the run, from 0.
-    """
-    known = replace(usual, reads_json_calls=True, context_tokens=None)
-    by_model = [cassette.setup.rungs, *(one.rungs for one in cassette.later_models)]
-    # The last rung of each earlier model was neither followed nor ignored.
-    before = {Rung.WAIT, *(one for tried in by_model[:place] for one in tried[:-1])}
-    requests = [line for line in cassette.requests_of(place) if line.how == "refused"]
-    refused = {RUNGS[line.choice] for line in requests if line.choice in RUNGS}
-    style: Style = cassette.setup.settings["landing"]
-    if style == "auto" and cassette.setup.settings.get("tool_calls") == "json" and known.is_language_model:
-        style = "schema"
-    now = [getattr(known, name) for name in _CAPABILITIES]
-    for values in sorted(product((True, False), repeat=len(now)), key=lambda one: sum(map(ne, one, now))):
-        given: dict[str, Any] = dict(zip(_CAPABILITIES, values, strict=True))
-        supported, gone, tried = dict(given), set[Rung](), set(before)
-        for rung in by_model[place]:
-            without = gone if supported["none_choice"] else gone | {Rung.NONE}
-            shapes = {name: supported[name] for name in _CAPABILITIES[:3]}
-            following = (one for one in ladder(style, **shapes, refused=without) if one not in tried)
-            if rung not in {next(following, Rung.SALVAGE), Rung.SALVAGE}:
-                break
-            if rung in refused:
-                gone.add(rung)
-                supported[_LOST[rung]] = False
-            else:
-                tried.add(rung)
-        else:
-            return replace(known, **given)
-    return known
-
-
-@asynccontextmanager
 async def _rebuilt(
-    recorded: _RecordedRun, place: SpecialistLocation, provider: Provider
-) -> AsyncIterator[tuple[Job, SpecialistFile, Mapping[str, Any], Sequence[str]]]:
-    """Return the job of a recorded run, its file and settings, and the tools whose definitions are the recorded ones.
-
-    Raises UsageError if the specialist cannot be found or run.
-    """
-    cassette, setup = recorded.cassette, recorded.cassette.setup
-    named = None if place.root is None else place.root.absolute()
-    project = project_root(named or Path.cwd(), named)
-    config = read_config(project, meant=is_same(project, named))
-    dir_ = place.dir or config.get("dir")
-    if dir_ is None and named is not None and not is_same(project, project_root(Path.cwd())):
-        # The specialists of a project other than the current one.
-        folders = (project / "specialists", project / ".claude" / "agents")
-        dir_ = next((one for one in folders if one.is_dir()), None)
-    async with Runner(
-        root=place.root, dir=dir_, provider=provider, store="none", trust=place.trust, defaults=config.defaults
-    ) as runner:
-        file = runner.registry.find(str(place.file or setup.specialist))
-        # A call sets none of the three required settings.
-        required = {"name": "", "description": "", "prompt": ""}
-        at_that_time = Specialist.model_validate({**required, **setup.settings}, extra="ignore")
-        overrides = {key: getattr(at_that_time, key) for key in setup.overridden if key not in _NOT_KEPT}
-        settings = resolve(file, overrides).settings
-        idle = settings.model_copy(update=_NOT_STARTED)
-        parent = Parent("", runner.root, tuple(setup.parents)) if setup.parents else None
-        environment = await runner.environments.make(runner.root, file, idle, provider, parent)
-        environment = _with_recorded_tools(cassette, settings, environment)
-        if settings.memory is not None:
-            environment = _with_recorded_memory(cassette, environment)
-        # Otherwise the archive was offered only because a local model has a small context.
-        keeps_archive = prefix_of(setup.model) is not None and any(one["name"] == ARCHIVE for one in setup.tools)
-        job = spawn(file, settings, setup.question, replace(environment, keeps_archive=keeps_archive))
-        extra = environment.extra_tools
-        foreign = {tool.name for tool in (*environment.tools, *extra.functions, *extra.served)}
-        # No tool of a replay is executed.
-        offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
-        job = replace(
-            job,
-            run_id="replay",
-            opening=replace(job.opening, tools=Toolset(offered)),
-            # Recorded results are masked already, and nothing is retried.
-            secrets=(),
-            settings=job.settings.model_copy(update={"patience": 0}),
-        )
-        not_compared = tuple(sorted(foreign & {*job.opening.tools.names}))
-        yield job, file, settings_of(settings, job.answer_schema), not_compared
+    recorded: _RecordedRun, runner: Runner, file: SpecialistFile, provider: Provider
+) -> tuple[Job, Mapping[str, Any], Sequence[str]]:
+    """Return the job of a recorded run, its settings, and the tools whose definitions are the recorded ones."""
+    cassette = recorded.cassette
+    overrides = {key: getattr(cassette.settings, key) for key in cassette.overridden if key not in _NOT_OVERRIDDEN}
+    settings = resolve(file, overrides).settings
+    idle = settings.model_copy(update=_NOT_STARTED)
+    parent = Parent("", runner.root, cassette.parents) if cassette.parents else None
+    context = RunContext(file, idle, runner.root, runner.environments.trust)
+    environment = await runner.environments.make(context, provider, parent)
+    environment = _with_recorded_tools(cassette, settings, environment)
+    if settings.memory is not None:
+        environment = _with_recorded_memory(cassette, environment)
+    # Otherwise the archive was offered only because a local model has a small context.
+    is_local = prefix_of(cassette.models[0].model) is not None
+    keeps_archive = is_local and any(one["name"] == ARCHIVE for one in cassette.tools)
+    job = spawn(file, settings, cassette.question, replace(environment, keeps_archive=keeps_archive))
+    extra = environment.extra_tools
+    foreign = {tool.name for tool in (*environment.tools, *extra.functions, *extra.served)}
+    # No tool of a replay is executed.
+    offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
+    job = replace(
+        job,
+        run_id="replay",
+        opening=replace(job.opening, tools=Toolset(offered)),
+        # Recorded results are masked already, and nothing is retried.
+        secrets=(),
+        settings=job.settings.model_copy(update={"patience": 0}),
+    )
+    return job, settings_of(settings, job.answer_schema), sorted(foreign & {*job.opening.tools.names})
 
 
 def _stand_ins(definitions: Iterable[Mapping[str, Any]], cassette: Cassette) -> tuple[Tool, ...]:
@@ -370,10 +328,10 @@ def _with_recorded_memory(cassette: Cassette, environment: RunEnvironment) -> Ru
 
     Neither needs trust, because the tool is not run.
     """
-    setup, now, texts = cassette.setup, environment.memory.text, environment.prompt_texts
-    recorded = prompts.notes_in(setup.system, MAIN)
+    now, texts = environment.memory.text, environment.prompt_texts
+    recorded = prompts.notes_in(cassette.system, MAIN)
     kept = tuple(one for one in texts.texts if one is not now)
-    tools = _stand_ins([one for one in setup.tools if one["name"] == MEMORY], cassette)
+    tools = _stand_ins([one for one in cassette.tools if one["name"] == MEMORY], cassette)
     memory = replace(environment.memory, tool=environment.memory.tool or next(iter(tools), None))
     texts = replace(texts, texts=(*kept, AddedText(MAIN, recorded)) if recorded else kept)
     return replace(environment, memory=memory, prompt_texts=texts)
@@ -381,15 +339,16 @@ def _with_recorded_memory(cassette: Cassette, environment: RunEnvironment) -> Ru
 
 def _with_recorded_tools(cassette: Cassette, settings: Specialist, environment: RunEnvironment) -> RunEnvironment:
     """Return the environment with stand-ins for tools that cannot be made here, as recorded."""
-    setup = cassette.setup
     # A decorator may have changed the name of a function; a function may have the name of a built-in tool.
     recorded, declared = (
         {reference.rpartition(":")[2].rpartition(".")[2] for reference in references}
-        for references in (setup.settings.get("python_tools", ()), settings.python_tools)
+        for references in (cassette.settings.python_tools, settings.python_tools)
     )
-    own = [one for one in setup.tools if "input_schema" in one]
-    defined = {str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - {*setup.given_tools, *recorded}}
-    given = _stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette)
+    own = [one for one in cassette.tools if "input_schema" in one]
+    defined = {
+        str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - {*cassette.given_tools, *recorded}
+    }
+    given = _stand_ins([defined.pop(name) for name in cassette.given_tools if name in defined], cassette)
     servers = tuple(f"mcp__{name}__" for name in servers_of(settings, environment.root))
     functions = [
         one
@@ -399,7 +358,7 @@ def _with_recorded_tools(cassette: Cassette, settings: Specialist, environment: 
     functions += [{"name": name, "description": "", "input_schema": {}} for name in sorted(declared - recorded)]
     asked_for = [one for one in own if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
     # The replies contain the calls that the API has run.
-    of_api = {str(one["name"]) for one in setup.tools if "input_schema" not in one}
+    of_api = {str(one["name"]) for one in cassette.tools if "input_schema" not in one}
     by_api = [tool for tool in server_tools(settings) if tool.name in of_api]
     # Whether they are trusted here does not matter, because they are not run.
     offered = (*_stand_ins(asked_for, cassette), *environment.extra_tools.offered, *by_api)

@@ -7,25 +7,17 @@ in program code. Expressions, types, placeholders and prose are not masked.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
+from typing import Literal
 
 from run_specialist.safety.credentials import NUMBERED, TextSpan
 
 NAME_ENDINGS = ("password", "passwd", "passphrase", "pwd", "_pass", "secret", "credential", "token", "key", "_auth")
 """Endings of the names of secrets in lower case, before a suffix such as `_2` or `_PROD`."""
 
-
-class Secrecy(Enum):
-    """How secret a value is, by its name."""
-
-    PASSWORD = "password"  # noqa: S105 - not a password
-    """Any literal is secret, of any length."""
-    SECRET = "secret"  # noqa: S105 - as above
-    """Any literal without blanks is secret, unless it is a name or a path."""
-    PERHAPS = "perhaps"
-    """An ambiguous name: its value is secret in an environment file, or if it looks like a token."""
-
-
+_Secrecy = Literal["password", "secret", "perhaps"]
+"""How secret a value is by its name: any literal, of any length; any without blanks, unless it is a name or a path;
+only in an environment file, or if it looks like a token.
+"""
 _PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|_pass)$")
 _SECRET = re.compile(
     r"""(?x) (?: secret | credential
@@ -48,21 +40,17 @@ _HARMLESS = re.compile(
 )
 
 
-def kind_of(name: str) -> Secrecy | None:
-    """Return how secret the value of a name is; None if it is not secret.
-
-    name: an identifier or a dotted path, in any case, without a suffix such as `_2`.
-    """
+def _secrecy_of(name: str) -> _Secrecy | None:
+    """Return how secret the value of a name is, without its suffix such as `_2`; None if it is not secret."""
     lower = name.lower()
     if _HARMLESS.search(lower):
         return None
     if _PASSWORD.search(lower):
-        return Secrecy.PASSWORD
+        return "password"
     if _SECRET.search(lower):
-        return Secrecy.SECRET
+        return "secret"
     # `key` alone is too ambiguous.
-    perhaps = lower.endswith(("token", "_auth")) or (lower.endswith("_key") and name.isupper())
-    return Secrecy.PERHAPS if perhaps else None
+    return "perhaps" if lower.endswith(("token", "_auth")) or (lower.endswith("_key") and name.isupper()) else None
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -78,10 +66,10 @@ _LONGEST_KEY = 64
 _LONGEST_HEAD = 250
 """Length of the text before a name that is examined [characters]."""
 
-SUFFIX = r"(?:[_-]?(?:\d{1,2}|base|prod|production|dev|test|staging|live|old|new))?"
+_SUFFIX = r"(?:[_-]?(?:\d{1,2}|base|prod|production|dev|test|staging|live|old|new))?"
 """Matches an optional suffix after the last word of a name."""
 _OPERATOR = re.compile(
-    rf"""(?xi) {SUFFIX} (?P<close> [\\"'`\]*]{{0,4}} ) (?P<before> [ \t]{{0,20}} (?: \\\r?\n [ \t]{{0,20}} )? )
+    rf"""(?xi) {_SUFFIX} (?P<close> [\\"'`\]*]{{0,4}} ) (?P<before> [ \t]{{0,20}} (?: \\\r?\n [ \t]{{0,20}} )? )
     (?P<operator> := | => | \?= | !==? | ={{1,3}} | >
       | : [ ]{{0,4}} [a-z_][\w.]{{0,40}} (?: \[ [^\]\n=]{{0,40}} \] )? \??  (?: [ ]?\|[ ]? [a-z_][\w.]{{0,40}} )?
           [ \t]{{0,4}} = (?!=)
@@ -97,41 +85,33 @@ _REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
-class ValueSpan:
+class _Place:
     """The position of a value, with the text before it."""
 
     text: str
     name: str
-    kind: Secrecy
+    kind: _Secrecy
     head: str
     """Text before the name on its line."""
     operator: str
-    tight: bool
-    """True if there are no blanks around the operator."""
-    quoted: bool
-    """True if the name is in quotes."""
+    is_tight: bool
+    """Whether there are no blanks around the operator."""
+    is_quoted: bool
+    """Whether the name is in quotes."""
     at: int
     """Start of the value."""
-
-    @property
-    def starts_line(self) -> bool:
-        """True if only a line number, a dash, a quote or a keyword such as `export` precedes the name."""
-        return _LINE_START.fullmatch(self.head) is not None
+    starts_line: bool
+    """Whether only a line number, a dash, a quote or a keyword such as `export` precedes the name."""
 
     @property
     def is_environment(self) -> bool:
-        """True if the assignment looks like one in a shell or an environment file."""
-        return self.name.isupper() and (
-            (self.operator == "=" and self.tight) or (self.operator == ":" and self.starts_line)
-        )
-
-    def ends_line(self, end: int) -> bool:
-        """Return whether at most a comment follows on the line."""
-        return _REST_OF_LINE.match(self.text, end) is not None
+        """Whether the assignment looks like one in a shell or an environment file."""
+        is_shell = self.operator == "=" and self.is_tight
+        return self.name.isupper() and (is_shell or (self.operator == ":" and self.starts_line))
 
 
-def place_of(text: str, start: int, end: int) -> ValueSpan | None:
-    """Return the value assigned to a name of a secret; None if the name is harmless or nothing is assigned.
+def _place_of(text: str, start: int, end: int) -> _Place | None:
+    """Return the place of what is assigned to a name; None if the name is harmless or nothing is assigned.
 
     start, end: span of the word that ends the name, such as `token`.
     """
@@ -139,15 +119,16 @@ def place_of(text: str, start: int, end: int) -> ValueSpan | None:
     head = text[max(0, start - _LONGEST_KEY) : start]
     begun = start - (len(head) - len(head.rstrip(_OF_NAMES)))
     name = text[begun:end]
-    kind = kind_of(name)
+    kind = _secrecy_of(name)
     if found is None or kind is None:
         return None
     line = text.rfind("\n", max(0, begun - _LONGEST_HEAD), begun) + 1
     head = text[max(line, begun - _LONGEST_HEAD) : begun]
-    tight = not found["before"] and not found["after"]
-    operator = "=" if found["operator"].startswith(":") and found["operator"].endswith("=") else found["operator"]
-    quoted = found["close"] != ""
-    return ValueSpan(text, name, kind, head, operator, tight, quoted, found.end())
+    is_tight = not found["before"] and not found["after"]
+    # With a type between them, `: str =` is `=`.
+    operator = "=" if re.fullmatch(":.*=", found["operator"]) else found["operator"]
+    starts_line = _LINE_START.fullmatch(head) is not None
+    return _Place(text, name, kind, head, operator, is_tight, found["close"] != "", found.end(), starts_line)
 
 
 _OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
@@ -155,7 +136,7 @@ _OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
 _ANCHORS = tuple(
     # Each pattern starts with literal letters, for which `re` searches fastest.
-    re.compile(rf"{word}(?={SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
+    re.compile(rf"{word}(?={_SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
     for word in (
         "pass(?:word|wd|phrase|(?<=_pass))",
         "pwd(?<![a-z]pwd)",
@@ -184,28 +165,27 @@ def assigned(text: str, lower: str) -> Iterator[TextSpan]:
     """
     flags = (found for found in _FLAG.finditer(text if "--" in text else "") if not found[1].isalpha())
     netrc = _NETRC.finditer(text if "login" in text or "netrc" in text else "")
-    yield from (found.span(1) for found in (*flags, *netrc) if not is_placeholder(found[1]))
+    yield from (found.span(1) for found in (*flags, *netrc) if not _is_no_literal(found[1]))
     for anchor in _ANCHORS:
         done = 0
         for word in anchor.finditer(lower):
-            if word.start() >= done and (place := place_of(text, word.start(), word.end())) and (span := _value(place)):
+            if word.start() >= done and (place := _place_of(text, *word.span())) and (span := _value(place)):
                 yield span
                 done = span[1]
 
 
-def _value(place: ValueSpan) -> TextSpan | None:
+def _value(place: _Place) -> TextSpan | None:
     """Return the span of the value; None if it is not a literal or not secret."""
     if place.operator == ">":
         # The text of an XML element.
         end = place.text.find("</", place.at, place.at + 1_000)
         value = place.text[place.at : end]
-        if not place.head.endswith("<") or end < 0 or not value or not value.split() or "<" in value:
-            return None
-        return None if is_placeholder(value) or is_type(value) else (place.at, end)
-    if place.operator.startswith(("!", "==")) and place.kind is not Secrecy.PASSWORD:
+        is_element = place.head.endswith("<") and end >= 0 and "<" not in value
+        return (place.at, end) if is_element and value.strip() and not _is_no_literal(value) else None
+    if place.operator.startswith(("!", "==")) and place.kind != "password":
         return None
-    quote = QUOTE.match(place.text, place.at)
-    return quoted(place, quote) if quote else unquoted(place)
+    quote = _QUOTE.match(place.text, place.at)
+    return _quoted(place, quote) if quote else _unquoted(place)
 
 
 _PLACEHOLDER = re.compile(
@@ -214,17 +194,16 @@ _PLACEHOLDER = re.compile(
     | changethis | placeholder | dummy | redacted )? \s*""",
     re.DOTALL,
 )
-_WORDS = re.compile(
-    r"""(?x) none | null | nil | undefined | true | false | yes | no | on | off | required | optional | inherit |
+_TYPE = re.compile(
+    r"""(?x) (?i: none | null | nil | undefined | true | false | yes | no | on | off | required | optional | inherit |
       include | omit | same-origin | default | auto | unset | empty | todo | tbd | n/a | na | write | read |
       readonly | hidden | string | str | text | bytes | bytearray | int | integer | bool | boolean | float | number
-      | any | object | void | unknown | never | char | varchar | secretstr"""
+      | any | object | void | unknown | never | char | varchar | secretstr ) [?!]*
+    | (?: [A-Z][A-Za-z]* )? (?: Password | Passphrase | Secret | Token | Key | Credential ) [A-Za-z]* \??
+    | (?: [A-Z][a-z]+ )* (?: Str | String | Bytes | Type | Field | Model | Enum | Input | Value | Hash | Id | Config |
+      Settings | Options? | Any | Callable | Sequence | Iterable | Path | Self | Kind ) \??"""
 )
-_TYPE = re.compile(
-    r"(?:[A-Z][A-Za-z]*)?(?:Password|Passphrase|Secret|Token|Key|Credential)[A-Za-z]*\??"
-    r"|(?:[A-Z][a-z]+)*(?:Str|String|Bytes|Type|Field|Model|Enum|Input|Value|Hash|Id|Config|Settings|Options?|Any"
-    r"|Callable|Sequence|Iterable|Path|Self|Kind)\??"
-)
+"""Types and keywords, not secrets."""
 _EXPRESSION = re.compile(
     r"-?[A-Za-z_$@][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_][\w$]*)*(?:[(\[].*)?[!?]?(?:[*+/%]-?[A-Za-z_]\w{0,20})?"
 )
@@ -236,22 +215,12 @@ _LONG = 16
 _MIXED = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 
 
-def is_placeholder(value: str) -> bool:
-    """Return whether a value is a placeholder: empty, `${VARIABLE}`, `<token>`, `***`, `sk-...`, `your-key`."""
-    return _PLACEHOLDER.fullmatch(value[:1_000]) is not None
+def _is_no_literal(value: str) -> bool:
+    """Return whether a value is a type or keyword, or a placeholder: empty, `${VARIABLE}`, `<token>`, `sk-...`."""
+    return bool(_PLACEHOLDER.fullmatch(value[:1_000]) or _TYPE.fullmatch(value))
 
 
-def is_type(value: str) -> bool:
-    """Return whether a value is a type or a keyword such as `required`, not a secret."""
-    return _WORDS.fullmatch(value.rstrip("?!").casefold()) is not None or _TYPE.fullmatch(value) is not None
-
-
-def is_expression(value: str) -> bool:
-    """Return whether a word may be a variable, an attribute or a call in program code."""
-    return _EXPRESSION.fullmatch(value) is not None
-
-
-def is_token_like(value: str) -> bool:
+def _is_token_like(value: str) -> bool:
     """Return whether a value looks generated: long, with mixed digits and letters, not a path of names."""
     if not _TOKEN_LIKE.fullmatch(value) or not any(letter.isdigit() for letter in value):
         return False
@@ -260,86 +229,65 @@ def is_token_like(value: str) -> bool:
     return bool(_MIXED.search(value)) and (has_long_part or not _PATH_OF_NAMES.fullmatch(value))
 
 
-def is_path(value: str) -> bool:
-    """Return whether a value is a file path or a URL."""
-    return _PATH.fullmatch(value) is not None or "://" in value
-
-
-_PATH = re.compile(r"(?:~|\.{1,2})?/[a-z0-9_./-]*|[\w./-]+\.(?:pem|key|crt|pub|json|ya?ml|txt|toml|env|asc|gpg|md|py)")
+_PATH = re.compile(
+    r"(?:~|\.{1,2})?/[a-z0-9_./-]*|[\w./-]+\.(?:pem|key|crt|pub|json|ya?ml|txt|toml|env|asc|gpg|md|py)|.*://.*"
+)
 
 
 _LEAST = 3
 """Minimum length of a key or token; shorter values are samples [characters]."""
 _SAMPLES = {"test", "dummy", "fake", "example", "none-needed", "not-needed"}
-QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
+_QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
+_ESCAPE, _OF_LINE = "\\", r"[^\n]"
+_ALNUM = re.compile(r"\w")
+_JOINTS = re.compile(r"[\s_.-]+")
 
 
-def quoted(place: ValueSpan, quote: re.Match[str]) -> TextSpan | None:
+def _quoted(place: _Place, quote: re.Match[str]) -> TextSpan | None:
     """Return the span of the literal after an opening quote; None if it is not a secret."""
-    if _closes(place, quote):
+    follows = place.text[quote.end() : quote.end() + 1]
+    if not place.is_quoted and (
+        (follows and follows in "),;]}")
+        or (place.head.count(quote["quote"]) % 2 == 1 and (not follows or follows in ":\r\n "))
+    ):
+        # It closes the string that contains the name, as in `getpass("Password: ")`.
         return None
-    start, end = quote.end(), _end_of_quote(place.text, quote.end(), quote["quote"])
-    value = place.text[start:end]
+    mark = re.escape(quote["quote"])
+    # Up to the closing quote, or the end of the line if there is none; possessive, as it is never matched anew.
+    letter = f"(?!{mark}){'.' if len(quote['quote'].lstrip(_ESCAPE)) > 1 else _OF_LINE}"
+    letters = letter if quote["quote"].startswith(_ESCAPE) else rf"\\.|{letter}"
+    found = re.compile(f"(?s:{letters})*+").match(place.text, quote.end())
+    start, end = found.span() if found else (quote.end(), quote.end())
+    value = place.text[start:end].removesuffix("\r")
+    end = start + len(value)
     if "\n" in value and len(quote["quote"]) > 1:
         # A document, which may contain other names and values.
         return None
-    formatted = "%s" in value or (
+    is_formatted = "%s" in value or (
         "{" in value and ("f" in quote["kind"].lower() or "${" in value or "#{" in value or quote["quote"] == "`")
     )
-    if formatted or is_placeholder(value) or is_type(value):
+    if is_formatted or _is_no_literal(value):
         return None
     # A value that repeats its name, as in constants and word lists.
     name, parts = place.name.lower(), place.name.lower().rpartition(".")[2].split("_")
     if _JOINTS.sub("", value.lower()) in {_JOINTS.sub("", name), "".join(parts), parts[-1]}:
         return None
-    return (start, end) if _is_secret_literal(place, value) else None
-
-
-def _closes(place: ValueSpan, quote: re.Match[str]) -> bool:
-    """Return whether a quote closes the string that contains the name, as in `getpass("Password: ")`."""
-    follows = place.text[quote.end() : quote.end() + 1]
-    if place.quoted or (follows and follows in "),;]}"):
-        return not place.quoted
-    return place.head.count(quote["quote"]) % 2 == 1 and (not follows or follows in ":\r\n ")
-
-
-def _is_secret_literal(place: ValueSpan, value: str) -> bool:
-    blank = bool(value.split()[1:]) or value != value.strip()
-    if place.kind is Secrecy.PASSWORD:
-        if blank:
-            # A label, such as `"password": "Your password"`.
-            return (
-                not ends_like_a_name(value.rstrip(" :.?!"))
-                and (place.operator == "=" or any(letter.isdigit() for letter in value))
-                and not value.rstrip().endswith((".", ":", "?"))
-            )
-        return not (value.isupper() and "_" in value and ends_like_a_name(value)) and _ALNUM.search(value) is not None
-    if blank or len(value) < _LEAST or value in _SAMPLES or ends_like_a_name(value) or is_path(value):
-        return False
-    return place.kind is Secrecy.SECRET or place.is_environment or is_token_like(value)
-
-
-_ALNUM = re.compile(r"\w")
-_JOINTS = re.compile(r"[\s_.-]+")
-
-
-def _end_of_quote(text: str, start: int, quote: str) -> int:
-    """Return the end of a quoted text: before the closing quote, or at the end of the line if there is none."""
-    at = start
-    while True:
-        close = text.find(quote, at)
-        line = text.find("\n", at, close if close >= 0 else len(text)) if len(quote.lstrip("\\")) == 1 else -1
-        if line >= 0 and text[line - 1] != "\\":
-            return line - (text[line - 1] == "\r")
-        if line >= 0:
-            at = line + 1
-            continue
-        if close < 0:
-            return len(text)
-        escapes = close - len(text[start:close].rstrip("\\")) - start
-        if escapes % 2 == 0 or quote.startswith("\\"):
-            return close
-        at = close + 1
+    is_blank = bool(value.split()[1:]) or value != value.strip()
+    if place.kind == "password" and is_blank:
+        # A label, such as `"password": "Your password"`.
+        is_secret = (
+            not ends_like_a_name(value.rstrip(" :.?!"))
+            and (place.operator == "=" or any(letter.isdigit() for letter in value))
+            and not value.rstrip().endswith((".", ":", "?"))
+        )
+    elif place.kind == "password":
+        is_constant = value.isupper() and "_" in value and ends_like_a_name(value)
+        is_secret = not is_constant and _ALNUM.search(value) is not None
+    elif is_blank or len(value) < _LEAST or value in _SAMPLES or ends_like_a_name(value) or _PATH.fullmatch(value):
+        is_secret = False
+    else:
+        is_secret = place.kind == "secret" or place.is_environment or _is_token_like(value)
+    return (start, end) if is_secret else None
 
 
 _NUMBER = 4
@@ -352,72 +300,55 @@ _VALUE = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]*""")
 """Matches the rest of a long word; used only once its start is known to be secret."""
 
 
-def unquoted(place: ValueSpan) -> TextSpan | None:
+def _unquoted(place: _Place) -> TextSpan | None:
     """Return the span of an unquoted value; None if it is not a secret."""
-    shell = place.is_environment and place.tight and place.starts_line
-    found = (_UNSPACED if shell else _WORD).match(place.text, place.at)
+    is_shell = place.is_environment and place.is_tight and place.starts_line
+    found = (_UNSPACED if is_shell else _WORD).match(place.text, place.at)
     if found is None:
         return None
     value, end = found[0], found.end()
-    if (
-        is_placeholder(value)
-        or is_type(value)
-        or place.text.startswith(("(", "[", "{"), end)
-        or (shell and _CALL.match(value))
-    ):
+    is_call = place.text.startswith(("(", "[", "{"), end) or (is_shell and _CALL.match(value))
+    if is_call or _is_no_literal(value) or not _is_secret_word(place, value.rstrip(".:\\"), end):
         return None
-    if not _is_secret_word(place, value.rstrip(".:\\"), end):
-        return None
-    if rest := _VALUE.match(place.text, end):
-        end = rest.end()
-    if rest := _CONTINUED.match(place.text, end):
-        end = rest.end()
+    for rest in (_VALUE, _CONTINUED):
+        if found := rest.match(place.text, end):
+            end = found.end()
     return place.at, end - (len(value) - len(value.rstrip(".:")))
 
 
 _CALL = re.compile(r"[\w.]+[(\[]")
 _CONTINUED = re.compile(r"""(?:(?<=\\)\r?\n[ \t]{0,40}[^\s"'`]+)+""")
-
-
-def _is_secret_word(place: ValueSpan, value: str, end: int) -> bool:
-    """Return whether an unquoted value is a secret, not a variable, a type or prose."""
-    if value.isdigit():
-        return place.kind is Secrecy.PASSWORD and len(value) >= _NUMBER
-    if place.kind is not Secrecy.PASSWORD and (ends_like_a_name(value) or is_path(value)):
-        return False
-    if place.is_environment:
-        if place.operator == ":":
-            return place.ends_line(end)
-        return place.head.rstrip()[-1:] not in {",", "("} or not is_expression(value)
-    before = place.head[-1:]
-    if before in {"?", "&", "="} and place.operator == "=" and place.tight:
-        return len(value) >= _NUMBER
-    if place.kind is not Secrecy.PERHAPS and _is_configuration(place, end):
-        return not (is_expression(value) and ends_like_a_name(value))
-    if is_token_like(value):
-        return True
-    if place.kind is not Secrecy.PASSWORD or len(value) < _SHORT:
-        return False
-    # What cannot be the name of a variable.
-    return (any(letter.isdigit() for letter in value) and not is_expression(value)) or _ODD.search(value) is not None
-
-
-def _is_configuration(place: ValueSpan, end: int) -> bool:
-    """Return whether the value is in YAML, an INI file or a connection string, where a word is always a literal."""
-    if place.ends_line(end) and place.starts_line:
-        spaced = place.operator == ":" and place.text[place.at - 1 : place.at] in {" ", "\t"}
-        return spaced or (place.operator == "=" and place.tight and place.head.strip(" \t") == place.head)
-    if place.operator != "=" or not place.tight or (place.kind is not Secrecy.PASSWORD and not place.name[0].isupper()):
-        return False
-    after, previous = place.text[end : end + 1], place.head.rstrip()[-1:]
-    if after == ";" or place.head.endswith(";"):
-        return place.name[0].isupper() or "=" in place.head
-    return (
-        place.head.endswith(" ")
-        and previous not in {"", ",", "("}
-        and after in {"", " ", "\n", '"', "'"}
-        and ("=" in place.head)
-    )
-
-
 _ODD = re.compile(r"[!@#%^*~?]|^[A-Za-z]{3,}\d+$")
+
+
+def _is_secret_word(place: _Place, value: str, end: int) -> bool:
+    """Return whether an unquoted value is a secret, not a variable, a type or prose."""
+    is_password = place.kind == "password"
+    if value.isdigit():
+        return is_password and len(value) >= _NUMBER
+    if not is_password and (ends_like_a_name(value) or _PATH.fullmatch(value)):
+        return False
+    is_expression = _EXPRESSION.fullmatch(value) is not None
+    ends_line = _REST_OF_LINE.match(place.text, end) is not None
+    if place.is_environment:
+        return ends_line if place.operator == ":" else place.head.rstrip()[-1:] not in {",", "("} or not is_expression
+    is_setting = place.operator == "=" and place.is_tight
+    if place.head[-1:] in {"?", "&", "="} and is_setting:
+        return len(value) >= _NUMBER
+    # In YAML, an INI file or a connection string a word is always a literal.
+    after, previous = place.text[end : end + 1], place.head.rstrip()[-1:]
+    if ends_line and place.starts_line:
+        is_spaced = place.operator == ":" and place.text[place.at - 1 : place.at] in {" ", "\t"}
+        is_literal = is_spaced or (is_setting and place.head.strip(" \t") == place.head)
+    else:
+        is_part = "=" in place.head and place.head[-1] in " ;" and previous not in {",", "("}
+        is_part = is_part and after in {"", " ", "\n", '"', "'", ";"}
+        is_named = place.name[0].isupper()
+        is_literal = is_setting and (is_password or is_named) and (is_part or (after == ";" and is_named))
+    if is_literal and place.kind != "perhaps":
+        return not (is_expression and ends_like_a_name(value))
+    if _is_token_like(value):
+        return True
+    # What cannot be the name of a variable.
+    is_no_name = any(letter.isdigit() for letter in value) and not is_expression
+    return is_password and len(value) >= _SHORT and (is_no_name or _ODD.search(value) is not None)

@@ -86,8 +86,8 @@ def _key_spans(text: str) -> Iterator[TextSpan]:
     run: list[re.Match[str]] = []
     label: re.Match[str] | None = None
     is_putty = False
-    ends = [found.span() for found in _BREAK.finditer(text)]
-    for at, to in zip([0, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True):
+    breaks = [found.span() for found in _BREAK.finditer(text)]
+    for at, to in zip([0, *(end for _, end in breaks)], [*(start for start, _ in breaks), len(text)], strict=True):
         line = _BODY.fullmatch(text, at, to) or _LAST.fullmatch(text, at, to)
         run += [line] if line else []
         if line and to < len(text):

@@ -9,14 +9,7 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote
 
 from run_specialist.safety.assigned_secrets import assigned
-from run_specialist.safety.credentials import (
-    MASK,
-    lowered,
-    masked,
-    request_credentials,
-    tokens,
-    without_private_keys,
-)
+from run_specialist.safety.credentials import MASK, lowered, masked, request_credentials, tokens, without_private_keys
 
 
 def redact(text: str) -> str:
@@ -67,15 +60,9 @@ def credentials(environment: Mapping[str, str]) -> tuple[str, ...]:
 
     Values that are URLs or paths of existing files are not secrets.
     """
-    named = (value.strip() for name, value in environment.items() if _is_named(name))
-    secrets = [value for value in named if not _is_place(value)]
+    named = (value.strip() for name, value in environment.items() if _NAMED.search(name))
+    secrets = [value for value in named if "://" not in value and not _is_path(value)]
     return (*secrets, *(password for value in environment.values() for password in passwords(value)))
-
-
-@lru_cache(maxsize=1_000)
-def _is_named(name: str) -> bool:
-    # Cached for programs with many runs, each of which looks at all variables.
-    return bool(_NAMED.search(name))
 
 
 def passwords(url: str) -> tuple[str, ...]:
@@ -84,8 +71,8 @@ def passwords(url: str) -> tuple[str, ...]:
     return (found[1], unquote(found[1])) if found else ()
 
 
-def _is_place(value: str) -> bool:
-    return "://" in value or (value.startswith(("/", "~", ".")) and os.path.lexists(os.path.expanduser(value)))  # noqa: PTH111 - any text
+def _is_path(value: str) -> bool:
+    return value.startswith(("/", "~", ".")) and os.path.lexists(os.path.expanduser(value))  # noqa: PTH111 - any text
 
 
 def encodings(secrets: Iterable[str]) -> tuple[str, ...]:

@@ -95,16 +95,14 @@ class Folder:
     @contextmanager
     def listing(self) -> "Iterator[Iterator[os.DirEntry[str]]]":
         """Return a context with an iterator over the entries, in no particular order; raises OSError."""
-        if self.descriptor is None:
-            with os.scandir(self.path) as found:
-                yield found
-            return
-        readable = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
+        # A folder that can be traversed need not be open for reading.
+        readable = None if self.descriptor is None else os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
         try:
-            with os.scandir(readable) as found:
+            with os.scandir(self.path if readable is None else readable) as found:
                 yield found
         finally:
-            os.close(readable)
+            if readable is not None:
+                os.close(readable)
 
     def make(self, name: str) -> None:
         """Create a subfolder, unless there is something of this name; raises OSError."""
@@ -240,15 +238,10 @@ def _proc_device() -> int | None:
 
 _PERMISSIONS, _WRITABLE = 0o777, 0o222
 _PREFIX, _ENDING = ".run-specialist-", ".tmp"
+LARGEST = 10_000_000
+"""Maximum size of a file whose content is part of its state [bytes]."""
 _REPLACING = threading.Lock()
 """Held from the last check of a file until its replacement, so that runs of this process do not interfere."""
-
-
-class NotReplaceable(OSError):
-    """Raised for a file that cannot be replaced; `strerror` is the reason."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(errno.EPERM, why)
 
 
 class Changed(OSError):
@@ -284,10 +277,9 @@ def is_same_state(one: str | None, other: str | None) -> bool:
     return one.rpartition(" ")[2] == other.rpartition(" ")[2]
 
 
-def state_at(root: Path, relative: str, most: int) -> tuple[str | None, bytes | None]:
+def state_at(root: Path, relative: str) -> tuple[str | None, bytes | None]:
     """Return the state of what is at a path, and its content, of a symlink its target; None if there is nothing.
 
-    most: maximum size of content that is read [bytes].
     Raises OSError.
     """
     try:
@@ -295,13 +287,13 @@ def state_at(root: Path, relative: str, most: int) -> tuple[str | None, bytes | 
             info, data = here.info(name), None
             if stat.S_ISLNK(info.st_mode):
                 data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
-            elif stat.S_ISREG(info.st_mode) and info.st_size <= most:
+            elif stat.S_ISREG(info.st_mode) and info.st_size <= LARGEST:
                 # A command may have made its own file unreadable.
                 is_closed = not info.st_mode & stat.S_IRUSR
                 if is_closed:
                     set_mode(root, relative, info.st_mode | stat.S_IRUSR)
                 try:
-                    data = _read(here, name, most)[0]
+                    data = _read(here, name, LARGEST)[0]
                 finally:
                     if is_closed:
                         set_mode(root, relative, info.st_mode)
@@ -332,18 +324,17 @@ def set_mode(root: Path, relative: str, mode: int) -> None:
             os.close(descriptor)
 
 
-def unlink_file(root: Path, relative: str, expected: str, *, folders: int, most: int) -> None:
+def unlink_file(root: Path, relative: str, expected: str, *, folders: int) -> None:
     """Unlink a file, symlink or FIFO, and up to a number of folders above it that are then empty.
 
     expected: the state that it must have, or the digest of its content.
     Raises OSError, Changed for another state.
     """
-    if not is_same_state(state_at(root, relative, most)[0], expected):
+    if not is_same_state(state_at(root, relative)[0], expected):
         raise Changed
     above = relative.rpartition("/")[0]
     with _place(root, relative) as (here, name):
         _require_same_place(root, above, here)
-        # Thousands of files may follow, so the folder is not synced: a lost deletion can be repeated.
         here.unlink(name)
     for _ in range(folders):
         with suppress(OSError), _place(root, above) as (here, name):
@@ -355,7 +346,7 @@ def read_content(root: Path, relative: str, most: int) -> bytes | None:
     """Return the content of a file; None if it does not exist.
 
     most: maximum size [bytes].
-    Raises OSError: NotRegular for a folder, device or FIFO, NotReplaceable for a larger file.
+    Raises OSError: NotRegular for a folder, device or FIFO, also for a larger file.
     """
     try:
         with _place(root, relative) as (here, name):
@@ -364,27 +355,24 @@ def read_content(root: Path, relative: str, most: int) -> bytes | None:
         return None
 
 
-def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected of it
-    root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str, most: int
-) -> None:
+def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str = "") -> None:
     """Write a file atomically: other programs see the content before, or the whole new one.
 
     expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
     temporary: name of the temporary file beside it, as `temporary_name` returns it.
-    most: maximum size of the old content [bytes].
-    Raises OSError: Changed for other content, NotReplaceable with the reason.
+    Raises OSError: Changed for other content.
     """
-    above = relative.rpartition("/")[0]
+    above, temporary = relative.rpartition("/")[0], temporary or temporary_name()
     if expected is None:
         make_folders(root, above)
     with _place(root, relative) as (here, name):
-        mode, owner = (None, None) if expected is None else _unchanged(here, name, expected, most)
+        mode, owner = (None, None) if expected is None else _unchanged(here, name, expected)
         try:
             _write_new(here, temporary, data, mode, owner)
             with _REPLACING:
                 _require_same_place(root, above, here)
                 if expected is not None:
-                    _unchanged(here, name, expected, most)
+                    _unchanged(here, name, expected)
                 elif _link(here, temporary, name):
                     return
                 os.replace(
@@ -394,7 +382,6 @@ def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected o
             # It is still there if anything failed.
             with suppress(OSError):
                 here.unlink(temporary)
-            _sync(here)
 
 
 def delete_temporary(root: Path, relative: str, temporary: str) -> None:
@@ -415,23 +402,23 @@ def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
         info = os.fstat(file.fileno())
         data = file.read(most + 1)
     if len(data) > most:
-        raise NotReplaceable(f"it is larger than {most:,} bytes")
+        raise OSError(errno.EPERM, f"it is larger than {most:,} bytes")
     return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
 
 
-def _unchanged(here: Folder, name: str, expected: str, most: int) -> tuple[int, tuple[int, int]]:
+def _unchanged(here: Folder, name: str, expected: str) -> tuple[int, tuple[int, int]]:
     """Return mode and owner of a file that may be replaced; raises OSError."""
     try:
         info = here.info(name)
     except FileNotFoundError:
         raise Changed("it was deleted in the meantime") from None
-    data, mode = _read(here, name, most)
+    data, mode = _read(here, name, LARGEST)
     if digest_of(data) != expected:
         raise Changed
     if info.st_nlink > 1:
-        raise NotReplaceable("it has a second name, a hard link, which would keep the old content")
+        raise OSError(errno.EPERM, "it has a second name, a hard link, which would keep the old content")
     if not mode & _WRITABLE:
-        raise NotReplaceable("it is read-only")
+        raise OSError(errno.EPERM, "it is read-only")
     return mode, (info.st_uid, info.st_gid)
 
 
@@ -449,7 +436,7 @@ def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tu
             try:
                 os.fchown(file.fileno(), *owner)
             except OSError:
-                raise NotReplaceable("it belongs to another user or group") from None
+                raise OSError(errno.EPERM, "it belongs to another user or group") from None
         if mode is not None and hasattr(os, "fchmod"):
             os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
@@ -491,15 +478,3 @@ def _require_same_place(root: Path, above: str, here: Folder) -> None:
         found = None
     if found is None or (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
         raise Changed("a folder above it was moved or replaced in the meantime")
-
-
-def _sync(here: Folder) -> None:
-    """Sync the entries of a folder to disk, if the platform supports it."""
-    if here.descriptor is None:
-        return
-    with suppress(OSError):
-        readable = os.open(".", os.O_RDONLY, dir_fd=here.descriptor)
-        try:
-            os.fsync(readable)
-        finally:
-            os.close(readable)

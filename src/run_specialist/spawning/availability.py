@@ -1,13 +1,11 @@
 """Say what cannot work here, and why: the model, the tools, the paths of a file."""
 
 import asyncio
-import difflib
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist.budget import Budget, Kind
@@ -16,7 +14,7 @@ from run_specialist.providers.choose import check_credentials, choose_model, why
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.spawning.extra_tools import missing_server, offer_claims, wanted_by
 from run_specialist.spawning.prompt_texts import memory_claim, missing_skill
-from run_specialist.spawning.trust import Claim, Trust, origins_of
+from run_specialist.spawning.trust import Claim, RunContext, Trust
 from run_specialist.specialist.dialects import unserved
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -77,28 +75,18 @@ LONGEST_LOOK = 1.0
 """Timeout of the search for the files of all specialists; those not checked in time count as available [s]."""
 MOST_NAMED = 3
 """Maximum number of specialists that a message names."""
-_ALIKE = 0.6
-"""Minimum similarity of words in two names that count as alike, such as analyzer and analyst."""
-_WORD = re.compile(r"[^\W_]{3,}")
-
 ModelObstacle = Callable[[Specialist], str]
 """Returns why the model of a specialist prevents a run, in one clause; empty if it does not."""
 
 
-def without_model(rule: ModelRule, settings: Specialist, default: str | None) -> str:
-    """Return why a specialist that needs a model cannot be asked, in one clause; empty if it can.
+def model_obstacle(rule: ModelRule, settings: Specialist, default: str | None) -> str:
+    """Return why the model of a specialist prevents a run: a required one, or its credentials, are missing.
 
     default: the model of a config file.
     """
     why = why_offline(None, settings.model, default)
-    return rule.refusal(settings, why) if why else ""
-
-
-def without_credentials(settings: Specialist, default: str | None) -> str:
-    """Return the credentials that are missing for a specialist's model; empty for none, and for a local model.
-
-    default: the model of a config file.
-    """
+    if refusal := rule.refusal(settings, why) if why else "":
+        return refusal
     model = choose_model(None, settings.model, default, settings.fallback_models)
     if why := unserved(model):
         return f"{model}: {why}"
@@ -143,25 +131,24 @@ def sentences(files: Iterable[SpecialistFile], reasons: Mapping[Path, str]) -> l
 
 
 def alternatives(file: SpecialistFile, question: str, working: Sequence[SpecialistFile]) -> str:
-    """Return, as a clause, specialists that can be asked instead, the most similar first; empty if there are none.
+    """Return, as a clause, specialists that can be asked instead; empty if there are none.
 
+    Those come first that share most words with the specialist and the question.
     working: the specialists that can work here.
     """
-    own, asked = _words(file.description), _words(question)
 
-    def similarity(other: SpecialistFile) -> float:
-        # The likeness of the names and of the descriptions, and how much of the question the other one mentions.
-        pairs = [(one, two) for one in _WORD.findall(file.name[:100]) for two in _WORD.findall(other.name[:100])]
-        closest = max((difflib.SequenceMatcher(None, one, two).ratio() for one, two in pairs), default=0)
-        others = _words(f"{other.name} {other.description}")
-        shared = len(own & others) / max(len(own | others), 1)
-        return (closest if closest >= _ALIKE else 0) + shared + len(asked & others) / max(len(asked), 1)
+    def words(*texts: str) -> frozenset[str]:
+        return frozenset(content_terms(" ".join(texts)[:4000].casefold().replace("-", " ")))
 
-    others = [one for one in working if one.name != file.name]
-    ranked = sorted(others, key=similarity, reverse=True)[:MOST_NAMED]
-    if not ranked:
+    wanted = words(file.name, question, file.description)
+    others = sorted(
+        (one for one in working if one.name != file.name),
+        key=lambda one: len(wanted & words(one.name, one.description)),
+        reverse=True,
+    )
+    if not others:
         return ""
-    first, *more = (one.name for one in ranked)
+    first, *more = (one.name for one in others[:MOST_NAMED])
     also = f", as {'does' if len(more) == 1 else 'do'} {' and '.join(more)}" if more else ""
     return f"{first} works here{also}"
 
@@ -180,94 +167,77 @@ def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:
     return ""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(content_terms(text[:4000].casefold()))
-
-
-@dataclass(frozen=True, slots=True)
-class PathsCheck:
-    """Result of a successful check."""
-
-    seconds: float = 0
-    """Duration of the check, which counts towards the run's time [s]."""
-    warnings: tuple[str, ...] = ()
-
-
 def no_file(root: Path, paths: Sequence[str]) -> str:
     """Return the clause that no file matches."""
     return f"no file under {root} matches {', '.join(paths) or 'an empty list'}"
 
 
-async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> PathsCheck:
-    """Look for one file that matches `paths`, in a thread.
+async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> tuple[float, tuple[str, ...]]:
+    """Look for one file that matches `paths`, in a thread; return how long that took [s], and warnings.
 
     If the search exceeds `tool_timeout` or the time until the run's landing, the run starts anyway, with a warning.
     Raises NothingToRead if no file matches, UsageError if the root cannot be listed.
     """
     if settings.paths is None:
-        return PathsCheck()
-    paths, begun = settings.paths, time.monotonic()
+        return 0, ()
+    paths, begun, place = settings.paths, time.monotonic(), f"{file.place('paths')}: paths"
     left = Budget.of({Kind.TIME: settings.time_limit})[Kind.TIME].until_landing
     try:
         async with asyncio.timeout(settings.tool_timeout if left is None else min(settings.tool_timeout, left)):
             found = await in_thread(lambda: bool(paths) and holds_any(Sandbox(root, paths)))
     except TimeoutError:
         seconds = time.monotonic() - begun
-        return PathsCheck(
-            seconds, (f"{file.place('paths')}: paths: no matching file was found within {seconds:.3g} s",)
-        )
+        return seconds, (f"{place}: no matching file was found within {seconds:.3g} s",)
     except ToolError as error:
-        raise UsageError(f"{file.place('paths')}: paths: {error}") from error
+        raise UsageError(f"{place}: {error}") from error
     if not found:
         raise NothingToRead(
-            f"{file.place('paths')}: paths: {no_file(root, paths)}; set another folder with `root`, or create a "
-            "specialist for the files there with `specialists new`"
+            f"{place}: {no_file(root, paths)}; set another folder with `root`, or create a specialist for the files "
+            "there with `specialists new`"
         )
-    return PathsCheck(time.monotonic() - begun)
+    return time.monotonic() - begun, ()
 
 
 def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) -> list[SpecialistFile]:
     """Return files with a notice for each tool that needs trust, and does not have it yet."""
-    return [_noted(file, file.specialist, root, trust) if file.specialist else file for file in files]
+    noted = []
+    for file in files:
+        context = RunContext(file, file.specialist, root, trust) if file.specialist else None
+        notices = [
+            Problem(
+                file.path,
+                file.lines.get(key, 1),
+                1,
+                key,
+                f"`{name}` is offered once it is allowed with --trust: it would {claim.demands[0].action}",
+                "notice",
+            )
+            for name, key, claim in (_claims(context) if context else ())
+            if not trust.is_known(claim)
+        ]
+        noted.append(file.with_problems((*file.problems, *notices)))
+    return noted
 
 
-def _noted(file: SpecialistFile, settings: Specialist, root: Path, trust: Trust) -> SpecialistFile:
-    notices = tuple(
-        Problem(
-            file.path,
-            file.lines.get(key, 1),
-            1,
-            key,
-            f"`{name}` is offered once it is allowed with --trust: it would {claim.demands[0].action}",
-            "notice",
-        )
-        for name, key, claim in _claims(file, settings, root, origins_of(file))
-        if not trust.is_known(claim)
-    )
-    return file.with_problems((*file.problems, *notices)) if notices else file
-
-
-def powers(file: SpecialistFile, settings: Specialist, root: Path, trust: Trust) -> list[str]:
+def powers(context: RunContext) -> list[str]:
     """Return what a specialist may do beyond reading its project, as far as it is allowed that itself."""
     found: list[str] = []
     # A file of a project needs a permission for each power.
-    for_project = ValueOrigins(dict.fromkeys(Specialist.model_fields, "project"))
+    for_project = replace(context, origins=ValueOrigins(dict.fromkeys(Specialist.model_fields, "project")))
     asked, needed = list[Claim](), list[Claim]()
-    for origins, claims in ((for_project, asked), (origins_of(file), needed)):
-        claims += [claim for _, _, claim in _claims(file, settings, root, origins)]
+    for one, claims in ((for_project, asked), (context, needed)):
+        claims += [claim for _, _, claim in _claims(one)]
         with suppress(UsageError):  # without its module it cannot run
-            claims.append(wanted_by(file, settings, root, origins).claim)
+            claims.append(wanted_by(one).claim)
     for power, claim in zip(asked, needed, strict=True):
-        if trust.allows(claim):
+        if context.trust.allows(claim):
             found += [demand.action for demand in power.demands]
     return found
 
 
-def _claims(
-    file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins
-) -> Iterator[tuple[str, str, Claim]]:
+def _claims(context: RunContext) -> Iterator[tuple[str, str, Claim]]:
     """Yield each tool that a file asks for, with the key that names it, and the permission that it needs."""
-    for name, claim in offer_claims(file, settings, root, origins):
+    for name, claim in offer_claims(context):
         yield name, "tools", claim
-    if notes := memory_claim(file, settings, root, origins):
+    if notes := memory_claim(context):
         yield MEMORY, "memory", notes

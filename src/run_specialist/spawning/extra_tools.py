@@ -8,13 +8,10 @@ from pathlib import Path
 
 from run_specialist.errors import UsageError
 from run_specialist.spawning.server_tools import FETCH_OFFER, NO_CONSENT, SEARCH_OFFER, with_server_tools
-from run_specialist.spawning.trust import Claim, Demand, Trust, demanded, origins_of
+from run_specialist.spawning.trust import Claim, Demand, RunContext
 from run_specialist.specialist.dialects import home_path
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import ServerConfig, servers_of
-from run_specialist.specialist.origins import ValueOrigins
-from run_specialist.specialist.project import project_root
 from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, SHELL, WRITE, resolve_tools
 from run_specialist.tools import python_tools
 from run_specialist.tools.base import Offer, Tool
@@ -55,51 +52,47 @@ class DeclaredTools:
     warnings: tuple[str, ...] = ()
 
 
-async def equip(  # noqa: PLR0913 - the context of a run
-    file: SpecialistFile,
-    settings: Specialist,
-    root: Path,
-    trust: Trust,
-    clients: McpClients,
-    *,
-    copy: WorkingCopy | None = None,
-    origins: ValueOrigins | None = None,
-    resumed: bool = False,
-    on_server: bool = False,
-) -> ExtraTools:
+async def equip(context: RunContext, clients: McpClients, copy: WorkingCopy, *, on_server: bool = False) -> ExtraTools:
     """Import the functions and start the servers that a file declares.
 
-    file: The file in its current state.
-    origins: Those of the settings; None = all are those of the file.
-    root: Folder visible to the file tools; functions are imported from the project that contains it.
-    copy: The files that the run has read and changed so far; None = none yet, and changes are made on the disk.
-    resumed: Whether the settings are those stored with the run; missing functions are then warnings, not errors.
+    Functions are imported from the project that contains the root.
+    copy: The files that the run has read and changed so far.
     on_server: Whether the endpoint may run tools itself.
-    Raises NotTrusted before anything is imported or started, and UsageError for a missing function.
+    Raises NotTrusted before anything is imported or started, and UsageError for a missing function, unless the run is
+    resumed, which makes it a warning.
     """
-    _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
-    copy, origins = copy or WorkingCopy(root), origins or origins_of(file)
+    file, settings = context.file, context.settings
+    _check_required(context, servers_of(settings, context.root) if settings.required_mcp_servers else ())
     offers = with_server_tools((FETCH_OFFER, shell_offer(copy), *editing_offers(copy)), settings, on_server=on_server)
-    needs_secrets = bool(secret_paths(settings, root))
-    if not (settings.python_tools or settings.mcp_servers or needs_secrets or asks_for_any(settings, offers)):
+    is_asked = any(offer.is_wanted(settings) for offer in offers)
+    if not (settings.python_tools or settings.mcp_servers or is_asked or secret_paths(settings, context.root)):
         return ExtraTools()
 
-    def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], OfferedTools, tuple[str, ...]]:
-        declared = wanted_by(file, settings, root, origins, resumed=resumed)
-        trust_warnings = trust.check(declared.claim)
-        functions, missing = _functions(file, settings, declared, resumed=resumed)
-        offered = offered_tools(file, settings, root, trust, origins, offers)
-        return declared, functions, offered, (*declared.warnings, *trust_warnings, *missing, *offered.warnings)
+    def prepare() -> tuple[DeclaredTools, ExtraTools]:
+        declared = wanted_by(context)
+        warnings = [*declared.warnings, *context.trust.check(declared.claim)]
+        loaded: dict[str, Tool] = {}
+        for found in declared.found:
+            try:
+                tool = python_tools.load(found, context.project)
+                python_tools.check_name(found.reference, tool.name, loaded)
+                loaded[tool.name] = tool
+            except UsageError as error:
+                warnings.append(_as_warning(context, error))
+        functions = tuple(loaded[name] for name in resolve_tools(None, settings.disallowed_tools, loaded).names)
+        offered = offered_tools(context, offers)
+        return declared, replace(offered, functions=functions, warnings=(*warnings, *offered.warnings))
 
     # Disks and imports may be slow and must not block the event loop.
-    declared, functions, offered, warnings = await in_thread(prepare)
+    declared, tools = await in_thread(prepare)
     served: tuple[Tool, ...] = ()
+    warnings: tuple[str, ...] = tools.warnings
     if declared.servers:
-        served, missing = await clients.tools(declared.servers, root=declared.claim.project)
+        served, missing = await clients.tools(declared.servers, root=context.project)
         warnings += tuple(f"{file.place('mcp_servers')}: {text}" for text in missing)
         # A server that cannot be reached has no tools, and the warnings say why.
         there = [name for name in declared.servers if any(tool.name.startswith(f"mcp__{name}__") for tool in served)]
-        _check_required(file, settings, there, missing)
+        _check_required(context, there, missing)
     secrets: list[str] = []
     for server in declared.servers.values():
         # A server with unset variables is not started.
@@ -107,99 +100,46 @@ async def equip(  # noqa: PLR0913 - the context of a run
             secrets += server.expanded(os.environ).secrets
     # A command can change files too, after which the same `read` has another result.
     changing = {EDIT, WRITE, *([SHELL] if settings.writable else [])}
-    changes_files = any(tool.name in changing for tool in offered.tools)
-    files = copy if changes_files else None
-    return ExtraTools(functions, served, offered.tools, offered.withheld, warnings, tuple(secrets), files)
+    files = copy if any(tool.name in changing for tool in tools.offered) else None
+    found: ExtraTools = replace(tools, served=served, warnings=warnings, secrets=tuple(secrets), files=files)
+    return found
 
 
-def _check_required(
-    file: SpecialistFile, settings: Specialist, servers: Collection[str], reasons: Sequence[str] = ()
-) -> None:
+def _check_required(context: RunContext, servers: Collection[str], reasons: Sequence[str] = ()) -> None:
     """Raise UsageError if a required server is not among the existing ones.
 
     reasons: why servers are missing.
     """
-    if lacking := missing_server(settings, servers):
-        place = file.place("required_mcp_servers")
-        raise UsageError("; ".join([f"{place}: required_mcp_servers: {lacking}", *reasons]))
+    if lacking := missing_server(context.settings, servers):
+        raise UsageError("; ".join([f"{context.place('required_mcp_servers')}: {lacking}", *reasons]))
 
 
-def wanted_by(
-    file: SpecialistFile,
-    settings: Specialist,
-    root: Path,
-    origins: ValueOrigins | None = None,
-    *,
-    resumed: bool = False,
-) -> DeclaredTools:
+def wanted_by(context: RunContext) -> DeclaredTools:
     """Locate the extra tools of a file, and collect those, and the secret files, that need trust.
 
-    origins: Those of the settings; None = all are those of the file.
+    Modules and programs from the project need trust even for the user's own file, but not for a call in Python.
     Raises UsageError for a missing module, unless the run is resumed, which makes it a warning.
     """
-    project = project_root(root)
-    found, warnings = [], []
+    settings, project, by_program = context.settings, context.project, context.file.given_origin == "caller"
+    found, warnings, demands = list[python_tools.FoundFunction](), list[str](), list[Demand]()
     for reference in settings.python_tools:
         try:
-            found.append(python_tools.find(reference, project))
+            one = python_tools.find(reference, project)
         except UsageError as error:
-            warnings.append(_as_warning(file, error, resumed=resumed))
-    servers = servers_of(settings, root)
-    demands = _demands(file, settings, found, servers, root, origins or origins_of(file))
-    return DeclaredTools(Claim(file.path, file.digest, project, demands), tuple(found), servers, tuple(warnings))
-
-
-def _functions(
-    file: SpecialistFile, settings: Specialist, declared: DeclaredTools, *, resumed: bool
-) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    loaded: dict[str, Tool] = {}
-    warnings = []
-    for found in declared.found:
-        try:
-            tool = python_tools.load(found, declared.claim.project)
-            python_tools.check_name(found, tool, loaded)
-            loaded[tool.name] = tool
-        except UsageError as error:
-            warnings.append(_as_warning(file, error, resumed=resumed))
-    allowed = resolve_tools(None, settings.disallowed_tools, loaded).names
-    return tuple(loaded[name] for name in allowed), tuple(warnings)
-
-
-def _as_warning(file: SpecialistFile, error: UsageError, *, resumed: bool) -> str:
-    """Return the reason for a missing function as a warning; raise it as UsageError unless the run is resumed."""
-    text = f"{file.place('python_tools')}: python_tools: {error}"
-    if not resumed:
-        raise UsageError(text) from None
-    return text
-
-
-def _demands(  # noqa: PLR0913, PLR0917 - the parts of a run
-    file: SpecialistFile,
-    settings: Specialist,
-    found: list[python_tools.FoundFunction],
-    servers: Mapping[str, ServerConfig],
-    root: Path,
-    origins: ValueOrigins,
-) -> tuple[Demand, ...]:
-    """Return the imports, server starts and secret files that the user has to allow.
-
-    Modules and programs from the project need trust even for the user's own file, but not for a call in Python.
-    """
-    project, demands = project_root(root), list[Demand]()
-    by_program = file.given_origin == "caller"
-    for one in found:
+            warnings.append(_as_warning(context, error))
+            continue
+        found.append(one)
         where = f" ({one.module.path})" if one.module.path else ""
         # It changes with the module and with every module of the project that it imports.
         imported = (f"{module.name}:{module.digest}" for module in one.imported.modules)
         fingerprint = " ".join([one.reference, *(module.digest for module in one.chain), *imported])
-        demands += demanded(
-            origins,
+        demands += context.demands(
             ["python_tools", "disallowed_tools"],
-            f"{file.place('python_tools')}: python_tools",
             f"import {one.module.name}{where}",
             fingerprint if one.imported.is_whole else None,
             of_project=not by_program and any(module.is_below(project) for module in one.chain),
         )
+    servers = servers_of(settings, context.root)
     for server in servers.values():
         if server.unusable:
             continue
@@ -207,18 +147,23 @@ def _demands(  # noqa: PLR0913, PLR0917 - the parts of a run
         files = started_files(server, project)
         action = f"{'start' if server.command is not None else 'connect to'} {server}"
         action += f", with {', '.join(server.variables)} from the environment" if server.variables else ""
-        demands += demanded(
-            origins,
+        demands += context.demands(
             ["mcp_servers", "tools", "disallowed_tools"],
-            f"{file.place('mcp_servers')}: mcp_servers",
             action,
             None if files is None else " ".join([server.fingerprint, *files]),
             of_project=not by_program and (server.source is not None or server.starts_file_of(project)),
         )
-    if named := ", ".join(secret_paths(settings, root)):
-        place = f"{file.place('paths')}: paths"
-        demands += demanded(origins, ["paths"], place, f"read {named}, which usually holds secrets", f"paths {named}")
-    return tuple(dict.fromkeys(demands))
+    if named := ", ".join(secret_paths(settings, context.root)):
+        demands += context.demands(["paths"], f"read {named}, which usually holds secrets", f"paths {named}")
+    return DeclaredTools(context.claim(demands), tuple(found), servers, tuple(warnings))
+
+
+def _as_warning(context: RunContext, error: UsageError) -> str:
+    """Return the reason for a missing function as a warning; raise it as UsageError unless the run is resumed."""
+    text = f"{context.place('python_tools')}: {error}"
+    if not context.resumed:
+        raise UsageError(text) from None
+    return text
 
 
 def secret_paths(settings: Specialist, root: Path) -> tuple[str, ...]:
@@ -246,7 +191,7 @@ def _shell(settings: Specialist, root: Path, copy: WorkingCopy | None = None) ->
 def _action(settings: Specialist) -> str:
     from run_specialist.tools.shell.tool import CommandRules  # noqa: PLC0415 - few files ask for it
 
-    allowed = CommandRules.of(settings.tools, settings.disallowed_tools)
+    allowed = CommandRules(settings.tools, settings.disallowed_tools)
     # Only names are compared, and many programs run others.
     rules = str(allowed).rstrip(".") + ("; this is advisory" if allowed.denied else "")
     where = f", which may change {', '.join(settings.writable)}" if settings.writable else ", which changes nothing"
@@ -267,7 +212,7 @@ def _lacking(settings: Specialist, root: Path) -> str:
         _, refused = writable_places(Path(real), settings.writable)
         if refused:
             return f"writable: {'; '.join(refused)}"
-    if CommandRules.of(settings.tools, settings.disallowed_tools).allowed == ():
+    if CommandRules(settings.tools, settings.disallowed_tools).allowed == ():
         return "its rule allows no command"
     return ""
 
@@ -279,79 +224,49 @@ SHELL_OFFER = Offer(SHELL, ("tools", "disallowed_tools", "paths", "writable"), _
 OFFERS: Sequence[Offer] = (FETCH_OFFER, SHELL_OFFER)
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedTools:
-    """The requested tools that a file gets, and why it does not get others."""
-
-    tools: tuple[Tool, ...] = ()
-    withheld: Mapping[str, str] = field(default_factory=dict)
-    """Requested tools that the file does not get, with the reasons."""
-    warnings: tuple[str, ...] = ()
-
-
-def asks_for_any(settings: Specialist, offers: Sequence[Offer] = OFFERS) -> bool:
-    """Return whether a file asks for any of these tools."""
-    return any(offer.is_wanted(settings) for offer in offers)
-
-
-def offered_tools(  # noqa: PLR0913, PLR0917 - the context of a run
-    file: SpecialistFile,
-    settings: Specialist,
-    root: Path,
-    trust: Trust,
-    origins: ValueOrigins,
-    offers: Sequence[Offer] = OFFERS,
-) -> OfferedTools:
-    """Return the tools that a file asks for.
+def offered_tools(context: RunContext, offers: Sequence[Offer] = OFFERS) -> ExtraTools:
+    """Return the tools of these that a file asks for.
 
     A project's file needs trust for each of them, because others may have written its prompt; without it, the run has
     fewer tools, with a warning.
-    origins: those of the settings.
     """
+    file, settings, root, trust = context.file, context.settings, context.root, context.trust
     tools: list[Tool] = []
     withheld: dict[str, str] = {}
     warnings: list[str] = []
     for offer in offers:
         if not offer.is_wanted(settings):
             continue
-        claim = _claim(offer, file, settings, root, origins)
-        if reason := offer.lacking(settings, root):
+        claim = _claim(context, offer)
+        if reason := offer.lacking(settings, root) or trust.why_not(claim):
             withheld[offer.name] = reason
-        elif why := trust.why_not(claim):
-            withheld[offer.name] = why
         else:
             tools.append(offer.make(settings, root))
             warnings += trust.check(claim)
     reported = " ".join(problem.text for problem in file.problems)
     is_told = any(problem.key == "server_tools" for problem in file.problems)
     warnings += [
-        f"{file.place('tools')}: tools: `{name}` is not offered: {why}"
+        f"{context.place('tools')}: `{name}` is not offered: {why}"
         for name, why in withheld.items()
         # The check of the file says so already.
         if (NEEDS_WRITABLE not in why or NEEDS_WRITABLE not in reported) and not (why is NO_CONSENT and is_told)
     ]
-    return OfferedTools(tuple(tools), withheld, tuple(warnings))
+    return ExtraTools(offered=tuple(tools), withheld=withheld, warnings=tuple(warnings))
 
 
-def offer_claims(
-    file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins
-) -> Iterator[tuple[str, Claim]]:
+def offer_claims(context: RunContext) -> Iterator[tuple[str, Claim]]:
     """Yield each requested tool with the permission that it needs."""
-    for offer in (*OFFERS, *editing_offers(WorkingCopy(root)), *([SEARCH_OFFER] if settings.server_tools else [])):
-        if offer.is_wanted(settings):
-            yield offer.name, _claim(offer, file, settings, root, origins)
+    searching = [SEARCH_OFFER] if context.settings.server_tools else []
+    for offer in (*OFFERS, *editing_offers(WorkingCopy(context.root)), *searching):
+        if offer.is_wanted(context.settings):
+            yield offer.name, _claim(context, offer)
 
 
-def _claim(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> Claim:
+def _claim(context: RunContext, offer: Offer) -> Claim:
+    settings = context.settings
     values = [getattr(settings, key) for key in offer.keys]
-    demands = demanded(
-        origins,
-        ("tools", "disallowed_tools", *offer.keys),
-        f"{file.place('tools')}: tools",
-        offer.action(settings),
-        f"{offer.name} {values}",
-    )
-    return Claim(file.path, file.digest, project_root(root), demands)
+    keys = ["tools", "disallowed_tools", *offer.keys]
+    return context.claim(context.demands(keys, offer.action(settings), f"{offer.name} {values}"))
 
 
 def missing_server(settings: Specialist, servers: Collection[str]) -> str:

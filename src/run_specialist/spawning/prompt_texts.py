@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,14 +12,13 @@ from run_specialist import prompts
 from run_specialist.errors import UsageError
 from run_specialist.loop.compaction import tokens
 from run_specialist.safety.redact import credentials, redactor
-from run_specialist.spawning.trust import Claim, Demand, Trust, demanded, origins_of
+from run_specialist.spawning.trust import Claim, Demand, RunContext
 from run_specialist.specialist.dialects import home_path
 from run_specialist.specialist.fields import MemoryScope, Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import Problem
 from run_specialist.specialist.project import ownership_problem, project_root
-from run_specialist.specialist.skills import Skill, find_skill, read_instructions
+from run_specialist.specialist.skills import find_skill, read_instructions
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 from run_specialist.tools.memory import MAIN, NAME, NotesFolder, memory_tool, read_notes
@@ -60,48 +60,42 @@ class PromptTexts:
         return "\n\n".join([prompt, *(one.text for one in self.texts)]) if self.texts else prompt
 
 
-def read_texts(
-    file: SpecialistFile, settings: Specialist, root: Path, trust: Trust, origins: ValueOrigins | None = None
-) -> PromptTexts:
+def read_texts(context: RunContext) -> PromptTexts:
     """Read the texts that a specialist asks for; blocks while it reads files.
 
-    root: Folder that the file tools can read.
-    origins: Those of the settings; None = all are those of the file.
     Raises UsageError, with the place in the file, for a skill that does not exist or cannot be read, and NotTrusted for
     a skill of the user that a project's file must not use yet.
     """
-    project = project_root(root)
-    texts, folders = [], []
-    warnings = [*trust.check(skills_claim(file, settings, root, origins or origins_of(file)))]
-    for name in dict.fromkeys(settings.skills):
+    texts, folders, warnings = list[AddedText](), list[str](), [*context.trust.check(skills_claim(context))]
+    for name in dict.fromkeys(context.settings.skills):
         try:
-            skill = find_skill(name, file, project)
+            skill = find_skill(name, context.file, context.project)
         except UsageError as error:
-            raise UsageError(f"{file.place('skills')}: skills: {error}") from None
-        folder = _below(skill, root)
-        texts.append(AddedText(f"skill {skill.name}", prompts.skill(skill.name, skill.text, folder)))
-        folders += [folder] if folder else []
-    if settings.project_instructions:
-        found = read_instructions(project, file.dialect)
+            raise UsageError(f"{context.place('skills')}: {error}") from None
+        folder, top = skill.folder.resolve(), context.root.resolve()
+        # A folder without other files, or outside the root, has nothing to read.
+        below = folder.relative_to(top).as_posix() if skill.has_others and folder.is_relative_to(top) else ""
+        texts.append(AddedText(f"skill {skill.name}", prompts.skill(skill.name, skill.text, below)))
+        folders += [below] if below else []
+    if context.settings.project_instructions:
+        found = read_instructions(context.project, context.file.dialect)
         if found.text:
             texts.append(AddedText(found.name, prompts.project_instructions(found.name, found.text)))
         if found.problem:
-            warnings.append(f"{file.place('project_instructions')}: project_instructions: {found.problem}")
+            warnings.append(f"{context.place('project_instructions')}: {found.problem}")
     return PromptTexts(tuple(texts), tuple(folders), tuple(warnings))
 
 
-def skills_claim(file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> Claim:
+def skills_claim(context: RunContext) -> Claim:
     """Return the permission that a file needs for skills from the user's home folder, which its model could reveal."""
-    place, demands = f"{file.place('skills')}: skills", list[Demand]()
-    for name in dict.fromkeys(settings.skills):
-        try:
-            skill = find_skill(name, file, project_root(root))
-        except UsageError:
-            continue
-        if skill.is_own:
-            action = f"add your skill {skill.name} ({skill.folder}) to its prompt"
-            demands += demanded(origins, ["skills"], place, action, f"skill {skill.folder}")
-    return Claim(file.path, file.digest, project_root(root), tuple(demands))
+    demands = list[Demand]()
+    for name in dict.fromkeys(context.settings.skills):
+        with suppress(UsageError):
+            skill = find_skill(name, context.file, context.project)
+            if skill.is_own:
+                action = f"add your skill {skill.name} ({skill.folder}) to its prompt"
+                demands += context.demands(["skills"], action, f"skill {skill.folder}")
+    return context.claim(demands)
 
 
 def missing_skill(file: SpecialistFile, settings: Specialist, root: Path) -> str:
@@ -122,12 +116,6 @@ def with_skills_checked(files: Sequence[SpecialistFile], root: Path) -> list[Spe
         problem = Problem(file.path, file.lines.get("skills", 1), 1, "skills", why, "error")
         checked.append(file.with_problems((*file.problems, problem)) if why else file)
     return checked
-
-
-def _below(skill: Skill, root: Path) -> str:
-    """Return the folder of a skill relative to the root; empty if it has no other files, or is outside the root."""
-    folder, top = skill.folder.resolve(), root.resolve()
-    return folder.relative_to(top).as_posix() if skill.has_others and folder.is_relative_to(top) else ""
 
 
 # Locate the notes that a specialist keeps from run to run.
@@ -202,87 +190,62 @@ class AgentMemory:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRequest:
-    """The circumstances in which notes are requested."""
-
-    secrets: Sequence[str] = ()
-    """Credentials to mask in written notes, in addition to those in the environment."""
-    resumed: bool = False
-    """Whether the settings are those stored with the run, which has its prompt already."""
-    origins: ValueOrigins | None = None
-    """Those of the settings; None = all are those of the file."""
-    is_dry: bool = False
-    """Whether no file may be changed."""
-
-
-def agent_memory(
-    file: SpecialistFile, settings: Specialist, root: Path, trust: Trust, wanted: MemoryRequest
-) -> AgentMemory:
+def agent_memory(context: RunContext, secrets: Sequence[str] = (), *, is_dry: bool = False) -> AgentMemory:
     """Read the notes of a specialist, and return the tool that keeps them; blocks while it reads files.
 
     A project's file needs trust to write notes. It also needs trust to read those of the user, which come from other
     projects; those of the project are read like its AGENTS.md.
+    secrets: credentials to mask in written notes, in addition to those in the environment.
+    is_dry: whether no file may be changed.
     """
+    settings, trust = context.settings, context.trust
     if settings.memory is None:
         return AgentMemory()
-    project = project_root(root)
-    place = memory_place(settings.memory, settings.name, file.dialect, project)
+
+    def not_offered(reason: str) -> str:
+        return f"{context.place('memory')}: `{NAME}` is not offered: {reason}"
+
+    place = memory_place(settings.memory, settings.name, context.file.dialect, context.project)
+    claim, reason = _claim(context, place), ""
+    withheld = trust.why_not(claim)
     if not place.base.is_absolute():
-        return _without(file, "there is no home folder for the notes of the user")
-    if place.is_in_project:
+        reason = "there is no home folder for the notes of the user"
+    elif not place.is_in_project:
+        reason = withheld
+    else:
         path = place.base / place.folder
         folders = [one for one in reversed(path.parents) if one.is_relative_to(place.base)]
         if owner := ownership_problem(place.base, *folders[1:], path, path / MAIN):
-            return _without(file, f"its notes are not used: {owner}")
-    claim = _claim(file, settings, place, project, wanted.origins or origins_of(file))
-    withheld = trust.why_not(claim)
-    if withheld and not place.is_in_project:
-        return _without(file, withheld)
-    hide = redactor((*credentials(os.environ), *wanted.secrets))
+            reason = f"its notes are not used: {owner}"
+    if reason:
+        return AgentMemory(withheld=reason, warnings=(not_offered(reason),))
+    hide = redactor((*credentials(os.environ), *secrets))
     folder = NotesFolder(place.base, place.folder, place.ignored)
-    notes, problem = ("", "") if wanted.resumed else read_notes(folder)
+    notes, problem = ("", "") if context.resumed else read_notes(folder)
     limit = settings.tool_result_limit
-    tool = memory_tool(folder, hide, limit, is_dry=wanted.is_dry) if not withheld and _keeps_tool(settings) else None
-    warnings = [f"{file.place('memory')}: memory: {problem}"] if problem else []
-    warnings += [_not_offered(file, withheld)] if withheld else trust.check(claim)
+    tool = memory_tool(folder, hide, limit, is_dry=is_dry) if not withheld and _keeps_tool(settings) else None
+    warnings = [f"{context.place('memory')}: {problem}"] if problem else []
+    warnings += [not_offered(withheld)] if withheld else trust.check(claim)
     text = None
     if (known := hide(notes)) or tool:
         text = AddedText(f"notes {place.shown}/{MAIN}", prompts.notes(known, MAIN, tool.name if tool else ""))
     return AgentMemory(text, tool, withheld, tuple(warnings))
 
 
-def memory_claim(file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> Claim | None:
+def memory_claim(context: RunContext) -> Claim | None:
     """Return the permission that a file needs for the tool that edits its notes; None if it does not ask for it."""
+    settings = context.settings
     if settings.memory is None or not _keeps_tool(settings):
         return None
-    project = project_root(root)
-    place = memory_place(settings.memory, settings.name, file.dialect, project)
-    return _claim(file, settings, place, project, origins)
+    return _claim(context, memory_place(settings.memory, settings.name, context.file.dialect, context.project))
 
 
 def _keeps_tool(settings: Specialist) -> bool:
     return bool(resolve_tools(None, settings.disallowed_tools, [NAME]).names)
 
 
-def _without(file: SpecialistFile, reason: str) -> AgentMemory:
-    return AgentMemory(withheld=reason, warnings=(_not_offered(file, reason),))
-
-
-def _not_offered(file: SpecialistFile, reason: str) -> str:
-    return f"{file.place('memory')}: memory: `{NAME}` is not offered: {reason}"
-
-
-def _claim(
-    file: SpecialistFile, settings: Specialist, place: MemoryPlace, project: Path, origins: ValueOrigins
-) -> Claim:
+def _claim(context: RunContext, place: MemoryPlace) -> Claim:
     does = "write notes in" if place.is_in_project else "read and write your notes in"
-    demands = demanded(
-        origins,
-        # The name is that of the folder.
-        ("memory", "name", "disallowed_tools"),
-        f"{file.place('memory')}: memory",
-        f"{does} {place.shown}",
-        f"memory {settings.memory} {place.folder}",
-    )
-    return Claim(file.path, file.digest, project, demands)
+    # The name is that of the folder.
+    keys, fingerprint = ("memory", "name", "disallowed_tools"), f"memory {context.settings.memory} {place.folder}"
+    return context.claim(context.demands(keys, f"{does} {place.shown}", fingerprint))

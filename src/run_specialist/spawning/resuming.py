@@ -1,28 +1,24 @@
-"""Make the job that resumes a stored run."""
+"""Make the job that resumes a stored run, or that of a fork: a new run that begins with the first turns of another."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from run_specialist import budget, prompts
 from run_specialist.budget import Kind
 from run_specialist.errors import NotResumable, SpecialistNotFound, UsageError
+from run_specialist.loop import transcript
 from run_specialist.loop.account import NOT_STARTED, drawn
-from run_specialist.loop.compaction import archived_placeholder
+from run_specialist.loop.compaction import archived_placeholder, characters, tokens
 from run_specialist.loop.evidence import ReturnReason
-from run_specialist.loop.job import CallRecord, EarlierCalls, Job, ResumeNote, ResumeState
-from run_specialist.loop.transcript import (
-    named_arguments,
-    named_blocks,
-    naming,
-    portable_blocks,
-    portable_id,
-    portable_messages,
-)
-from run_specialist.record.journal import Received, RunSnapshot
-from run_specialist.record.messages import Stop, counted, text_of
+from run_specialist.loop.evidence import proven as proven_by
+from run_specialist.loop.job import CallRecord, EarlierCalls, ForkedFrom, Job, ResumeNote, ResumeState
+from run_specialist.providers.base import Opening
+from run_specialist.record.journal import Checkpointed, Received, Record, Returned, RunSnapshot
+from run_specialist.record.messages import Message, Stop, Usage, counted, encode, sendable, server_calls, text_of
 from run_specialist.spawning.server_tools import reserved
 from run_specialist.spawning.spawner import (
     LIMITS,
@@ -31,7 +27,7 @@ from run_specialist.spawning.spawner import (
     as_stored,
     digest,
     digests,
-    resumed,
+    new_run_id,
     settings_of,
     spawn,
 )
@@ -40,9 +36,9 @@ from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import project_of
 from run_specialist.specialist.registry import Registry
-from run_specialist.specialist.settings import checked
+from run_specialist.specialist.settings import checked, overridden
 from run_specialist.store.rows import KnownRun, file_change
-from run_specialist.store.stored import StoredRun
+from run_specialist.store.stored import MARK, StoredMessage, StoredRun
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.planning import TODO, TodoList
@@ -64,6 +60,8 @@ class ResumeRequest:
     """Resume even if the file has changed, tools are missing, or another model rejects parts of the transcript."""
     file: Path | None = None
     """The specialist's file on the machine where the run continues; None = the original one."""
+    at: int | None = None
+    """Number of turns to copy to a new run, a fork; 0 = only the question, None = the run itself is resumed."""
 
 
 def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> Job:
@@ -78,9 +76,16 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
     changed = tuple(kind for key, kind in LIMITS.items() if getattr(settings, key) != getattr(before, key))
     state = state_when_stopped(run, before.tool_calls_limit)
-    _check_totals(run, settings, state, changed)
-    _check_purpose(run, request, changed)
-    remarks = [*changed_file(run, request), *missing_tools(run, environment, request)]
+    # Calls that were started count even if they never returned.
+    used = state.snapshot.used
+    used = {**used, Kind.TOOL_CALLS: used.get(Kind.TOOL_CALLS, 0) + state.earlier.cut_off}
+    check_totals(f"{run.run_id} has already", settings, used, changed)
+    question = request.question
+    if question is None and run.status == "answered":
+        raise NotResumable(f"{run.run_id} is already answered; to ask a follow-up question, add it after the run")
+    if question is None and run.status == "landed" and not changed:
+        raise NotResumable(f"{run.run_id} landed at its limit; set a higher limit, or ask a follow-up question")
+    remarks = differing(run, request, environment)
     if run.model != environment.provider.model and (adapted := for_other_model(state)) is not state:
         state = adapted
         if not request.force:
@@ -91,18 +96,19 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         remarks.append(prompts.other_model(run.model))
     # If the transcript ends with the model, a user message must precede the next request.
     ends_with_model = state.messages and state.messages[-1].role == "assistant" and state.pending is None
-    if ends_with_model and not (remarks or changed or request.question) and run.turns[-1].reply.stop != Stop.PAUSED:
+    if ends_with_model and not (remarks or changed or question) and run.turns[-1].reply.stop != Stop.PAUSED:
         remarks.append(prompts.GO_ON)
     job = continued(run, file, settings, environment)
-    original = {key: frozen[key] for key in _ORIGINAL if key in frozen}
+    origin = stored_origin(job, run, _ORIGINAL, frozen.get("questions", ()), question)
+    limits = sorted({*frozen["changed_limits"], *(kind.key for kind in changed)})
     return replace(
         job,
         run_id=run.run_id,
         warnings=tuple(dict.fromkeys([*frozen["warnings"], *job.warnings])),
-        origin=lambda: {**job.origin(), **original, **resumed(frozen, changed, request.question)},
+        origin=lambda: {**origin, "changed_limits": limits},
         proven=tuple((frozen.get("fork") or {}).get("proven", ())),
         resume_state=state,
-        resume_note=ResumeNote(changed, request.question, tuple(remarks)),
+        resume_note=ResumeNote(changed, question, tuple(remarks)),
     )
 
 
@@ -120,12 +126,7 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     if job.archive is not None:
         _refill(job.archive, run)
     tools = as_stored(frozen["tools"], job.opening.tools)
-    opening = replace(
-        job.opening,
-        system=frozen["system"],
-        tools=tools,
-        effort=frozen["effort"],
-    )
+    opening = replace(job.opening, system=frozen["system"], tools=tools, effort=frozen["effort"])
     warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
     return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
 
@@ -135,7 +136,7 @@ def _refill(archive: Archive, run: StoredRun) -> None:
     for call in sorted(run.calls, key=lambda call: call.at):
         archive.add(call.call.id, call.whole)
     if run.snapshot and len(run.snapshot.models) > 1:
-        archive.add_names(portable_id)
+        archive.add_names(transcript.portable_id)
     # Results of calls that were not run are archived only when they are summarized.
     newest = max((stored.part for stored in run.messages), default=0)
     for block in (block for stored in run.messages if stored.part < newest for block in stored.message.content):
@@ -144,54 +145,62 @@ def _refill(archive: Archive, run: StoredRun) -> None:
             archive.add(call_id, text)
 
 
-def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, changed: Sequence[Kind]) -> None:
-    for kind in changed:
-        limit, used = getattr(settings, kind.key), state.snapshot.used.get(kind, 0)
-        if kind is Kind.TOOL_CALLS:
-            # Calls that were started count even if they never returned.
-            used += state.earlier.cut_off
-        if limit is not None and limit < used:
+def stored_origin(
+    job: Job, run: StoredRun, kept: Sequence[str], asked: Sequence[str], question: str | None
+) -> Mapping[str, Any]:
+    """Return what is stored about the origin of a job that continues a run.
+
+    kept: values of the run that do not change.
+    asked: further questions that are in its transcript.
+    question: another further question.
+    """
+    frozen, origin = run.frozen, job.origin()
+    # By these a resumed run is recognized when it is taken up.
+    first = {**frozen["settings"], **frozen.get("begun_limits", {})}
+    begun = {key: first[key] for key in LIMITS if key in first and first[key] != origin["settings"][key]}
+    return {
+        **origin,
+        **{key: frozen[key] for key in kept if key in frozen},
+        **({"begun_limits": begun} if begun else {}),
+        "questions": [*asked, *([question] if question else [])],
+    }
+
+
+def check_totals(whose: str, settings: Specialist, used: Mapping[str, float], kinds: Iterable[Kind]) -> None:
+    """Raise NotResumable if a limit is below what has been used already.
+
+    whose: the run or the turns that have used it.
+    """
+    for kind in kinds:
+        limit, spent = getattr(settings, kind.key), used.get(kind, 0)
+        if limit is not None and limit < spent:
             raise NotResumable(
-                f"{kind.key}: {run.run_id} has already used {budget.amount(kind, used)}, so its total limit cannot be "
+                f"{kind.key}: {whose} used {budget.amount(kind, spent)}, so its total limit cannot be "
                 f"{budget.number(kind, limit)}; set a higher one, or none"
             )
 
 
-def _check_purpose(run: StoredRun, request: ResumeRequest, changed: Sequence[Kind]) -> None:
-    if request.question is not None and not request.question.strip():
-        raise NotResumable("the question is empty; omit it, or ask a follow-up question")
-    if request.question is not None or run.status not in {"answered", "landed"}:
-        return
-    if run.status == "answered":
-        raise NotResumable(f"{run.run_id} is already answered; to ask a follow-up question, add it after the run")
-    if not changed:
-        raise NotResumable(f"{run.run_id} landed at its limit; set a higher limit, or ask a follow-up question")
-
-
-def changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
-    """Return a remark if the file has changed; raises NotResumable instead without `force`."""
+def differing(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> list[str]:
+    """Return remarks about a changed file and missing tools of the program; without `force`, raise NotResumable."""
     original, file = run.frozen["digest"], request.file or Path(run.frozen["file"])
-    if not original or (current := digest(file)) == original:
-        return []
-    if not request.force:
-        raise NotResumable(
-            f"{file} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
-            f"add `force=True` to resume with the original instructions; {digests(original, current)}"
-        )
-    return [prompts.CHANGED_FILE]
-
-
-def missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRequest) -> list[str]:
-    """Return a remark if tools of the program are missing; raises NotResumable instead without `force`."""
+    remarks = []
+    if original and (current := digest(file)) != original:
+        remarks.append(prompts.CHANGED_FILE)
+        if not request.force:
+            raise NotResumable(
+                f"{file} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
+                f"add `force=True` to resume with the original instructions; {digests(original, current)}"
+            )
     available = {tool.name for tool in environment.tools}
-    missing = [name for name in run.frozen["given_tools"] if name not in available]
-    if missing and not request.force:
-        raise NotResumable(
-            f"{run.run_id} uses tools of the program that started it: {', '.join(missing)}; resume it there with "
-            "Runner(tools=...), or add `force=True` to resume without them; "
-            f"this program has {', '.join(sorted(available)) or 'none'}"
-        )
-    return [prompts.tools_gone(missing)] if missing else []
+    if missing := [name for name in run.frozen["given_tools"] if name not in available]:
+        remarks.append(prompts.tools_gone(missing))
+        if not request.force:
+            raise NotResumable(
+                f"{run.run_id} uses tools of the program that started it: {', '.join(missing)}; resume it there with "
+                "Runner(tools=...), or add `force=True` to resume without them; "
+                f"this program has {', '.join(sorted(available)) or 'none'}"
+            )
+    return remarks
 
 
 def models_left(run: StoredRun) -> tuple[str, ...]:
@@ -226,10 +235,10 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
 
     also_written: also remove thinking that a server wrote at the beginning of the text.
     """
-    messages = portable_messages(state.messages, also_written=also_written)
+    messages = transcript.portable_messages(state.messages, also_written=also_written)
     pending = state.pending
     if pending:
-        content = portable_blocks(pending.reply.content)
+        content = transcript.portable_blocks(pending.reply.content)
         pending = replace(pending, reply=replace(pending.reply, content=content))
     if messages == state.messages and pending == state.pending:
         return state
@@ -242,7 +251,7 @@ def with_own_ids(run: StoredRun) -> StoredRun:
     contents = [*(turn.reply.content for turn in run.turns), *(one.message.blocks for one in run.messages)]
     ids = dict.fromkeys(block["id"] for blocks in contents for block in blocks if block.get("type") == "tool_use")
     # A run that has changed its model may have two ids of one call.
-    known = {portable_id(call_id): call_id for call_id in ids if portable_id(call_id) != call_id}
+    known = {transcript.portable_id(call_id): call_id for call_id in ids if transcript.portable_id(call_id) != call_id}
     firsts = dict.fromkeys(known.get(call_id, call_id) for call_id in ids)
     names = {call_id: f"copied_{number}" for number, call_id in enumerate(firsts, 1)}
     names |= {call_id: names[known[call_id]] for call_id in ids if call_id in known}
@@ -253,19 +262,21 @@ def with_own_ids(run: StoredRun) -> StoredRun:
     return replace(
         run,
         turns=tuple(
-            replace(turn, reply=replace(turn.reply, content=named_blocks(turn.reply.content, name)))
+            replace(turn, reply=replace(turn.reply, content=transcript.named_blocks(turn.reply.content, name)))
             for turn in run.turns
         ),
         calls=tuple(
             replace(
                 one,
-                call=replace(one.call, id=name(one.call.id), arguments=named_arguments(one.call.arguments, name)),
-                note=naming(one.note, name),
+                call=replace(
+                    one.call, id=name(one.call.id), arguments=transcript.named_arguments(one.call.arguments, name)
+                ),
+                note=transcript.naming(one.note, name),
             )
             for one in run.calls
         ),
         messages=tuple(
-            replace(one, message=replace(one.message, blocks=named_blocks(one.message.blocks, name)))
+            replace(one, message=replace(one.message, blocks=transcript.named_blocks(one.message.blocks, name)))
             for one in run.messages
         ),
     )
@@ -337,22 +348,10 @@ def _calls_to_run(turn: Received, snapshot: RunSnapshot) -> int:
     return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.reply.calls) - answers
 
 
-@dataclass(frozen=True)
-class ResumePlace:
-    """The folder and the specialist's file with which a run continues."""
+def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = False) -> tuple[Path, Path]:
+    """Return the folder and the specialist's file with which a run continues.
 
-    root: Path
-    file: Path
-
-    def warnings(self, run: StoredRun) -> tuple[str, ...]:
-        """Return a warning if the run began in another folder."""
-        begun = run.frozen["root"]
-        is_same = os.path.realpath(begun) == os.path.realpath(self.root)
-        return () if is_same else (f"the run began in {begun} and continues in {self.root}",)
-
-
-def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = False) -> ResumePlace:
-    """Return where a run continues: in its original folder, or in `root` if that folder does not exist here.
+    The folder is the original one, or `root` if that does not exist here.
 
     root: the folder that the caller named, or the current project; others may have written to the store, so the run
         cannot choose a folder outside of it.
@@ -360,31 +359,29 @@ def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = Fa
     force: accept a specialist with another content.
     Raises NotResumable for another folder, and if the specialist found here is not the same.
     """
-    begun = ResumePlace(Path(run.frozen["root"]), Path(run.frozen.get("file", "")))
-    has_root, content = begun.root.is_dir(), run.frozen.get("digest", "")
-    if has_root and not Path(os.path.realpath(begun.root)).is_relative_to(os.path.realpath(root)):
-        where = shown(str(begun.root), None)
+    begun, file = Path(run.frozen["root"]), Path(run.frozen.get("file", ""))
+    has_root, content = begun.is_dir(), run.frozen.get("digest", "")
+    if has_root and not Path(os.path.realpath(begun)).is_relative_to(os.path.realpath(root)):
+        where = shown(str(begun), None)
         raise NotResumable(
             f"{run.run_id} began in {where}, which is not in the current project; to let it read the files there, add "
             f"`root={where}`"
         )
-    if has_root and (not content or digest(begun.file) == content):
-        return begun
+    if has_root and (not content or digest(file) == content):
+        return begun, file
     found, why = None, ""
     if content:
         try:
             found = registry.find(run.specialist)
         except SpecialistNotFound as error:
             why = f"; to continue in another one, its specialist must be there: {error}"
-    if found is not None and found.digest == content:
-        return ResumePlace(begun.root if has_root else root, found.path)
+    if found is not None and (found.digest == content or (force and not has_root)):
+        return (begun if has_root else root), found.path
     if has_root:
-        return begun
-    if found is not None and force:
-        return ResumePlace(root, found.path)
+        return begun, file
     if found is not None:
         why = f", and {found.path} is another specialist: {digests(content, found.digest)}"
-    raise NotResumable(f"{run.run_id}: its working folder {begun.root} no longer exists{why}")
+    raise NotResumable(f"{run.run_id}: its working folder {begun} no longer exists{why}")
 
 
 SHOWN = 60
@@ -396,32 +393,284 @@ def check_same(known: KnownRun, file: SpecialistFile, settings: Specialist, ques
 
     force: ignore a changed file and other settings; another question or specialist is always another run.
     """
-    found = [("question", known.question, question), ("specialist", known.specialist, settings.name)]
-    differences = [_difference(name, then, now) for name, then, now in found if then != now]
-    if not force:
-        differences += _of_file_or_settings(known.frozen, file, settings)
+    found: list[tuple[str, Any, Any]] = [
+        ("question", known.question, question),
+        ("specialist", known.specialist, settings.name),
+    ]
+    frozen, current = known.frozen, file.digest or digest(file.path)
+    is_same_file = frozen["digest"] == current
+    if not force and is_same_file:
+        begun = Specialist.model_validate(frozen["settings"], extra="ignore")
+        stored = settings_of(begun, None) | frozen.get("begun_limits", {})
+        stored["output_schema"] = frozen["settings"].get("output_schema")
+        wanted = settings_of(settings, answer_schema(file, settings))
+        # Settings that were not given depend on the model and the version of this program.
+        given = settings.model_fields_set | {*frozen.get("given", begun.model_fields_set)}
+        found += [(key, stored.get(key), wanted[key]) for key in sorted(given) if key in wanted]
+
+    def short(value: object) -> str:
+        return "none" if value is None else shown(str(value), SHOWN)
+
+    differences = [f"{name} was {short(then)} and is {short(now)}" for name, then, now in found if then != now]
+    if not (force or is_same_file):
+        differences.append(f"{file.path} has another content, {digests(frozen['digest'], current)}")
     if differences:
         raise UsageError(f"{known.run_id} is stored as another run: {'; '.join(differences)}; use another id")
 
 
-def _of_file_or_settings(frozen: Mapping[str, Any], file: SpecialistFile, settings: Specialist) -> Iterator[str]:
-    if frozen["digest"] != (now := file.digest or digest(file.path)):
-        # Settings of the file may differ as well.
-        yield f"{file.path} has another content, {digests(frozen['digest'], now)}"
-        return
-    begun = Specialist.model_validate(frozen["settings"], extra="ignore")
-    stored = settings_of(begun, None) | frozen.get("begun_limits", {})
-    wanted = settings_of(settings, answer_schema(file, settings))
-    stored["output_schema"] = frozen["settings"].get("output_schema")
-    # Settings that were not given depend on the model and the version of this program.
-    for key in sorted(settings.model_fields_set | {*frozen.get("given", begun.model_fields_set)}):
-        if key in wanted and stored.get(key) != wanted[key]:
-            yield _difference(key, stored.get(key), wanted[key])
+# Extract the first turns of a stored run, as it was before its next request. Pure.
+#
+# A turn is a reply of the model with the results of its calls. The part of the transcript in which the reply was added
+# is kept as it was then, without later summaries.
 
 
-def _difference(name: str, then: object, now: object) -> str:
-    return f"{name} was {_short(then)} and is {_short(now)}"
+Note = Mapping[str, Any]
+"""A note about a resumption or a fork that was added to a message: its `text`, and `after`, the number of replies that
+had arrived before it."""
 
 
-def _short(value: object) -> str:
-    return "none" if value is None else shown(str(value), SHOWN)
+@dataclass(frozen=True, slots=True)
+class FirstTurns:
+    """The beginning of a run."""
+
+    run: StoredRun
+    """The run with only its first turns: no outcome, no events, and a snapshot without tokens, cost and time."""
+    last: Received | None
+    """The newest turn in its transcript; None if that is only the question."""
+    notes: Sequence[Note]
+    """The notes in the transcript, in order."""
+    left_out: Sequence[Note]
+    """The notes after these turns, which were removed because they concern later turns."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the last turn ended the run with an answer, so that the fork needs a new question."""
+        if self.last is None:
+            return False
+        newest = self.run.messages[-1].message
+        if newest.role == "assistant":
+            return self.last.reply.stop not in {Stop.PAUSED, Stop.TRUNCATED}
+        # A text after the results is a further question, whose reply was cut.
+        are_results = all(block["type"] == "tool_result" for block in newest.blocks)
+        return are_results and any(text_of(block["content"]) == prompts.DELIVERED for block in newest.blocks)
+
+
+def first_turns(run: StoredRun, at: int) -> FirstTurns:
+    """Return a run as it was after its first turns.
+
+    at: number of turns; 0 = only the question.
+    Raises NotResumable if the run has fewer turns, or if they are not stored completely.
+    """
+    done = run.snapshot.turns if run.snapshot else 0
+    if not 0 <= at <= done:
+        # A reply that was not acted upon is no turn yet.
+        raise NotResumable(f"`at={at}`: {run.run_id} has {budget.amount(Kind.TURNS, done)}; use 0 to {done}")
+    turns = [turn for turn in run.turns if turn.number <= at]
+    entered = _entered(run.messages, turns)
+    first = run.messages[0] if run.messages else None
+    last, begin = entered[-1] if entered else (None, first)
+    if begin is None:
+        raise NotResumable(f"{run.run_id}: its question is not stored, so it cannot be forked")
+    calls = tuple(call for call in run.calls if call.turn <= at)
+    if any(call.turn > (last.number if last else 0) for call in calls):
+        raise NotResumable(f"{run.run_id}: turn {at} is not stored completely; use a smaller number of turns")
+    copied = run.frozen.get("fork") or {}
+    notes: list[Note] = [
+        *copied.get("notes", ()),
+        *([{"text": copied["note"], "after": copied["at"]}] if copied else ()),
+    ]
+    for event in run.events:
+        if event.body.get("event") == "resumed":
+            before = max((turn.number for turn in run.turns if turn.at <= event.at), default=0)
+            notes.append({"text": str(event.body.get("note") or ""), "after": before})
+    notes = [note for note in notes if note["text"]]
+    left_out = [note for note in notes if note["after"] >= at]
+    # What followed the reply: results, an objection to an answer, or a follow-up question.
+    place = (begin.part, begin.place + (last is not None))
+    tail = next((one for one in run.messages if (one.part, one.place) == place and one.message.role == "user"), None)
+    if tail is not None:
+        # The next message is sent without the later notes and without the old landing instruction.
+        late = {note["text"] for note in left_out}
+        blocks = tuple(one for one in tail.message.blocks if one["type"] != "text" or one["text"] not in late)
+        tail = replace(tail, message=replace(tail.message, blocks=blocks, landing_instruction=None))
+    if last is not None and last.reply.calls and tail is None:
+        raise NotResumable(f"{run.run_id}: the results of turn {last.number} are not stored; use `at={at - 1}`")
+    kept = [one for one in run.messages if (one.part, one.place) <= (begin.part, begin.place)]
+    if last is None:
+        # The question is the tail.
+        kept.pop()
+    if tail is not None and tail.message.blocks:
+        kept.append(tail)
+    beginning = replace(
+        run,
+        snapshot=_snapshot(at, turns, calls, [turn for turn, _ in entered]),
+        outcome=None,
+        ended_at=None,
+        turns=tuple(turns),
+        calls=calls,
+        messages=tuple(kept),
+        events=(),
+        children=(),
+    )
+    return FirstTurns(beginning, last, [note for note in notes if note["after"] < at], left_out)
+
+
+def _snapshot(
+    at: int, turns: Sequence[Received], calls: Sequence[Returned], entered: Sequence[Received]
+) -> RunSnapshot:
+    """Return the state of a run after its first turns, without tokens, cost and time.
+
+    entered: the turns that became history.
+    """
+    last_call, usages = max((call.number for call in calls), default=0), [turn.reply.usage for turn in turns]
+    # Calls that the API still has to run count against the limit, but have no number.
+    answered = {call.call.id for call in calls}
+    made = (use for turn in turns for use in server_calls(turn.reply.content))
+    executed = {(call.turn, call.call.id) for call in calls}
+    asked = ((turn, call) for turn in entered for call in turn.reply.calls)
+    return RunSnapshot(
+        used={
+            Kind.TOOL_CALLS.value: last_call + sum(use.result is None and use.call.id not in answered for use in made),
+            Kind.TURNS.value: at,
+            Kind.CHARACTERS.value: sum(len(call.text) for call in calls),
+        },
+        largest_input=max((one.total_tokens - one.output_tokens for one in usages), default=0),
+        largest_request=max((one.total_tokens for one in usages), default=0),
+        calls=last_call,
+        skipped=sum(call.name != RESPOND and (turn.number, call.id) not in executed for turn, call in asked),
+        history_tokens=entered[-1].reply.usage.total_tokens if entered else 0,
+        last_text=next((turn.reply.text for turn in reversed(turns) if turn.reply.text), ""),
+    )
+
+
+def _entered(messages: Sequence[StoredMessage], turns: Sequence[Received]) -> list[tuple[Received, StoredMessage]]:
+    """Return the turns in the history, each with its message; a reply that was cut may be missing there."""
+    found: list[tuple[Received, StoredMessage]] = []
+    following = 0
+    for one in messages:
+        if one.copied or one.message.role != "assistant":
+            continue
+        blocks = list(map(dict, one.message.blocks))
+        same = (
+            at for at in range(following, len(turns)) if list(map(dict, sendable(turns[at].reply.content))) == blocks
+        )
+        if (at := next(same, None)) is not None:
+            found.append((turns[at], one))
+            following = at + 1
+    return found
+
+
+def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> tuple[Job, tuple[Record, ...]]:
+    """Return a new run that continues after the first turns of a stored one, which is only read.
+
+    Also returns what is stored before its first request: the turns, calls and messages that it begins with.
+    System prompt and tools are those of the stored run, byte for byte.
+    request: `limits` may also contain `preset` and `landing`.
+    environment: with the `tools` that the run was started with.
+    Raises NotResumable with the reason, and UsageError for an invalid setting.
+    """
+    provider, question, at = environment.provider, request.question, request.at or 0
+    file, before = begun_with(run, request.file, environment.root)
+    settings = overridden(before, request.limits)
+    begin = first_turns(run, at)
+    if question is None and begin.is_answered:
+        raise NotResumable(
+            f"`at={at}`: turn {at} of {run.run_id} is its answer; add a further question, or use `at={at - 1}` to have "
+            "it answered again"
+        )
+    # Without the note about it, the model does not know of a limit that was changed after these turns.
+    known = run.frozen.get("begun_limits", {}) if begin.left_out else {}
+    now = {key: getattr(settings, key) for key in LIMITS}
+    changed = tuple(
+        kind
+        for key, kind in LIMITS.items()
+        if now[key] != getattr(before, key) or (key in known and now[key] != known[key])
+    )
+    remarks = differing(run, request, environment)
+    # Replies of another model may be in it even if the run has continued with this one.
+    author = run.model if begin.last is None else run.model_of(begin.last.number)
+    is_other = provider.model != author
+    copied = with_own_ids(begin.run) if is_other else begin.run
+    state = state_after_turns(copied)
+    turns = "the first turn" if at == 1 else f"the first {at} turns"
+    check_totals(f"{turns} of {run.run_id}", settings, state.snapshot.used, Kind)
+    warnings = [f"forked from {run.run_id} at its question"]
+    if at:
+        calls = f"{budget.amount(Kind.TOOL_CALLS, len(copied.calls))} and {budget.amount(Kind.TURNS, at)}"
+        copy = f"{turns} of {run.run_id} {'is' if at == 1 else 'are'} copied"
+        warnings = [f"{copy}: {calls} count against the limits, their tokens, cost and time do not"]
+    if is_other:
+        if lost := transcript.lost_parts(state.messages):
+            remarks.append(prompts.other_model(author))
+            warnings.append(f"{lost} of {author} were left out, because {provider.model} cannot use them")
+        state = for_other_model(state, also_written=True)
+    job = continued(copied, file, settings, environment)
+    used = job.budget
+    for kind in Kind:
+        used = used.spend(state.snapshot.used.get(kind, 0), kind)
+    if not (remarks or changed or question) and state.messages[-1].role == "assistant":
+        # A turn that the API has paused is sent back unchanged.
+        is_paused = begin.last is not None and begin.last.reply.stop == Stop.PAUSED
+        remarks = [] if is_paused and not is_other else [prompts.GO_ON]
+    note = prompts.resumed(used, changed, question, remarks)
+    # The most expensive request determines the reserve.
+    cold, price, dearest = None, None, max((turn.cost_usd or 0 for turn in copied.turns), default=0)
+    if is_other and provider.capabilities.is_language_model:
+        cold = _cold_tokens(job.opening, state)
+        price = provider.cost(Usage(input_tokens=cold))
+        dearest = price or 0
+    state = _noted(replace(state, snapshot=replace(state.snapshot, dearest_request=dearest)), note)
+    source = ForkedFrom(run.run_id, at, author, note, cold, price)
+    asked = [q for q in run.frozen.get("questions", ()) if any(prompts.ASKS + q in one["text"] for one in begin.notes)]
+    origin = stored_origin(job, run, ("digest", "given_tools", "parents"), asked, question)
+    # The quotes verified by child runs whose answers were copied, if these contain them.
+    answers = [call.whole for call in copied.calls if job.opening.tools.runs_child(call.call.name)]
+    children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
+    quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]
+    proven = tuple(dict.fromkeys(quote for quote in quotes if any(quote in answer for answer in answers)))
+    stored = source.stored(begin.notes, proven, sum(not one.copied for one in copied.messages))
+    warnings = [*job.warnings, *warnings]
+    job = replace(
+        job,
+        run_id=new_run_id(MARK),
+        parent_id=None,
+        warnings=tuple(warnings),
+        origin=lambda: {**origin, "warnings": warnings, "fork": stored},
+        resume_state=state,
+        proven=proven,
+        forked_from=source,
+    )
+    checkpoint = Checkpointed(state.part, 0, state.messages, state.copies, state.snapshot)
+    return job, (*copied_records(copied), checkpoint)
+
+
+def _noted(state: ResumeState, note: str) -> ResumeState:
+    """Return the state with a note at the end of the next message."""
+    if not note:
+        return state
+    *earlier, last = state.messages
+    if last.role == "user":
+        messages = (*earlier, replace(last, blocks=(*last.blocks, *Message.user(note).blocks)))
+    else:
+        messages = (*state.messages, Message.user(note))
+    copies = len(messages) if state.copies == len(state.messages) else state.copies
+    return replace(state, messages=messages, copies=copies)
+
+
+def _cold_tokens(opening: Opening, state: ResumeState) -> int:
+    """Return the estimated input of the first request [tokens]."""
+    if known := state.snapshot.history_tokens:
+        return known + tokens(characters(state.messages[-1:] if state.messages[-1].role == "user" else ()))
+    front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
+    return tokens(front + characters(state.messages))
+
+
+def copied_records(begin: StoredRun) -> Iterator[Record]:
+    """Yield the records of the copied turns, with the times and prices of the run that made them."""
+    yield from begin.turns
+    yield from begin.calls
+    assert begin.snapshot is not None  # noqa: S101 - `first_turns` makes one
+    for part, group in groupby(begin.messages, key=lambda one: one.part):
+        stored = [*group]
+        copies = sum(one.copied for one in stored)
+        yield Checkpointed(part, 0, tuple(one.message for one in stored), copies, begin.snapshot)

@@ -30,7 +30,7 @@ def search_tool(max_uses: int, domains: Sequence[str]) -> Tool:
     max_uses: maximum number of uses per request.
     domains: domains of the results, with their subdomains; empty = all.
     """
-    return server_tool({"type": SEARCH_TYPE, "name": SEARCH, "max_uses": max_uses, **_allowed(domains)})
+    return server_tool({"type": SEARCH_TYPE, "name": SEARCH, "max_uses": max_uses, **_only(domains)})
 
 
 def fetch_tool(max_uses: int, domains: Sequence[str], content_tokens: int, instead: Tool | None) -> Tool:
@@ -41,7 +41,7 @@ def fetch_tool(max_uses: int, domains: Sequence[str], content_tokens: int, inste
     instead: the tool of this program, for an endpoint that does not have this one.
     """
     limits = {"max_uses": max_uses, "max_content_tokens": content_tokens}
-    return server_tool({"type": FETCH_TYPE, "name": API_FETCH, **limits, **_allowed(domains)}, instead)
+    return server_tool({"type": FETCH_TYPE, "name": API_FETCH, **limits, **_only(domains)}, instead)
 
 
 def server_tool(definition: Mapping[str, Any], instead: Tool | None = None) -> Tool:
@@ -57,12 +57,7 @@ def server_tool(definition: Mapping[str, Any], instead: Tool | None = None) -> T
     return Tool(str(definition["name"]), "", not_here, on_server=definition, instead=instead)
 
 
-def uses_at_once(tools: Sequence[Tool]) -> int:
-    """Return the maximum number of uses of all these tools per request."""
-    return sum(int((tool.on_server or {}).get("max_uses", 0)) for tool in tools)
-
-
-def _allowed(domains: Sequence[str]) -> dict[str, Any]:
+def _only(domains: Sequence[str]) -> dict[str, Any]:
     return {"allowed_domains": list(domains)} if domains else {}
 
 
@@ -160,11 +155,8 @@ def shares(settings: Specialist) -> Mapping[str, int]:
 
     Only the tools that the file names are included.
     """
-    named = [
-        name
-        for name in (SEARCH, FETCH)
-        if names_tool(settings.tools, name) and not removes_tool(settings.disallowed_tools, name)
-    ]
+    disallowed = settings.disallowed_tools
+    named = [one for one in (SEARCH, FETCH) if names_tool(settings.tools, one) and not removes_tool(disallowed, one)]
     offered = [name for name in named if name != SEARCH or _searches(settings) != 0]
     total, limit = MOST_AT_ONCE, settings.tool_calls_limit
     if limit is not None:
@@ -182,7 +174,7 @@ def shares(settings: Specialist) -> Mapping[str, int]:
 
 def reserved(budget: Budget, tools: Toolset) -> Budget:
     """Return a budget whose landing begins as soon as less than the share of one request is left."""
-    uses = uses_at_once(tools.on_server)
+    uses = sum(int((tool.on_server or {}).get("max_uses", 0)) for tool in tools.on_server)
     return budget.hold(uses - 1, Kind.TOOL_CALLS) if uses else budget
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,12 +27,13 @@ from run_specialist.spawning.prompt_texts import AgentMemory, PromptTexts
 from run_specialist.spawning.server_tools import API_FETCH as SERVER_FETCH
 from run_specialist.spawning.server_tools import reserved
 from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
-from run_specialist.specialist.fields import Countdown, Specialist
+from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import without_secrets
 from run_specialist.specialist.project import project_path
+from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
-from run_specialist.specialist.tool_names import FETCH, names_tool, resolve_tools
+from run_specialist.specialist.tool_names import FETCH, names_tool, removes_tool, resolve_tools
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.delegate import NAME as DELEGATE
@@ -54,6 +55,8 @@ class Parent:
     """The specialists above the child, outermost first; the child must not delegate to any of them."""
     patch: Patch | None = None
     """Receives the changes of a dry run; None = not a dry run."""
+    registry: Registry | None = None
+    """Finds the specialists that its children may call; None = as for a run without a parent."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +102,18 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     Raises UsageError if none of the file's tools exists, and for a cost limit or an answer schema that cannot be
     enforced.
     """
-    warnings = _warnings(file, settings, environment)
-    provider = environment.provider
-    unpriced = next((one.model for one in models_of(provider) if one.cost(Usage(1)) is None), None)
-    if settings.cost_limit is not None and unpriced is not None:
-        raise UsageError(
-            f"{_place_of(file, 'cost_limit')}: the price of {unpriced} is unknown, so its cost cannot be "
-            "limited; remove cost_limit, or set total_tokens_limit instead"
-        )
+    provider, extra = environment.provider, environment.extra_tools
+    problems = [problem for problem in file.problems if problem.level == "warning"]
+    warnings = [
+        # The call may allow tools that the file does not allow.
+        *(str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools),
+        *extra.warnings,
+        *environment.prompt_texts.warnings,
+        *unmatched_tools(file, settings, environment),
+        *(provider.warnings if isinstance(provider, ModelChain) else ()),
+    ]
+    if settings.cost_limit is not None:
+        check_price(provider, _place_of(file, "cost_limit"))
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
     if settings.evidence == "require" and schema is not None and not has_quotes(schema.schema):
@@ -115,10 +122,15 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     prompt = environment.prompt_texts.added_to(settings.prompt)
     system = prompts.system(prompt, budget, budget_notice=settings.budget_notice)
     given = settings
-    texts = (system, question)
-    fitted = fit_to_context(given, provider.capabilities, lambda: _front_chars(texts, file, given, environment, schema))
+
+    def front_chars() -> int:
+        """Return the length of the constant part of all requests: the texts and all possible tools [characters]."""
+        tools = [*choose_tools(file, given, environment)[0], get_tool_response_tool(archive, 1), respond_tool(schema)]
+        return len(system) + len(question) + sum(len(encode(tool.definition)) for tool in tools)
+
+    fitted = fit_to_context(given, provider.capabilities, front_chars)
     settings = fitted.settings
-    tools = [*choose_tools(file, settings, environment).tools]
+    tools, _ = choose_tools(file, settings, environment)
     summarizer = None
     if provider.capabilities.is_language_model:
         summarizer = Summarizer(
@@ -126,12 +138,16 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         )
     else:
         settings = settings.model_copy(update={"summarize_at": None})
-    extra = environment.extra_tools
     has_added_tools = bool(environment.tools or extra.functions or extra.served or environment.delegate)
     uses_archive = settings.summarize_at is not None or has_added_tools or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
     toolset = Toolset([*tools, respond_tool(schema)])
+    shown = settings.countdown
+    # The warning, then the countdown as the last line.
+    augmenters = [*environment.augmenters, *([] if shown.warn_at is None else [warning(shown.warn_at)])]
+    if shown.from_ is not None and shown.style != "json":
+        augmenters.append(countdown(shown.style))
     return Job(
         run_id=new_run_id(),
         settings=settings,
@@ -145,28 +161,31 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         turn_chars=fitted.turn_chars,
         longest_history=fitted.longest_history,
         summarizer=summarizer,
-        augmenters=(*environment.augmenters, *_budget_augmenters(settings.countdown)),
+        augmenters=tuple(augmenters),
         parent_id=environment.parent.run_id if environment.parent else None,
         warnings=(*warnings, *fitted.warnings),
         context_warnings=fitted.warnings,
-        secrets=(*credentials(os.environ), *keys_of(provider), *environment.extra_tools.secrets, *environment.secrets),
+        secrets=(*credentials(os.environ), *keys_of(provider), *extra.secrets, *environment.secrets),
         patch=environment.patch.text if environment.patch and not environment.parent else None,
         origin=partial(origin, file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
 
 
-def _warnings(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
-    problems = [problem for problem in file.problems if problem.level == "warning"]
-    # The call may allow tools that the file does not allow.
-    warnings = [str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools]
-    warnings += [
-        *environment.extra_tools.warnings,
-        *environment.prompt_texts.warnings,
-        *unmatched_tools(file, settings, environment),
-    ]
-    if isinstance(environment.provider, ModelChain):
-        warnings += environment.provider.warnings
-    return warnings
+class PriceUnknown(UsageError):
+    """A cost limit cannot be enforced because the price of the model is unknown."""
+
+
+def check_price(provider: Provider, place: str = "cost_limit") -> None:
+    """Raise PriceUnknown if the price of any model that the run may use is unknown.
+
+    place: the key that limits the cost, with its position.
+    """
+    for one in models_of(provider):
+        if one.cost(Usage(1)) is None:
+            raise PriceUnknown(
+                f"{place}: the price of {one.model} is unknown, so its cost cannot be limited; remove cost_limit, or "
+                "set total_tokens_limit instead"
+            )
 
 
 def new_run_id(mark: str = "") -> str:
@@ -175,22 +194,6 @@ def new_run_id(mark: str = "") -> str:
     mark: suffix of the id, which is shortened by it, so that a listing has room for both.
     """
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4 if mark else 5)}{mark}"
-
-
-def _front_chars(
-    texts: Sequence[str],
-    file: SpecialistFile,
-    settings: Specialist,
-    environment: RunEnvironment,
-    schema: AnswerSchema | None,
-) -> int:
-    """Return the length of the constant part of all requests: some texts and all possible tools [characters]."""
-    tools = [
-        *choose_tools(file, settings, environment).tools,
-        get_tool_response_tool(Archive(), 1),
-        respond_tool(schema),
-    ]
-    return sum(map(len, texts)) + sum(len(encode(tool.definition)) for tool in tools)
 
 
 def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
@@ -206,13 +209,6 @@ def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | 
         return AnswerSchema.load(settings.output_schema, file.path.parent, file.project if by_file else None)
     except ValueError as error:
         raise UsageError(f"{_place_of(file, 'output_schema')}: {error}") from None
-
-
-def _budget_augmenters(settings: Countdown) -> list[Augmenter]:
-    """Return the augmenters that show the budget: the warning, then the countdown as the last line."""
-    warnings = [] if settings.warn_at is None else [warning(settings.warn_at)]
-    is_silent = settings.from_ is None or settings.style == "json"
-    return [*warnings, *([] if is_silent else [countdown(settings.style)])]
 
 
 def _place_of(file: SpecialistFile, key: str) -> str:
@@ -235,84 +231,54 @@ class DroppedTool:
     """The key of the file that is the reason; None if the reason is not a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenTools:
-    """The tools of a run, besides `respond` and `get_tool_response`."""
-
-    tools: Sequence[Tool]
-    dropped: Sequence[DroppedTool]
-
-
-def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> ChosenTools:
-    """Return the tools of a run.
+def choose_tools(
+    file: SpecialistFile, settings: Specialist, environment: RunEnvironment
+) -> tuple[list[Tool], list[DroppedTool]]:
+    """Return the tools of a run, besides `respond` and `get_tool_response`, and those that it does not get.
 
     Raises UsageError if none of the file's tools exists.
     """
+    extra, memory = environment.extra_tools, environment.memory
     paths = () if settings.paths is None else (*settings.paths, *environment.prompt_texts.folders)
-    copy = environment.extra_tools.files
-    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit, copy)}
-    known |= {tool.name: tool for tool in environment.extra_tools.served}
+    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit, extra.files)}
+    known |= {tool.name: tool for tool in extra.served}
     # The API uses its own names.
-    known |= {FETCH if tool.name == SERVER_FETCH else tool.name: tool for tool in environment.extra_tools.offered}
+    known |= {FETCH if tool.name == SERVER_FETCH else tool.name: tool for tool in extra.offered}
     # These only record what the model writes.
     planning: dict[str, Callable[[], Tool]] = {TODO: partial(todo_tool, environment.plan), THINK: think_tool}
     known |= {name: make() for name, make in planning.items() if names_tool(settings.tools, name)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
     delegate = [environment.delegate] if environment.delegate else []
-    if not resolve_tools(None, settings.disallowed_tools, [tool.name for tool in delegate]).names:
+    if removes_tool(settings.disallowed_tools, DELEGATE):
         delegate = []
-    memory = [environment.memory.tool] if environment.memory.tool else []
-    unfiltered = [*memory, *environment.extra_tools.functions, *environment.tools, *delegate]
     # Without a server that cannot be reached, the run has fewer tools, but it runs.
-    has_others = settings.mcp_servers or environment.delegate or environment.extra_tools.functions or memory
+    has_others = settings.mcp_servers or environment.delegate or extra.functions or memory.tool
     if resolved.nothing_known and settings.tools and not has_others:
-        why = "".join(f"; {name}: {reason}" for name, reason in environment.extra_tools.withheld.items())
+        why = "".join(f"; {name}: {reason}" for name, reason in extra.withheld.items())
         raise UsageError(
             f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists{why}; "
             f"available: {', '.join(known)}"
         )
+    own_memory = [memory.tool] if memory.tool else []
+    unfiltered = [*own_memory, *extra.functions, *environment.tools, *delegate]
     tools = [*(known[name] for name in resolved.names), *unfiltered]
     allowed = set(resolve_tools(None, settings.disallowed_tools, known).names)
-    not_chosen = [
-        DroppedTool(name, "not in the list", "tools")
-        if name in allowed
-        else DroppedTool(name, "disallowed", "disallowed_tools")
+    not_listed, disallowed = ("not in the list", "tools"), ("disallowed", "disallowed_tools")
+    dropped = [
+        DroppedTool(name, *(not_listed if name in allowed else disallowed))
         for name in known
         if name not in resolved.names
     ]
-    if settings.agents and environment.delegate is None:
-        not_chosen.append(DroppedTool(DELEGATE, "none of them can be called", "agents"))
-    elif environment.delegate and not delegate:
-        not_chosen.append(DroppedTool(DELEGATE, "disallowed", "disallowed_tools"))
-    not_chosen += _without_memory(settings, environment)
-    withheld = {**environment.extra_tools.withheld}
-    if environment.memory.withheld:
-        withheld[MEMORY] = environment.memory.withheld
-    unknown = _unknown(resolved.unknown, settings, tools, withheld)
-    return ChosenTools(tools, (*not_chosen, *unknown))
-
-
-def _without_memory(settings: Specialist, environment: RunEnvironment) -> list[DroppedTool]:
-    """Return the tool for notes as missing, if the file has the key but does not get the tool.
-
-    If it is named in `tools`, it is reported with the other names there.
-    """
-    if settings.memory is None or environment.memory.tool or names_tool(settings.tools, MEMORY):
-        return []
-    why = environment.memory.withheld
-    return [DroppedTool(MEMORY, why, "memory") if why else DroppedTool(MEMORY, "disallowed", "disallowed_tools")]
-
-
-def _unknown(
-    names: Iterable[str], settings: Specialist, tools: Sequence[Tool], withheld: Mapping[str, str]
-) -> list[DroppedTool]:
-    """Return the names in `tools` that match no tool of the run; those of MCP servers are reported elsewhere.
-
-    withheld: as in `ExtraTools`.
-    """
+    if settings.agents and not delegate:
+        why_not = disallowed if environment.delegate else ("none of them can be called", "agents")
+        dropped.append(DroppedTool(DELEGATE, *why_not))
+    # If it is named in `tools`, it is reported with the other names there.
+    if settings.memory and not memory.tool and not names_tool(settings.tools, MEMORY):
+        dropped.append(DroppedTool(MEMORY, *((memory.withheld, "memory") if memory.withheld else disallowed)))
+    withheld = {**extra.withheld, **({MEMORY: memory.withheld} if memory.withheld else {})}
     offered = [*(tool.name for tool in tools), "respond", "get_tool_response"]
-    dropped = []
-    for name in names:
+    for name in resolved.unknown:
+        # Tools of MCP servers are reported elsewhere.
         of_server = settings.mcp_servers and (name.startswith("mcp__") or "/" in name)
         if of_server or resolve_tools([name], (), offered).names:
             continue
@@ -320,24 +286,21 @@ def _unknown(
         reason = "offered only with `agents` that can be called" if asks else "no such tool here"
         reason = next((withheld[one] for one in resolve_tools([name], (), withheld).names), reason)
         dropped.append(DroppedTool(name, reason, "tools"))
-    return dropped
+    return tools, dropped
 
 
 def unmatched_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
     """Return a warning if `tools` excludes tools of MCP servers, which may be unintended."""
     served = [tool.name for tool in environment.extra_tools.served]
-    if settings.tools is None or not served:
-        return []
-    more = len(served) - _MAX_LISTED
-    place = file.place("tools")
-    available = ", ".join(served[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
     resolved = resolve_tools(settings.tools, (), served)
     unmatched = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
-    if unmatched:
-        return [f"{place}: tools: no tool of an MCP server matches {', '.join(unmatched)}; available: {available}"]
-    if resolved.names:
+    if settings.tools is None or not served or (resolved.names and not unmatched):
         return []
-    return [f"{place}: tools: lists no tool of the MCP servers, so none can be called; available: {available}"]
+    more = len(served) - _MAX_LISTED
+    available = ", ".join(served[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+    why = f"no tool of an MCP server matches {', '.join(unmatched)}"
+    why = why if unmatched else "lists no tool of the MCP servers, so none can be called"
+    return [f"{file.place('tools')}: tools: {why}; available: {available}"]
 
 
 # Share a context of known length between prompt, tools, results and reply: defaults and warnings that follow from it.
@@ -358,40 +321,6 @@ SHORTEST_SUMMARY = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ContextShares:
-    """The shares of a context."""
-
-    front: int
-    """Estimated size of what is in every request: system prompt, tools and question [tokens]."""
-    room: int
-    """The remainder for results and replies of the run [tokens]; at least 0."""
-
-    @property
-    def result_chars(self) -> int:
-        """Maximum length of one result [characters]."""
-        return max(self.room * CHARACTERS_PER_TOKEN // RESULT_SHARE, SHORTEST_RESULT)
-
-    @property
-    def turn_chars(self) -> int:
-        """Maximum length of all results of one turn [characters]."""
-        return max(self.room * CHARACTERS_PER_TOKEN // TURN_SHARE, SHORTEST_RESULT)
-
-    @property
-    def longest_history(self) -> int:
-        """Maximum size of a request beside the newest results, which take the other half of the room [tokens]."""
-        return self.front + max(self.room // TURN_SHARE, 1)
-
-    @property
-    def summarizing(self) -> dict[str, int]:
-        """The settings of summarizing, by key [tokens]."""
-        return {
-            "summarize_at": self.front + max(3 * self.room // 4, 1),
-            "context_target": self.longest_history,
-            "summary_limit": min(SUMMARY_LIMIT, max(self.room // SUMMARY_SHARE, SHORTEST_SUMMARY)),
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class FittedSettings:
     """Settings of a run that fit the context of its model."""
 
@@ -403,61 +332,49 @@ class FittedSettings:
     warnings: tuple[str, ...] = ()
 
 
-def share(context_tokens: int, reply_tokens: int, front_chars: int) -> ContextShares:
-    """Share a context.
-
-    reply_tokens: maximum length of a reply.
-    front_chars: length of what is in every request [characters].
-    """
-    front = -(-front_chars // CHARACTERS_PER_TOKEN)
-    return ContextShares(front, max(context_tokens - reply_tokens - front, 0))
-
-
 def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars: Callable[[], int]) -> FittedSettings:
     """Return settings that fit the context, if its length is known; explicit ones stay, with a warning if too large.
 
-    front_chars: returns the length of what is in every request [characters].
+    front_chars: returns the length of what is in every request: system prompt, tools and question [characters].
     """
     context = capabilities.context_tokens
     if context is None:
         return FittedSettings(settings)
-    shares = share(context, capabilities.max_output_tokens, front_chars())
+    front = -(-front_chars() // CHARACTERS_PER_TOKEN)
+    room = max(context - capabilities.max_output_tokens - front, 0)
+    room_chars = room * CHARACTERS_PER_TOKEN
+    # The request beside the newest results, which take the other half of the room.
+    longest_history = front + max(room // TURN_SHARE, 1)
     # The keys that were set for this specialist, not only by a preset, which must suit every model.
     preset = PRESETS[settings.preset] if settings.preset else {}
     given = {key for key in settings.model_fields_set if key not in preset or preset[key] != getattr(settings, key)}
-    changed: dict[str, Any] = {} if "summarize_at" in given else shares.summarizing
-    if "tool_result_limit" not in given:
-        changed["tool_result_limit"] = min(settings.tool_result_limit, shares.result_chars)
+    changed: dict[str, Any] = {
+        "tool_result_limit": min(settings.tool_result_limit, max(room_chars // RESULT_SHARE, SHORTEST_RESULT))
+    }
+    if "summarize_at" not in given:
+        changed["summarize_at"] = front + max(3 * room // 4, 1)
+        changed["context_target"] = longest_history
+        changed["summary_limit"] = min(SUMMARY_LIMIT, max(room // SUMMARY_SHARE, SHORTEST_SUMMARY))
     fitted = settings.model_copy(update={key: value for key, value in changed.items() if key not in given})
-    # A result of the length that the user has set passes whole, even if it is the only one of its turn.
-    turn_chars = max(shares.turn_chars, fitted.tool_result_limit)
-    warnings = _context_warnings(settings, given, capabilities, shares)
-    return FittedSettings(fitted, turn_chars, shares.longest_history, tuple(warnings))
-
-
-def _context_warnings(
-    settings: Specialist, given: set[str], capabilities: Capabilities, shares: ContextShares
-) -> list[str]:
-    context = capabilities.context_tokens or 0
-    found = [capabilities.context_note] if capabilities.context_note else []
-    if shares.room * CHARACTERS_PER_TOKEN < SHORTEST_RESULT:
-        found.append(
-            f"system prompt, tools and question take about {shares.front:,} of the {context:,} tokens of the context, "
-            "and little is left for results; give the model a longer context, or the specialist fewer tools"
+    warnings = [capabilities.context_note] if capabilities.context_note else []
+    if room_chars < SHORTEST_RESULT:
+        warnings.append(
+            f"system prompt, tools and question take about {front:,} of the {context:,} tokens of the context, and "
+            "little is left for results; give the model a longer context, or the specialist fewer tools"
         )
-    most = shares.room * CHARACTERS_PER_TOKEN
-    if "tool_result_limit" in given and settings.tool_result_limit > most:
-        found.append(
+    if "tool_result_limit" in given and settings.tool_result_limit > room_chars:
+        warnings.append(
             f"tool_result_limit: a result of {settings.tool_result_limit:,} characters does not fit into the context "
-            f"of {context:,} tokens, which holds about {most:,} characters of results"
+            f"of {context:,} tokens, which holds about {room_chars:,} characters of results"
         )
-    at = settings.summarize_at
-    if "summarize_at" in given and at is not None and at > shares.front + shares.room:
-        found.append(
-            f"summarize_at: {at:,} tokens are never reached, because the context of {context:,} tokens is full at "
-            f"about {shares.front + shares.room:,}"
+    if "summarize_at" in given and settings.summarize_at is not None and settings.summarize_at > front + room:
+        warnings.append(
+            f"summarize_at: {settings.summarize_at:,} tokens are never reached, because the context of {context:,} "
+            f"tokens is full at about {front + room:,}"
         )
-    return found
+    # A result of the length that the user has set passes whole, even if it is the only one of its turn.
+    turn_chars = max(room_chars // TURN_SHARE, SHORTEST_RESULT, fitted.tool_result_limit)
+    return FittedSettings(fitted, turn_chars, longest_history, tuple(warnings))
 
 
 _DIGITS = 12
@@ -522,74 +439,32 @@ def digests(begun: str, current: str) -> str:
     return f"its digest was {begun[:_DIGITS] or 'none'} and is {current[:_DIGITS] or 'none'}"
 
 
-def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | None) -> Mapping[str, Any]:
-    """Return the values that a resumption changes.
-
-    stored: the values so far.
-    changed: the limits that the resumption sets.
-    question: a further question.
-    """
-    settings = stored["settings"]
-    # By these the run is recognized when it is taken up.
-    begun = {kind.key: settings[kind.key] for kind in changed if kind.key in settings} | stored.get("begun_limits", {})
-    return {
-        **({"begun_limits": begun} if begun else {}),
-        "changed_limits": sorted({*stored["changed_limits"], *(kind.key for kind in changed)}),
-        "questions": [*stored.get("questions", ()), *([question] if question else [])],
-    }
-
-
-def own_cost_left(job: Job) -> float | None:
-    """Return the remainder of a job's own cost limit; None without a limit [USD]."""
-    limit = job.budget[Kind.COST].limit
-    return None if limit is None else max(limit - _spent(job), 0.0)
-
-
-def granted(job: Job, cost: float) -> Job:
-    """Return a job that may spend this additional amount [USD].
-
-    The limit counts down and lands like any other, but the system prompt has the same bytes in all runs.
-    """
-    return replace(job, budget=job.budget.limited(_spent(job) + cost, Kind.COST))
-
-
-def _spent(job: Job) -> float:
-    return job.resume_state.snapshot.used.get(Kind.COST, 0.0)
-
-
 _BOUNDS = ("max_uses", "max_content_tokens")
 """Parts of the definition of an API tool that depend on limits, which a resumption may change."""
 
 
 def as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
     """Return the tools with their stored definitions and their current functions."""
+
+    def unavailable(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
+        del arguments
+        raise ToolError("this tool is no longer there")
+
+    def unbounded(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {key: value for key, value in definition.items() if key not in _BOUNDS}
+
     found = []
     for definition in definitions:
-        tool = tools.get(definition["name"])
-        if "input_schema" not in definition:
-            found.append(_of_server(definition, tool))
-            continue
-        tool = tool or Tool(definition["name"], "", _unavailable)
-        found.append(replace(tool, description=definition["description"], schema=definition["input_schema"]))
+        name = definition["name"]
+        tool = tools.get(name)
+        if "input_schema" in definition:
+            tool = tool or Tool(name, "", unavailable)
+            tool = replace(tool, description=definition["description"], schema=definition["input_schema"])
+        elif tool is None or not tool.on_server:
+            # Others may have written to the store, and the API runs every offered tool. So a tool that the run would
+            # not get today is replaced by one that does nothing, although this changes the prompt.
+            tool = Tool(name, "No longer available.", unavailable, schema={"type": "object"})
+        elif unbounded(definition) == unbounded(tool.on_server):
+            tool = replace(tool, on_server=definition)
+        found.append(tool)
     return Toolset(found)
-
-
-def _of_server(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
-    """Return a tool that the API runs, with its stored bounds.
-
-    Others may have written to the store, and the API runs every offered tool. So a tool that the run would not get
-    today is replaced by one that does nothing, although this changes the prompt.
-    """
-    if tool is None or not tool.on_server:
-        return Tool(definition["name"], "No longer available.", _unavailable, schema={"type": "object"})
-    is_same = _unbounded(definition) == _unbounded(tool.on_server)
-    return replace(tool, on_server=definition) if is_same else tool
-
-
-def _unbounded(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {key: value for key, value in definition.items() if key not in _BOUNDS}
-
-
-def _unavailable(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
-    del arguments
-    raise ToolError("this tool is no longer there")

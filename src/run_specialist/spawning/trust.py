@@ -1,6 +1,7 @@
 """Permissions that the user gave, stored by the content that they are for.
 
-`demanded` is the one place that decides whether a value may have a power: by its origin and the table of origins.
+`RunContext.demands` is the one place that decides whether a value may have a power: by its origin and the table of
+origins.
 """
 
 import hashlib
@@ -10,15 +11,16 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from run_specialist.errors import NotTrusted
 from run_specialist.providers.local_servers import SERVERS, WEIGHTS, prefix_of, root_of
 from run_specialist.providers.models import check_served, check_spelling
 from run_specialist.specialist.checks import KEY
-from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.fields import Rule, Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.origins import NEVER, OriginKind, ValueOrigins, rule
 from run_specialist.specialist.project import project_root
@@ -39,27 +41,6 @@ class Demand:
     """Text that changes with any of the files involved; None if they cannot all be known or compared."""
     refused: str = ""
     """Why trust cannot allow it, in one clause; empty if it can."""
-
-
-def demanded(  # noqa: PLR0913 - the parts of a demand
-    origins: ValueOrigins,
-    keys: Iterable[str],
-    place: str,
-    action: str,
-    fingerprint: str | None,
-    *,
-    of_project: bool = False,
-) -> tuple[Demand, ...]:
-    """Return what the user has to allow before settings get a power; empty if their origin is enough.
-
-    origins: those of the settings of the run.
-    keys: the settings that together ask for the power; the least trusted one decides.
-    of_project: whether content of the project is used, such as a module, so that even the user's own file needs trust.
-    """
-    rules = {rule(key, origins.of(key)) for key in keys}
-    if rules & {"never", "allowed"}:
-        return (Demand(place, action, fingerprint, NEVER),)
-    return (Demand(place, action, fingerprint),) if "trust" in rules or of_project else ()
 
 
 def origins_of(file: SpecialistFile) -> ValueOrigins:
@@ -179,9 +160,7 @@ class Trust:
             stored = json.loads(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return False, ""
-        except OSError as error:
-            return False, f"{path} cannot be read: {error.strerror or error}"
-        except (ValueError, RecursionError):
+        except (OSError, ValueError, RecursionError):
             stored = None
         if isinstance(stored, dict) and stored.get("mark") == claim.fingerprint:
             return True, ""
@@ -198,7 +177,10 @@ class Trust:
         }
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(path, json.dumps(permission, indent=1))
+            # Concurrent readers see the old content, or no file.
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+                json.dump(permission, file, indent=1)
+            Path(file.name).replace(path)
         except OSError as error:
             return (
                 f"cannot store the permission in {path.parent} ({error.strerror or error}); it ends with this process",
@@ -213,82 +195,103 @@ class Trust:
         return self._folder / f"{claim.fingerprint}.json"
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file atomically: concurrent readers see the old content, or no file."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-            file.write(text)
-        Path(name).replace(path)
-    except OSError:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+@dataclass(frozen=True)
+class RunContext:
+    """A specialist in a folder: its settings with their origins, and what its user has allowed."""
+
+    file: SpecialistFile
+    """The file in its current state."""
+    settings: Specialist
+    root: Path
+    """The folder that the file tools can read."""
+    trust: Trust = field(default_factory=Trust)
+    origins: ValueOrigins | None = None
+    """Those of the settings; None = all are those of the file."""
+    resumed: bool = False
+    """Whether the settings are those stored with a run, which has its prompt already."""
+
+    @cached_property
+    def project(self) -> Path:
+        """The project that contains the root."""
+        return project_root(self.root)
+
+    def place(self, key: str) -> str:
+        """Return a key with its place in the file, for messages."""
+        return f"{self.file.place(key)}: {key}"
+
+    def rule(self, key: str) -> Rule:
+        """Return what the value of a setting may do, by its origin."""
+        return rule(key, self.file.origin if self.origins is None else self.origins.of(key))
+
+    def demands(
+        self, keys: Sequence[str], action: str, fingerprint: str | None, *, of_project: bool = False
+    ) -> list[Demand]:
+        """Return what the user has to allow before settings get a power; empty if their origin is enough.
+
+        keys: the settings that together ask for the power; the least trusted one decides, the first one is reported.
+        of_project: whether content of the project is used, such as a module, so that even the user's own file needs
+            trust.
+        """
+        rules = {self.rule(key) for key in keys}
+        refused = NEVER if rules & {"never", "allowed"} else ""
+        if not refused and "trust" not in rules and not of_project:
+            return []
+        return [Demand(self.place(keys[0]), action, fingerprint, refused)]
+
+    def claim(self, demands: Iterable[Demand]) -> Claim:
+        """Return the claim with these demands, each once."""
+        return Claim(self.file.path, self.file.digest, self.project, tuple(dict.fromkeys(demands)))
 
 
-async def check_model(  # noqa: PLR0913, PLR0917 - called in one place
-    file: SpecialistFile, model: str | None, root: Path, trust: Trust, key: str, kind: OriginKind
-) -> Sequence[str]:
+async def check_model(context: RunContext, model: str | None, key: str) -> Sequence[str]:
     """Check that the model of a file may be used; return warnings.
 
     model: as the file, or a stored run, names it; models that are not local need credentials instead of trust.
-    root: Folder visible to the file tools.
     key: names the model in the file.
-    kind: origin of the name.
     Raises UsageError for a misspelt name and for one that no endpoint can serve, and NotTrusted if the user has to
     allow a local model first.
     """
     if model is None:
         return ()
-    place = f"{file.place(key)}: {key}"
-    check_spelling(model, place)
-    check_served(model, place)
-    if prefix_of(model) is None:
-        return ()
+    check_spelling(model, context.place(key))
+    check_served(model, context.place(key))
     # Disks may be slow and must not block the event loop.
-    warnings: Sequence[str] = await in_thread(lambda: trust.check(model_claim(file, model, root, key, kind)))
-    return warnings
+    return await in_thread(lambda: context.trust.check(model_claim(context, model, key))) if prefix_of(model) else ()
 
 
-def model_claims(file: SpecialistFile, settings: Specialist, root: Path) -> list[Claim]:
+def model_claims(context: RunContext) -> list[Claim]:
     """Return the permission that a file needs for each local model that its settings name."""
+    settings = context.settings
     named = [("model", settings.model or ""), *((KEY, model) for model in settings.fallback_models)]
-    return [model_claim(file, model, root, key, file.origin) for key, model in named if prefix_of(model)]
+    return [model_claim(context, model, key) for key, model in named if prefix_of(model)]
 
 
-def model_claim(file: SpecialistFile, model: str, root: Path, key: str, kind: OriginKind) -> Claim:
+def model_claim(context: RunContext, model: str, key: str) -> Claim:
     """Return the permission for a file with a local model; without demands if it and the weights are the user's own.
 
     key: names the model in the file.
-    kind: origin of the name.
     """
-    project = project_root(root)
-    found, prefix = rule(key, kind), prefix_of(model) or ""
-    place, own = f"{file.place(key)}: {key}", found == "free"
-    demand = to_load(place, model, project, own=own) if prefix == WEIGHTS else to_ask(place, prefix, own=own)
+    found = context.rule(key)
+    demand = local_demand(context.place(key), model, context.project, own=found == "free")
     if demand is not None and found not in {"free", "trust"}:
         demand = replace(demand, refused="neither its file nor the call names this model; name it with `model`")
-    return Claim(file.path, file.digest, project, (demand,) if demand else ())
+    return context.claim([demand] if demand else [])
 
 
-def to_ask(place: str, prefix: str, *, own: bool) -> Demand | None:
-    """Return the permission for a model on a local server.
+def local_demand(place: str, model: str, project: Path, *, own: bool) -> Demand | None:
+    """Return the permission for a local model; None if it needs none.
 
     place: position of the key.
-    prefix: one of those of `SERVERS`.
     own: whether the user wrote the key.
     """
-    server = SERVERS[prefix]
-    # If the variable is set, the user has chosen the server. The default port may belong to any user of the machine.
-    if own or os.environ.get(server.endpoint.url, "").strip():
-        return None
-    address = root_of(server.base_url)
-    action = f"send the question and the tool results to {server.title} at {address}"
-    return Demand(place, action, address)
-
-
-def to_load(place: str, model: str, project: Path, *, own: bool) -> Demand | None:
-    """Return the permission for a file with weights; the arguments are those of `to_ask`."""
+    prefix = prefix_of(model) or ""
+    if prefix != WEIGHTS:
+        server = SERVERS[prefix]
+        # If the variable is set, the user has chosen the server. The default port may belong to any user here.
+        if own or os.environ.get(server.endpoint.url, "").strip():
+            return None
+        address = root_of(server.base_url)
+        return Demand(place, f"send the question and the tool results to {server.title} at {address}", address)
     # Weights are parsed by native code.
     path = Path(os.path.realpath(Path(model.removeprefix(WEIGHTS)).expanduser()))
     if own and not path.is_relative_to(os.path.realpath(project)):

@@ -55,23 +55,15 @@ class AnswerSchema:
 
         pointer: JSON pointer to its new place, such as `/properties/answer`; local references are rewritten to it.
         """
-        own = {key: item for key, item in self.schema.items() if key != "$schema"}
-        moved = _moved({key: item for key, item in own.items() if key != "$id"}, pointer)
-        # With its `$id` the schema is a separate resource, so its references need no change.
-        candidates = (moved, own) if "$id" in own else (moved,)
-        return next((one for one in candidates if _is_valid_at(pointer, one)), None)
-
-
-def _is_valid_at(pointer: str, schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema is valid at its place inside another one."""
-    outer = schema
-    for name in reversed(pointer.split("/")[1:]):
-        outer = {name: outer}
-    try:
-        schema_checks.check(outer)
-    except ValueError:
-        return False
-    return True
+        own = {key: item for key, item in self.schema.items() if key not in ("$schema", "$id")}
+        moved = outer = _moved(own, pointer)
+        for name in reversed(pointer.split("/")[1:]):
+            outer = {name: outer}
+        try:
+            schema_checks.check(outer)
+        except ValueError:
+            return None
+        return moved  # type: ignore[no-any-return] # a map, as `own` is
 
 
 def _moved(part: object, pointer: str) -> Any:  # noqa: ANN401 - any JSON

@@ -126,7 +126,9 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
     try:
         specialist = Specialist.model_validate(values)
     except ValidationError as error:
-        spots = {_spot(*map(str, details["loc"])) for details in error.errors(include_url=False)}
+        # Invalid keys with the item or inner key, without pydantic's branches of unions.
+        places = ([*map(str, details["loc"]), ""] for details in error.errors(include_url=False))
+        spots = {(key, inner if key == "countdown" or inner.isdecimal() else "") for key, inner, *_ in places}
         for key, inner in spots:
             _report(key, inner, front.fields[key], problems)
         bad = {key for key, _ in spots}
@@ -147,19 +149,14 @@ def _served(model: str, field: Field, problems: Problems) -> str:
     return served
 
 
-def _spot(key: str, inner: str | None = None, *_: str) -> tuple[str, str | None]:
-    """Return the invalid key with the item or inner key, without pydantic's union branches."""
-    return key, inner if inner and (key == "countdown" or inner.isdecimal()) else None
-
-
-def _report(key: str, inner: str | None, field: Field, problems: Problems) -> None:
+def _report(key: str, inner: str, field: Field, problems: Problems) -> None:
     """Report an invalid value, an item of a list or an entry of a map, by its place."""
     node = field.node
-    if isinstance(node, SequenceNode) and inner and inner.isdecimal() and int(inner) < len(node.items):
+    if isinstance(node, SequenceNode) and inner.isdecimal() and int(inner) < len(node.items):
         node = node.items[int(inner)]
     elif isinstance(node, MappingNode):
         named = {canonical(name.text): value for name, value in node.pairs if isinstance(name, ScalarNode)}
-        node = named.get(inner or "", node)
+        node = named.get(inner, node)
     if key == "countdown" and inner and isinstance(field.node, MappingNode):
         key = f"{key}.{inner}"
     if isinstance(node, ScalarNode):
@@ -187,7 +184,7 @@ def _text_value(key: str, field: Field, problems: Problems) -> str | None:
         items = node.items if isinstance(node, SequenceNode) else ()
         texts = [item.text.strip() for item in items if isinstance(item, ScalarNode)]
         if key == "model" and any(texts):
-            return next(filter(None, texts))
+            return ", ".join(filter(None, texts))
         is_ignored = key in ("name", "model")
         used = "ignored" if is_ignored else "using its text"
         problems.warn(field.place, f"must be text, got {_kind(node)}; {used}", key)
@@ -321,9 +318,8 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
         if key in CANONICAL or key in taken:
             continue
         if key in RESTRICTING:
-            problems.warn(
-                field.key_place, "restricts agents in other programs but has no effect here", shown(field.key)
-            )
+            text = "restricts agents in other programs but has no effect here"
+            problems.warn(field.key_place, text, shown(field.key))
         elif key in INERT:
             problems.notice(field.key_place, "has no effect here", shown(field.key))
         else:
@@ -358,20 +354,11 @@ NO_MODELS = ("inherit", "offline")
 
 def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
     """Move all models after the first one to the fallbacks, without duplicates."""
-    field = front.fields.get("model")
     first, *others = split_models(given["model"]) if "model" in given else ("",)
-    if field is not None and isinstance(field.node, SequenceNode):
-        names = [
-            name
-            for item in field.node.items
-            if isinstance(item, ScalarNode)
-            for name in split_models(item.text.strip())
-        ]
-        others += [name for name in names if name and name != first]
     if first:
         given["model"] = first
     named = dict.fromkeys([*others, *given.get(KEY, ())])
-    place = front.fields.get(KEY) or field
+    place = front.fields.get(KEY) or front.fields.get("model")
     if not named or place is None:
         return
     for name in [name for name in named if name.lower() in NO_MODELS]:

@@ -337,7 +337,7 @@ EXPECTED = {
 CANONICAL = tuple(key for key in Specialist.model_fields if key not in ("prompt", "path"))
 """All keys of a file."""
 ALIASES: dict[str, str] = {
-    str(alias): key for key in CANONICAL if (one := declared(key, AliasChoices)) for alias in one.choices
+    str(alias): key for key in CANONICAL if (names := declared(key, AliasChoices)) for alias in names.choices
 }
 """Other spellings, in snake_case; camelCase and kebab-case are converted before the lookup."""
 CONFIG_KEYS = tuple(key for key in CANONICAL if IN_CONFIG_FILES in Specialist.model_fields[key].metadata)
@@ -393,7 +393,7 @@ def canonical(key: str) -> str:
 def is_known(key: str) -> bool:
     """Return whether a key, in any spelling, belongs to this program or to another known one."""
     folded = canonical(key)
-    return folded in _CANONICAL or folded in INERT
+    return folded in CANONICAL or folded in INERT
 
 
 def starts_field_in_prose(key: str) -> bool:
@@ -406,12 +406,8 @@ def nearest(key: str) -> str | None:
     folded = canonical(key)
     if len(folded) > _LONGEST_SUGGESTED:
         return None
-    close = difflib.get_close_matches(folded, _CANDIDATES, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(folded, (*CANONICAL, *ALIASES), n=1, cutoff=0.75)
     return ALIASES.get(close[0], close[0]) if close else None
-
-
-_CANONICAL = frozenset(CANONICAL)
-_CANDIDATES = (*CANONICAL, *ALIASES)
 
 
 # The types of the settings of a call: what a file may give, in Python.

@@ -303,7 +303,6 @@ _CONTINUED = " \t-#]})\"'"
 """First characters of lines that cannot begin a body."""
 _TITLE = re.compile(r"# \S")
 _COMMENT = re.compile(r"#+(?:[ \t]|\Z)")
-_BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:\n|$)")
 _ESCAPE = re.compile(r'\\(["\\/nt])')
 _QUOTES = frozenset("\"'")
 _ESCAPED = {"n": "\n", "t": "\t"}
@@ -315,20 +314,16 @@ def field_spans(front: str, line: int, *, closed: bool) -> tuple[list[tuple[str,
     The rest belongs to the body: if the closing fence is missing, a `---` rule far below may end `front`.
     """
     lines = front.split("\n", MOST_LINES)
-    # The indentation of the first line, which all keys share.
-    first = next((line for line in lines if line.strip()), "")
-    margin = first[: len(first) - len(first.lstrip())]
     last_close = max((i for i, text in enumerate(lines) if _CLOSE.search(text)), default=-1)
-    keys = (is_key_line(text.removeprefix(margin)) or "" for text in lines)
+    keys = (is_key_line(text) or "" for text in lines)
     last_key = max((i for i, key in enumerate(keys) if starts_field_in_prose(key)), default=-1)
-    last_text = max((i for i, text in enumerate(lines) if text.strip() and not _COMMENT.match(text)), default=-1)
     starts: list[tuple[int, str]] = []
     in_prose, open_examples, blank_before = False, 0, False
     for index, text in enumerate(lines):
         if not text.strip():
             blank_before = True
             continue
-        key = is_key_line(text.removeprefix(margin))
+        key = is_key_line(text)
         if key and in_prose and ((open_examples and index <= last_close) or not starts_field_in_prose(key)):
             key = None
         if key and blank_before and not closed and not is_known(key):
@@ -344,7 +339,7 @@ def field_spans(front: str, line: int, *, closed: bool) -> tuple[list[tuple[str,
                 end -= 1
             lines = lines[:end]
             break
-        elif in_prose and last_key < index < last_text and not open_examples and _TITLE.match(text):
+        elif in_prose and last_key < index and not open_examples and _TITLE.match(text):
             lines = lines[:index]
             break
         open_examples = max(0, open_examples + len(_OPEN.findall(text)) - len(_CLOSE.findall(text)))
@@ -384,41 +379,26 @@ def _raw(key: str, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:
         lines.pop()
     raw = "\n".join(lines).rstrip()
     end = start + len(raw)
-    block = _BLOCK.match(raw)
     last = chunk.place(end).line
-    if raw and not block and last > chunk.line:
+    if raw and last > chunk.line:
         problems.warn(chunk.place(0), f"is not valid YAML; using its text up to line {last}", key)
-    first, _, rest = ("", "", raw[block.end() :]) if block else raw.partition("\n")
+    first, _, rest = raw.partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
-    unquoted = _unquote(text)
-    if unquoted is None and text[:1] in _QUOTES and not _closing(text[0]).search(text, 1):
+    quote = text[:1]
+    if quote in _QUOTES and quote not in text[1:]:
         problems.warn(chunk.place(start), "an opening quote is never closed", key)
-        unquoted = text[1:].strip().replace("\\n", "\n")
-    if unquoted is not None:
-        return ScalarNode(start, end, unquoted, plain=False)
+        return ScalarNode(start, end, text[1:].strip().replace("\\n", "\n"), plain=False)
+    if quote in _QUOTES and len(text) > 1 and text[-1] == quote:
+        inner = text[1:-1]
+        inner = inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
+        return ScalarNode(start, end, inner, plain=False)
     if canonical(key) in _TEXT_KEYS:
         return ScalarNode(start, end, text.replace("\\n", "\n"), plain=False)
     return ScalarNode(start, end, text)
 
 
+def _unescaped(found: re.Match[str]) -> str:
+    return _ESCAPED.get(found[1], found[1])
+
+
 _TEXT_KEYS = _PROSE_KEYS | {"name", "model"}
-
-
-def _unquote(text: str) -> str | None:
-    """Return the text inside a pair of quotes; None if the quotes do not enclose the complete text."""
-    quote = text[:1]
-    if quote not in _QUOTES or len(text) < 2 or text[-1] != quote:  # noqa: PLR2004, an opening and a closing one
-        return None
-    inner = text[1:-1]
-    # A closing quote before any opening one ends the first pair; apostrophes neither open nor close.
-    closes = _closing(quote).search(inner)
-    opens = re.search(rf"(?<![^\s(]){quote}(?=\w)", inner)
-    if closes and not (opens and opens.start() < closes.start()):
-        return None
-    if quote == "'":
-        return inner.replace("''", "'")
-    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), inner)
-
-
-def _closing(quote: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<=[^\s(\\{quote}]){quote}(?!\w)")

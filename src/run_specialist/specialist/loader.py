@@ -189,8 +189,8 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
     specialist = validate(given | {"name": name, "description": description}, front, problems)
     check_output_schema(given, front, problems, project)
     check_placeholders(data, given, front, problems)
-    limit, levels = given.get("tool_calls_limit"), {(one.key, one.level) for one in problems.found}
-    if ("tool_calls_limit", "error") in levels or not isinstance(limit, int | str):
+    limit = given.get("tool_calls_limit")
+    if not isinstance(limit, int | str) or ("tool_calls_limit", "error") in {(p.key, p.level) for p in problems.found}:
         limit = None
     is_derived = "agents" in front.fields and front.fields["agents"] is front.fields.get("tools")
     file = SpecialistFile(

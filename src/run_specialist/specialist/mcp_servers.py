@@ -6,8 +6,9 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -28,21 +29,20 @@ _KEY = "mcp_servers"
 def check_servers(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
     """Warn about unusable servers and remove them from `given`."""
     value = given.get(_KEY)
+    entries = enumerate(named_entries(value))
+    fitting = [_fits(name, entry, index, front, problems) for index, (name, entry) in entries]
     if isinstance(value, dict):
-        given[_KEY] = {key: entry for key, entry in value.items() if _fits(str(key), entry, key, front, problems)}
+        given[_KEY] = dict(compress(value.items(), fitting))
     elif isinstance(value, list):
-        given[_KEY] = [item for index, item in enumerate(value) if _fits(*named_entry(item), index, front, problems)]
+        given[_KEY] = list(compress(value, fitting))
 
 
-def _fits(name: str, entry: object, key: object, front: FrontMatter, problems: Problems) -> bool:
-    """Return whether a server can be used; otherwise warn.
-
-    key: of the entry in the map or list.
-    """
+def _fits(name: str, entry: object, index: int, front: FrontMatter, problems: Problems) -> bool:
+    """Return whether a server can be used; otherwise warn."""
     field = front.fields[_KEY]
     node, place = field.node, field.place
-    if isinstance(node, SequenceNode) and isinstance(key, int) and key < len(node.items):
-        place = field.chunk.place(node.items[key].start)
+    if isinstance(node, SequenceNode) and index < len(node.items):
+        place = field.chunk.place(node.items[index].start)
     elif isinstance(node, MappingNode):
         named = (one for one, _ in node.pairs if isinstance(one, ScalarNode) and one.text == name)
         place = next((field.chunk.place(one.start) for one in named), place)
@@ -93,7 +93,14 @@ class ServerConfig:
     @property
     def is_loopback(self) -> bool:
         """Whether its URL always points to this machine, where any user may run the server."""
-        return self.url is not None and _is_loopback(self.url)
+        try:
+            parts = urlsplit(self.url or "")
+            host = parts.hostname or ""
+            if "$" in parts.netloc or not _AUTHORITY.fullmatch(parts.netloc):
+                return False
+            return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -160,21 +167,6 @@ class ServerConfig:
 
         parts = ("command", "url", "env", "headers", "cwd")
         return replace(self, **{name: filled(getattr(self, name)) for name in parts})
-
-
-def _is_loopback(url: str) -> bool:
-    """Return whether a URL points to this machine regardless of the values of its variables."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    if "$" in parts.netloc or not _AUTHORITY.fullmatch(parts.netloc):
-        return False
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _without_secrets(url: str) -> str:
@@ -294,16 +286,14 @@ def server_of(name: str, entry: object) -> ServerConfig | None:
     return ServerConfig(clean, command, env=env, cwd=read.cwd or None, timeout=timeout)
 
 
-def named_entries(value: object) -> Iterator[tuple[str, object]]:
-    """Yield name and entry of each server in a map or list; an entry of None is looked up by name."""
+def named_entries(value: object) -> list[tuple[str, object]]:
+    """Return name and entry of each server in a map or list; an entry of None is looked up by name."""
     if isinstance(value, Mapping):
-        yield from ((str(name), entry) for name, entry in value.items())
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield named_entry(item)
+        return [(str(name), entry) for name, entry in value.items()]
+    return [_named_entry(item) for item in value] if isinstance(value, list | tuple) else []
 
 
-def named_entry(item: object) -> tuple[str, object]:
+def _named_entry(item: object) -> tuple[str, object]:
     """Return name and entry of a list item."""
     if not isinstance(item, Mapping):
         return (item, None) if isinstance(item, str) else (str(item), "")

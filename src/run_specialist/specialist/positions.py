@@ -2,6 +2,7 @@
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import yaml
 
 from run_specialist.errors import UsageError
 from run_specialist.safety import safe_files
-from run_specialist.specialist.problems import START, Position, shown
+from run_specialist.specialist.problems import Position, shown
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -24,15 +25,12 @@ MOST_CASE_VALUES = 50_000
 """Maximum number of values: a small file may refer to the same values often, so bytes do not limit them."""
 
 
-_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
-
-
 @dataclass(frozen=True, slots=True)
 class PlacedValue:
     """A value with its position."""
 
     value: Any
-    """A JSON value, or a date in YAML."""
+    """A JSON value."""
     place: Position
     fields: "tuple[tuple[str, PlacedValue, PlacedValue], ...]" = ()
     """Entries of a mapping: the key as text, the key's position, and the value."""
@@ -65,96 +63,42 @@ def read(path: Path) -> PlacedValue:
     """Return the content of a file; raises UsageError with the position of the first error."""
     name = shown(str(path), None)
     try:
-        data = read_file(path, None, LARGEST)
-        text = data.decode("utf-8-sig")
-        if path.suffix == ".json":
-            # A YAML parser accepts neither tabs as indentation nor surrogate escapes.
-            text = _ESCAPE.sub(_whole, text.replace("\t", " "))
-        return parse_placed(text)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{name}:{line}:1: is not UTF-8") from None
-    except NotReadable as error:
-        line, column = error.place
-        raise UsageError(f"{name}:{line}:{column}: {error}") from None
+        text = read_file(path, None, LARGEST).decode("utf-8-sig")
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None
+    left = MOST_CASE_VALUES
+    line_ends = [found.start() for found in re.finditer("\n", text)]
 
+    def place(index: int) -> Position:
+        line = bisect_left(line_ends, index)
+        return Position(line + 1, index - (line_ends[line - 1] if line else -1))
 
-class NotReadable(ValueError):
-    """A text is not YAML, or too large."""
+    def placed(node: Node, depth: int = 0) -> PlacedValue:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > DEEPEST:
+            reason = f"has more than {MOST_CASE_VALUES:,} values" if left < 0 else f"is deeper than {DEEPEST} levels"
+            raise UnreadableError(reason, node.start)
+        if isinstance(node, ScalarNode):
+            return PlacedValue(scalar_value(node), place(node.start))
+        if isinstance(node, SequenceNode):
+            items = tuple(placed(one, depth + 1) for one in node.items)
+            return PlacedValue([one.value for one in items], place(node.start), items=items)
+        fields: dict[str, tuple[str, PlacedValue, PlacedValue]] = {}
+        for key, value in node.pairs:
+            if not isinstance(key, ScalarNode):
+                raise UnreadableError("a key must be a text", key.start)
+            if key.text in fields:
+                raise UnreadableError(f"the key {shown(key.text)} occurs twice", key.start)
+            fields[key.text] = key.text, placed(key, depth + 1), placed(value, depth + 1)
+        values = {key: value.value for key, _, value in fields.values()}
+        return PlacedValue(values, place(node.start), fields=tuple(fields.values()))
 
-    def __init__(self, text: str, place: Position = START) -> None:
-        """Store the position with the message."""
-        super().__init__(text)
-        self.place = place
-
-
-def parse_placed(text: str) -> PlacedValue:
-    """Return the value of a YAML text, which may be JSON; raises NotReadable."""
     try:
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                raise NotReadable("the file is empty")
-            return _NodeReader(loader).placed(node, 0)
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = START if mark is None else Position(mark.line + 1, mark.column + 1)
-        # Of a tab, the parser says only that it cannot start a token.
-        is_tab = mark is not None and "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column :][:1] == "\t"
-        reason = "a tab cannot indent a line; use spaces" if is_tab else error.problem or error.context
-        raise NotReadable(f"is not YAML: {reason}", place) from None
-    except yaml.YAMLError as error:
-        raise NotReadable(f"is not YAML: {shown(' '.join(str(error).split()), 200)}") from None
-    except RecursionError:
-        raise NotReadable(f"is nested deeper than {DEEPEST} levels") from None
-
-
-class _NodeReader:
-    def __init__(self, loader: Any) -> None:  # noqa: ANN401 - either loader of PyYAML
-        self._loader = loader
-        self._left = MOST_CASE_VALUES
-
-    def placed(self, node: yaml.Node, depth: int) -> PlacedValue:
-        place = Position(node.start_mark.line + 1, node.start_mark.column + 1)
-        self._left -= 1
-        if self._left < 0:
-            raise NotReadable(f"has more than {MOST_CASE_VALUES:,} values", place)
-        if depth > DEEPEST:
-            raise NotReadable(f"is nested deeper than {DEEPEST} levels", place)
-        if isinstance(node, yaml.SequenceNode):
-            items = tuple(self.placed(one, depth + 1) for one in node.value)
-            return PlacedValue([one.value for one in items], place, items=items)
-        if isinstance(node, yaml.MappingNode):
-            fields = tuple(self._fields(node, depth))
-            return PlacedValue({name: value.value for name, _, value in fields}, place, fields=fields)
-        try:
-            return PlacedValue(self._loader.construct_object(node), place)
-        except (ValueError, OverflowError):
-            # A date such as 2026-99-99 has the form of one.
-            return PlacedValue(node.value, place)
-
-    def _fields(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, PlacedValue, PlacedValue]]:
-        self._loader.flatten_mapping(node)
-        seen = set()
-        for key_node, value_node in node.value:
-            key = self.placed(key_node, depth + 1)
-            if not isinstance(key.value, str | int | float | bool):
-                raise NotReadable("a key must be a text", key.place)
-            if key.value in seen:
-                raise NotReadable(f"the key {shown(str(key.value))} occurs twice", key.place)
-            seen.add(key.value)
-            yield str(key.value), key, self.placed(value_node, depth + 1)
-
-
-def _whole(match: re.Match[str]) -> str:
-    if not match[1]:
-        return match[0]
-    return (int(match[1], 16).to_bytes(2, "big") + int(match[2], 16).to_bytes(2, "big")).decode("utf-16-be")
+        return placed(parse(text, LARGEST) or ScalarNode(0, 0, ""))
+    except UnreadableError as error:
+        line, column = place(error.index)
+        raise UsageError(f"{name}:{line}:{column}: {error}") from None
 
 
 DEEPEST = 60
@@ -234,19 +178,22 @@ class Chunk:
         return Position(self.line + self.text.count("\n", 0, index), index - before + self.indent)
 
 
-def parse(text: str) -> Node | None:
+def parse(text: str, longest: int = LONGEST) -> Node | None:
     """Return the root node of a YAML text, None for an empty one; no Python object is constructed from it.
 
     Uses the parser's events, because the composer of libyaml overflows the C stack on deep nesting.
     Raises UnreadableError.
     """
-    if len(text) > LONGEST:
-        raise UnreadableError(f"longer than {LONGEST:,} characters", 0)
+    if len(text) > longest:
+        raise UnreadableError(f"longer than {longest:,} characters", 0)
     try:
         return _compose(iter(yaml.parse(text, Loader=_Loader)), text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise UnreadableError(error.problem or str(error), mark.index if mark else 0) from None
+        index, reason = mark.index if mark else 0, error.problem or str(error)
+        # Of a tab, the parser says only that it cannot start a token.
+        reason = "a tab cannot indent a line; use spaces" if text[index : index + 1] == "\t" else reason
+        raise UnreadableError(reason, index) from None
     except yaml.reader.ReaderError as error:
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
         raise UnreadableError(error.reason, bad.start() if bad else 0) from None

@@ -1,7 +1,7 @@
 """Problems of a specialist file, with their positions."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -41,14 +41,7 @@ class Problem:
 
     def as_json(self) -> dict[str, str | int | None]:
         """Return the six fields as plain values."""
-        return {
-            "path": str(self.path),
-            "line": self.line,
-            "column": self.column,
-            "key": self.key,
-            "text": self.text,
-            "level": self.level,
-        }
+        return {**asdict(self), "path": str(self.path)}
 
 
 @dataclass(slots=True)

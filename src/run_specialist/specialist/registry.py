@@ -2,9 +2,7 @@
 
 import difflib
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -168,7 +166,7 @@ def _files_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
 
 # Check the graph of specialists that call each other: every name under `agents` must exist, without cycles.
 #
-# Runs in time linear in the files and the names they list; only files that are part of a cycle cost more.
+# Runs in time linear in the files and the names they list, once for each separate cycle.
 
 MAX_DEPTH = 2
 """Maximum delegation depth below the first specialist."""
@@ -206,15 +204,11 @@ def check(
             by_path[path] = load(path, caller.project or project_of(path))
         return by_path[path]
 
-    def named(paths: Sequence[Path]) -> str:
-        return shown(" -> ".join(by_path[path].name for path in paths), _LONGEST)
-
     # A run leaves out the specialists above it, so that others may call each other.
     callers = [file for file in by_path.values() if _listed(file) and not file.may_circle]
     edges = {file.path: [one.path for name in _listed(file) if (one := find(name, file))] for file in callers}
     cycles = _cycles(edges)
     unusable = {path for path, file in by_path.items() if file.specialist is None or path in cycles}
-    chains = _chains({path: [one for one in edges[path] if one not in unusable] for path in edges.keys() - cycles})
 
     def complaint(name: str, caller: SpecialistFile) -> str:
         if (file := find(name, caller)) is None:
@@ -231,14 +225,12 @@ def check(
     for file in files:
         found: list[tuple[str, Level]] = []
         if cycle := cycles.get(file.path):
-            found.append((f"calls form a cycle: {named(cycle)}; remove one of these names", "error"))
+            names_of_it = shown(" -> ".join(by_path[path].name for path in cycle), _LONGEST)
+            found.append((f"calls form a cycle: {names_of_it}; remove one of these names", "error"))
         bad = [text for name in _listed(file) if (text := complaint(name, file))]
         found += [(text, "warning") for text in bad[:MAX_REPORTED]]
         if len(bad) > MAX_REPORTED:
             found.append((f"{len(bad) - MAX_REPORTED} more names that cannot be called", "warning"))
-        if chain := chains.get(file.path):
-            deep = f"{named(chain[-1:])} is more than {MAX_DEPTH} levels deep and cannot be called"
-            found.append((f"{named(chain)}: {deep}", "warning"))
         line = file.lines.get("agents", 1)
         problems = (Problem(file.path, line, 1, "agents", text, level) for text, level in found)
         checked.append(file.with_problems((*file.problems, *problems)) if found else file)
@@ -254,46 +246,18 @@ def _or(names: Sequence[str]) -> str:
 
 
 def _cycles(edges: _Edges) -> dict[Path, list[Path]]:
-    """Return one cycle for each file that is part of one; the file is its first and its last member."""
-    sorter = TopologicalSorter(edges)
-    with suppress(CycleError):
-        sorter.prepare()
-    # Without the files that lead into no cycle.
-    remaining = dict(edges)
-    while ready := sorter.get_ready():
-        sorter.done(*ready)
-        for path in ready:
-            remaining.pop(path, None)
+    """Return one cycle for each of its files, each its first and its last member; no file is in two of them."""
     found: dict[Path, list[Path]] = {}
-    for path in remaining:
-        if path not in found and (cycle := _shortest_cycle(path, remaining)):
+    while True:
+        try:
+            TopologicalSorter({path: callees for path, callees in edges.items() if path not in found}).prepare()
+        except CycleError as error:
+            # Each member is called by the next one.
+            _, *cycle = reversed(error.args[1])
             for turn, member in enumerate(cycle):
-                found.setdefault(member, [*cycle[turn:], *cycle[: turn + 1]])
-    return found
-
-
-def _shortest_cycle(start: Path, edges: _Edges) -> list[Path]:
-    """Return the shortest cycle through a file, each member once; empty if there is none."""
-    ways: dict[Path, list[Path]] = {start: [start]}
-    queue = deque([start])
-    while queue:
-        path = queue.popleft()
-        for one in edges.get(path, ()):
-            if one == start:
-                return ways[path]
-            if one not in ways:
-                ways[one] = [*ways[path], one]
-                queue.append(one)
-    return []
-
-
-def _chains(edges: _Edges) -> dict[Path, list[Path]]:
-    """Return one call chain for each file whose chains exceed `MAX_DEPTH`, up to the first file that is too deep."""
-    nodes = (*edges, *(one for callees in edges.values() for one in callees))
-    chains: dict[Path, list[Path]] = {path: [path] for path in nodes}
-    for _ in range(MAX_DEPTH + 1):
-        chains = {path: [path, *chains[one]] for path, callees in edges.items() for one in callees if one in chains}
-    return chains
+                found[member] = [*cycle[turn:], *cycle[: turn + 1]]
+        else:
+            return found
 
 
 class NameLookup:

@@ -163,16 +163,10 @@ def _checked_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> set
                 try:
                     _compiled(pattern)
                 except SchemaError as error:
-                    raise refused(key, _unusable(pattern, error)) from None
+                    why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ")
+                    raise refused(key, f"{pattern!r} cannot be matched here: {why.rstrip('.')}") from None
                 checked.add(pattern)
     return checked
-
-
-def _unusable(pattern: str, error: SchemaError) -> str:
-    why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ").rstrip(".")
-    if why.startswith(UNSUPPORTED):
-        return f"{pattern!r}: lookaround and backreferences are not supported, because matching them may never end"
-    return f"{pattern!r} is not a 'regex' that can be matched here: {why}"
 
 
 def _path(part: object, whole: object) -> list[str | int] | None:
@@ -239,8 +233,6 @@ Keyword = Callable[[AnyValidator, Any, Any, Mapping[str, Any]], Iterable["Valida
 
 MOST_PATTERNS = 256
 """Size of the cache of compiled patterns; with more patterns in one schema, each match compiles its pattern again."""
-UNSUPPORTED = ("look-around", "backreferences")
-"""The engine's names for constructs that cannot be matched in linear time."""
 
 
 @lru_cache(maxsize=MOST_PATTERNS)

@@ -1,7 +1,7 @@
 """Resolve the settings of a run from the call, the file, presets and defaults, with the origin of each."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,27 +109,38 @@ def resolve(
         raise SpecialistUnusable("\n".join(str(problem) for problem in file.problems if problem.level == "error"))
     call = checked({key: value for key, value in overrides.items() if (key, value) != ("preset", None)})
     given = _checked_data(file, call, data) if data else checked({})
-    of_data = Origin("data", kind="data")
-    by_file: _Layer = (file.specialist, lambda key: Origin("file", file.lines.get(key), kind=file.origin))
-    by_data: _Layer = (given, lambda _: of_data)
-    by_call: _Layer = (call, lambda key: Origin("flag", None, call.preset if key == "preset" else None))
-    if call.preset:
-        layers = [by_file, by_data, _layer(call.preset, Origin("flag", None, call.preset)), by_call]
-    elif given.preset:
-        layers = [by_file, _layer(given.preset, of_data), by_data, by_call]
-    elif named := file.specialist.preset:
-        by_preset = Origin("preset", file.lines.get("preset"), named, kind=file.origin)
-        layers = [_layer(named, by_preset), by_file, by_data, by_call]
-    else:
-        layers = [by_file, by_data, by_call]
-    merged = _merged([*_default_layers(file, call, given), *layers], _limits_of_user(file))
-    sharing = merged.origins.get("share_budget", of_data)
-    if merged.values.get("share_budget") is False and rule("share_budget", sharing.kind) == "lower":
-        limited = [key for key, origin in merged.origins.items() if key in _SHARED and origin.kind == "caller"]
-        if own := next((key for key in limited if merged.values[key] is not None), ""):
-            merged.values["share_budget"] = True
-            merged.capped.append(f"share_budget: specialists that it asks could exceed your own {own}; true holds")
-    return ResolvedSettings(file.specialist.model_copy(update=merged.values), merged.origins, tuple(merged.capped))
+    config = checked({key: default.value for key, default in file.defaults.items()})
+
+    def of_config(key: str) -> Origin:
+        default = file.defaults[key]
+        kind: OriginKind = "project" if default.scope == "project" else "caller"
+        return Origin(default.scope, default.line, config.preset if key == "preset" else None, default.path, kind)
+
+    layers: list[_Layer] = [
+        (config, of_config),
+        (file.specialist, lambda key: Origin("file", file.lines.get(key), kind=file.origin)),
+        (given, lambda _: Origin("data", kind="data")),
+        (call, lambda key: Origin("flag", None, call.preset if key == "preset" else None)),
+    ]
+    # The preset of the highest layer that names one stands directly below it.
+    if naming := [index for index, (partial, _) in enumerate(layers) if partial.preset]:
+        named, origin_of = layers[naming[-1]]
+        origin = origin_of("preset")
+        if origin.source == "file":
+            origin = replace(origin, source="preset", preset=named.preset)
+        layers.insert(naming[-1], (_preset(named), lambda _: origin))
+    values, origins, capped = _merged(layers, _limits_of_user(file))
+    sharing = origins.get("share_budget", Origin("data", kind="data"))
+    if values.get("share_budget") is False and rule("share_budget", sharing.kind) == "lower":
+        limited = [key for key, origin in origins.items() if key in _SHARED and origin.kind == "caller"]
+        if own := next((key for key in limited if values[key] is not None), ""):
+            values["share_budget"] = True
+            capped.append(f"share_budget: specialists that it asks could exceed your own {own}; true holds")
+    return ResolvedSettings(file.specialist.model_copy(update=values), origins, tuple(capped))
+
+
+def _preset(named: Specialist) -> Specialist:
+    return checked(PRESETS[named.preset] if named.preset else {})
 
 
 def _checked_data(file: SpecialistFile, call: Specialist, data: Data) -> Specialist:
@@ -163,24 +174,14 @@ def overridden(settings: Specialist, overrides: Mapping[str, Any]) -> Specialist
     Raises UsageError for an invalid setting.
     """
     call = checked({key: value for key, value in overrides.items() if (key, value) != ("preset", None)})
-    by: Callable[[str], Origin] = lambda _: Origin("flag")  # noqa: E731 - origins are of no interest here
-    layers: list[_Layer] = [(settings, by)]
-    if call.preset:
-        layers = [(_without_preset(settings), by), (checked(PRESETS[call.preset]), by)]
-    dropped = layers[0][0]
-    return dropped.model_copy(update=_merged([*layers, (call, by)]).values)
-
-
-def _without_preset(settings: Specialist) -> Specialist:
-    """Return settings with the default in place of each value that the preset has set."""
-    if settings.preset is None:
-        return settings
-    preset = checked(PRESETS[settings.preset])
-    set_by_it = {key for key in preset.model_fields_set if getattr(preset, key) == getattr(settings, key)}
-    defaults = {key: Specialist.model_fields[key].get_default(call_default_factory=True) for key in set_by_it}
-    without = settings.model_copy(update=defaults)
-    without.model_fields_set.difference_update(set_by_it)
-    return without
+    # With another preset, what the previous one has set becomes the default again.
+    previous = _preset(settings if call.preset else call)
+    dropped = {key for key in previous.model_fields_set if getattr(previous, key) == getattr(settings, key)}
+    defaults = {key: Specialist.model_fields[key].get_default(call_default_factory=True) for key in dropped}
+    base = settings.model_copy(update=defaults)
+    base.model_fields_set.difference_update(dropped)
+    values, _, _ = _merged([(one, lambda _: Origin("flag")) for one in (base, _preset(call), call)], {})
+    return base.model_copy(update=values)
 
 
 def checked(settings: Mapping[str, Any]) -> Specialist:
@@ -200,63 +201,30 @@ def checked(settings: Mapping[str, Any]) -> Specialist:
     return partial
 
 
-def _default_layers(file: SpecialistFile, *stronger: Specialist) -> list[_Layer]:
-    """Return the layers of the config files: the preset, unless another layer or the file names one, then the keys."""
-    given = dict(file.defaults)
-    if any(one.preset for one in (*stronger, *([file.specialist] if file.specialist else []))):
-        given.pop("preset", None)
-    if not given:
-        return []
-
-    def origin(key: str, preset: Preset | None = None) -> Origin:
-        default = given[key]
-        kind: OriginKind = "project" if default.scope == "project" else "caller"
-        return Origin(default.scope, default.line, preset, default.path, kind)
-
-    keys = checked({key: default.value for key, default in given.items()})
-    by_keys: _Layer = (keys, lambda key: origin(key, keys.preset if key == "preset" else None))
-    return [*([_layer(keys.preset, origin("preset", keys.preset))] if keys.preset else []), by_keys]
-
-
-def _layer(preset: Preset, origin: Origin) -> _Layer:
-    return checked(PRESETS[preset]), lambda _: origin
-
-
-@dataclass
-class _Merged:
-    """The result of merging layers."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, Origin] = field(default_factory=dict)
-    capped: list[str] = field(default_factory=list)
-
-
-def _merged(layers: Sequence[_Layer], caps: Mapping[str, tuple[Any, Origin]] | None = None) -> _Merged:
-    """Merge layers, lowest precedence first; the countdown is merged key by key.
+def _merged(
+    layers: Sequence[_Layer], caps: Mapping[str, tuple[Any, Origin]]
+) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
+    """Merge layers, lowest precedence first, the countdown key by key; return values, origins and warnings.
 
     caps: limits of the user, which layers with the rule `lower` cannot raise.
     """
-    merged, countdown = _Merged(), dict[str, Any]()
+    values, origins, countdown = dict[str, Any](), dict[str, Origin](), dict[str, Any]()
     capped: dict[str, str] = {}
     for partial, origin_of in layers:
         for key in partial.model_fields_set - {"countdown"}:
             value, origin = getattr(partial, key), origin_of(key)
             capped.pop(key, None)
-            cap = (caps or {}).get(key)
-            if cap is not None and rule(key, origin.kind) == "lower" and stricter(value, cap[0]) != value:
+            if key in caps and rule(key, origin.kind) == "lower" and stricter(value, caps[key][0]) != value:
                 place = str(origin) if origin.path else f"the specialist's file ({origin})"
-                capped[key] = (
-                    f"{key}: {_amount(value)} of {place} is above your own limit; {_amount(cap[0])} ({cap[1]}) holds"
-                )
-                value, origin = cap
-            merged.values[key] = value
-            merged.origins[key] = origin
+                above = f"{_amount(value)} of {place} is above your own limit"
+                value, origin = caps[key]
+                capped[key] = f"{key}: {above}; {_amount(value)} ({origin}) holds"
+            values[key], origins[key] = value, origin
         for inner in partial.countdown.model_fields_set if "countdown" in partial.model_fields_set else ():
             countdown[inner] = getattr(partial.countdown, inner)
-            merged.origins[f"countdown.{inner.rstrip('_')}"] = origin_of("countdown")
-    merged.values |= {"countdown": Countdown(**countdown)} if countdown else {}
-    merged.capped = [*capped.values()]
-    return merged
+            origins[f"countdown.{inner.rstrip('_')}"] = origin_of("countdown")
+    values |= {"countdown": Countdown(**countdown)} if countdown else {}
+    return values, origins, [*capped.values()]
 
 
 def _amount(limit: float | None) -> str:

@@ -149,7 +149,7 @@ def split_names(text: str, warn: Callable[[str], None]) -> list[str]:
     if text.startswith("[") or (text.endswith("]") and "[" not in text):
         warn("the list is invalid or not closed; using its names")
         text = text.removeprefix("[").removesuffix("]")
-    parts = _split(text, ",\n")
+    parts = _split(text, ",")
     if len(parts) == 1 and len(by_blanks := _split(text, " \t")) > 1:
         warn("names are separated by blanks; commas are expected")
         parts = by_blanks
@@ -157,16 +157,9 @@ def split_names(text: str, warn: Callable[[str], None]) -> list[str]:
 
 
 def _split(text: str, separators: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for index, character in enumerate(text):
-        if character == "(":
-            depth += 1
-        elif character == ")":
-            depth = max(0, depth - 1)
-        elif character in separators and (depth == 0 or character == "\n"):
-            parts.append(text[start:index])
-            start = index + 1
-    return [part for part in (*parts, text[start:]) if part.strip()]
+    # A newline separates inside parentheses, too.
+    parts = re.split(rf"\n|[{separators}](?![^()\n]{{0,500}}\))", text)
+    return [part for part in parts if part.strip()]
 
 
 def join_parentheses(names: Iterable[str]) -> list[str]:

@@ -37,10 +37,7 @@ class Archive:
         Some servers give one ID to several calls. The later output is then appended after a separator line, so both
         stay readable; an identical output is stored once.
         """
-        stored = self._texts.get(execution_id)
-        if stored is None:
-            self._texts[execution_id] = text
-            return 0
+        stored = self._texts.setdefault(execution_id, text)
         if stored == text:
             return 0
         prefix = f"{stored}\n[another output of the same id follows]\n"
@@ -80,11 +77,7 @@ class _ArchiveReader:
     archive: Archive
     slice_limit: int
 
-    def get_tool_response(
-        self,
-        execution_id: str,
-        offset: Annotated[int, Field(ge=0)] = 0,
-    ) -> Output:
+    def get_tool_response(self, execution_id: str, offset: Annotated[int, Field(ge=0)] = 0) -> Output:
         if execution_id not in self.archive:
             ids = self.archive.ids
             near = get_close_matches(execution_id, ids, _MAX_LISTED_IDS) or ids[-_MAX_LISTED_IDS:]

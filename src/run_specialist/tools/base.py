@@ -36,19 +36,16 @@ class RunLog(Protocol):
 
     def notify(self, event: Event) -> None:
         """Report an event to the observers of the run, and store it; credentials in its texts are masked."""
-        ...
 
     @property
     def is_stored(self) -> bool:
         """Whether the run is stored, so that its changes can be undone later."""
-        ...
 
     async def stored(self, record: Record) -> bool:
         """Store a record and wait until it is stored; return whether it was.
 
         Also True for a run that is not stored at all.
         """
-        ...
 
 
 class BudgetLender(Protocol):
@@ -60,19 +57,15 @@ class BudgetLender(Protocol):
         wanted: the child's own limits; None = no limit.
         least: minimum amounts, granted as long as the remainder covers them.
         """
-        ...
 
     def settle(self, child: Child | None) -> None:
         """Charge the child's spending once and release the rest of the loan; None if the child never ran."""
-        ...
 
     def warn(self, text: str) -> None:
         """Add a warning to the run's events and outcome; a repeated text is added only once."""
-        ...
 
     def pass_on(self, event: Event) -> None:
         """Forward an event of the child to the run's observers."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,23 +162,30 @@ def _inspect(function: Callable[..., Any]) -> Parameters:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise UsageError(f"{name_of(function)}: cannot read its signature; wrap it in a Python function") from None
+    fixed = function.keywords if isinstance(function, functools.partial) else {}
     accepted: list[inspect.Parameter] = []
-    hints: dict[str, Any] = {}
     context: str | None = None
-    for parameter in _unbound(function, signature):
-        if _takes_context(function, parameter):
-            if context is not None:
-                raise UsageError(f"{name_of(function)}: both {context} and {parameter.name} are a Context; keep one")
-            context = parameter.name
+    for name, parameter in signature.parameters.items():
+        if name in fixed:
+            continue
+        if parameter.kind in _PREFIXES:
+            raise UsageError(
+                f"{name_of(function)}: parameter {_PREFIXES[parameter.kind]}{name} cannot be passed by keyword, as "
+                "models do; name each parameter, or bind it with functools.partial"
+            )
+        if name == "self" and parameter.annotation is parameter.empty:
+            raise UsageError(f"{name_of(function)}: unbound method; create the tool from a bound method")
+        if not _takes_context(function, parameter):
+            try:
+                hint = _resolve_annotation(function, parameter.annotation)
+            except Exception as error:  # noqa: BLE001 - an annotation is an expression, and may raise anything
+                raise UsageError(_schema_error(function, name, error)) from None
+            accepted.append(parameter.replace(annotation=hint))
+        elif context is None:
+            context = name
         else:
-            accepted.append(parameter)
-            hints[parameter.name] = Any
-            if parameter.annotation is not parameter.empty:
-                try:
-                    hints[parameter.name] = _resolve_annotation(function, parameter.annotation)
-                except Exception as error:  # noqa: BLE001 - an annotation is an expression, and may raise anything
-                    raise UsageError(_schema_error(function, parameter.name, error)) from None
-    adapter, schema = _build_adapter(function, signature.replace(parameters=accepted), hints)
+            raise UsageError(f"{name_of(function)}: both {context} and {name} are a Context; keep one")
+    adapter, schema = _build_adapter(function, signature.replace(parameters=accepted))
     # Omitted to save tokens: a model that passes unknown arguments gets an error.
     visible = {key: value for key, value in schema.items() if key != "additionalProperties"}
     return Parameters({"type": "object", "properties": {}, **visible}, adapter, context)
@@ -195,21 +195,6 @@ def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function, or of the type of a callable object."""
     inner = function.func if isinstance(function, functools.partial) else function
     return str(getattr(inner, "__name__", type(inner).__name__))
-
-
-def _unbound(function: Callable[..., Any], signature: inspect.Signature) -> list[inspect.Parameter]:
-    """Return the parameters not yet bound; raises UsageError for those that cannot be passed by name."""
-    fixed = function.keywords if isinstance(function, functools.partial) else {}
-    unbound = [parameter for parameter in signature.parameters.values() if parameter.name not in fixed]
-    for parameter in unbound:
-        if parameter.kind in _PREFIXES:
-            raise UsageError(
-                f"{name_of(function)}: parameter {_PREFIXES[parameter.kind]}{parameter.name} cannot be passed by "
-                "keyword, as models do; name each parameter, or bind it with functools.partial"
-            )
-        if parameter.name == "self" and parameter.annotation is parameter.empty:
-            raise UsageError(f"{name_of(function)}: unbound method; create the tool from a bound method")
-    return unbound
 
 
 def _takes_context(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
@@ -229,6 +214,8 @@ def _takes_context(function: Callable[..., Any], parameter: inspect.Parameter) -
 
 
 def _resolve_annotation(function: Callable[..., Any], annotation: Any) -> Any:  # noqa: ANN401 - an annotation, or its text
+    if annotation is inspect.Parameter.empty:
+        return Any
     # One at a time, so that an error names the parameter.
     inner = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
     names = getattr(inner, "__globals__", None) or getattr(type(inner).__call__, "__globals__", {})
@@ -236,35 +223,30 @@ def _resolve_annotation(function: Callable[..., Any], annotation: Any) -> Any:  
 
 
 def _build_adapter(
-    function: Callable[..., Any], signature: inspect.Signature, hints: dict[str, Any]
+    function: Callable[..., Any], signature: inspect.Signature
 ) -> tuple[TypeAdapter[dict[str, Any]], Mapping[str, Any]]:
     # A stub with the same signature returns the validated arguments, and Python calls the real function: a thread
     # abandoned inside pydantic's native code would crash the program.
     def checked(**arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - as in the signature
         return arguments
 
-    parameters = [one.replace(annotation=hints[one.name]) for one in signature.parameters.values()]
-    checked.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # functions allow it
+    hints = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    checked.__signature__ = signature  # type: ignore[attr-defined] # functions allow it
     checked.__annotations__ = hints
     try:
         return _adapter_and_schema(checked)
     except Exception as error:  # noqa: BLE001 - a type may define its own schema, which may raise anything
-        raise UsageError(_schema_error(function, _invalid_parameter(hints), error)) from None
+        for name, hint in hints.items():
+            try:
+                _adapter_and_schema(hint)
+            except Exception:  # noqa: BLE001 - as above
+                raise UsageError(_schema_error(function, name, error)) from None
+        raise UsageError(_schema_error(function, "", error)) from None
 
 
 def _adapter_and_schema(it: Any) -> tuple[TypeAdapter[Any], Mapping[str, Any]]:  # noqa: ANN401 - a type, or a function
     adapter: TypeAdapter[Any] = TypeAdapter(it)
     return adapter, adapter.json_schema(schema_generator=_Schema)
-
-
-def _invalid_parameter(hints: Mapping[str, Any]) -> str:
-    """Return the first parameter without a valid schema; empty if each is valid alone."""
-    for name, hint in hints.items():
-        try:
-            _adapter_and_schema(hint)
-        except Exception:  # noqa: BLE001 - as above
-            return name
-    return ""
 
 
 def _schema_error(function: Callable[..., Any], parameter: str, error: Exception) -> str:
@@ -348,7 +330,7 @@ class Tool:
         if inspect.iscoroutinefunction(self.function):
             result = await self.function(**validated)
         else:
-            result = await in_thread(lambda: drained(self.function(**validated), is_cancelled))
+            result = await in_thread(lambda: _drained(self.function(**validated)))
             result = await result if inspect.isawaitable(result) else result
         return result if isinstance(result, Output) else Output(as_text(result))
 
@@ -429,12 +411,10 @@ class Toolset:
         return name in self._tools and self._tools[name].runs_child
 
 
-def drained(result: Any, is_abandoned: Callable[[], bool]) -> Any:  # noqa: ANN401 - any return value
-    """Return the items of an iterator as a list, and any other value unchanged; may block like the function.
-
-    is_abandoned: checked between items, so that an endless iterator stops once the call is abandoned.
-    """
-    return list(takewhile(lambda _: not is_abandoned(), result)) if isinstance(result, Iterator) else result
+def _drained(result: Any) -> Any:  # noqa: ANN401 - any return value
+    """Return the items of an iterator as a list, and any other value unchanged; may block like the function."""
+    # An endless iterator stops once the call is abandoned.
+    return list(takewhile(lambda _: not is_cancelled(), result)) if isinstance(result, Iterator) else result
 
 
 def as_text(result: Any) -> str:  # noqa: ANN401 - any return value
@@ -466,10 +446,6 @@ def few(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _nothing(_settings: Specialist, _root: Path) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A tool that can reach outside the root, change something, or run something."""
@@ -481,7 +457,7 @@ class Offer:
     """Returns a description of its use for the user who must allow it, such as `fetch pages of example.com`."""
     make: Callable[[Specialist, Path], Tool]
     """Returns the tool of one run, given the folder that its file tools may read."""
-    lacking: Callable[[Specialist, Path], str] = _nothing
+    lacking: Callable[[Specialist, Path], str] = lambda *_: ""
     """Returns why it cannot be offered here, with what to do about it, in one clause; empty if it can."""
     is_asked_for: Callable[[Specialist], bool] | None = None
     """Whether a file asks for it; None if naming it in `tools` is what asks for it."""

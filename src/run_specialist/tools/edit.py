@@ -12,38 +12,15 @@ from typing import Any, Literal, TypeVar
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.record.events import FileChanged, Warned
 from run_specialist.record.journal import FileChanging
-from run_specialist.safety.safe_files import (
-    Changed,
-    delete_temporary,
-    digest_of,
-    is_same_state,
-    make_link,
-    read_content,
-    replace_file,
-    set_mode,
-    state_at,
-    temporary_name,
-    unlink_file,
-)
+from run_specialist.safety import safe_files
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, WRITE
+from run_specialist.tools import text_edit
 from run_specialist.tools.base import Context, Offer, Output, RunLog, Tool, few
 from run_specialist.tools.file_checkpoint import EVENT_DIFF, CommandChanges
-from run_specialist.tools.file_checkpoint import LARGEST_KEPT as MOST_KEPT
 from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret, own_folders, reason_to_protect
-from run_specialist.tools.text_edit import (
-    MOST,
-    NO_DIFF,
-    Diff,
-    Replacement,
-    decoded,
-    diff_of,
-    edited,
-    encoded,
-    rewritten,
-    shortened,
-)
+from run_specialist.tools.text_edit import NO_DIFF, Diff, Replacement
 from run_specialist.tools.threads import in_thread
 
 
@@ -73,7 +50,7 @@ class Patch:
     def text(self) -> str:
         """Return all changes as one patch, which `git apply` accepts; empty if there are none."""
         return "".join(
-            diff_of(relative, None if before is None else before.decode(), after.decode()).text
+            text_edit.diff_of(relative, None if before is None else before.decode(), after.decode()).text
             for (_, relative), (before, after) in sorted(self._files.items())
         )
 
@@ -102,7 +79,7 @@ class WorkingCopy:
         Raises OSError, also for a file that is too large to be changed.
         """
         changed = None if self.patch is None else self.patch.content(self.root, relative)
-        return read_content(self.root, relative, MOST) if changed is None else changed
+        return safe_files.read_content(self.root, relative, text_edit.MOST) if changed is None else changed
 
     def readable(self, relative: str) -> bytes | None:
         """Return the content of a file for display; None if it cannot be read or changed."""
@@ -117,55 +94,10 @@ class WorkingCopy:
 
     def knows(self, relative: str, data: bytes) -> None:
         """Record that the run has read or written a file with this content."""
-        self.known[relative] = digest_of(data)
+        self.known[relative] = safe_files.digest_of(data)
 
 
 _OWN = "{!r} may not be changed: it belongs to the specialists and settings of the user"
-
-
-class Writable:
-    """The files below a root that may be changed."""
-
-    def __init__(self, root: Path, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
-        """Select the files.
-
-        writable: folders, files or globs below the root; empty = none.
-        closed: real paths of files and folders that may not be changed in any case.
-        Raises UsageError for a path outside the root.
-        """
-        try:
-            self._selected = Sandbox(root, writable)
-        except UsageError as error:
-            raise UsageError(str(error).replace("paths:", "writable:", 1)) from None
-        self.root = self._selected.root
-        self._names = tuple(writable)
-        self._closed = tuple(closed)
-
-    def locate(self, path: str) -> str:
-        """Return a path relative to the root, its symlinks resolved; the file need not exist.
-
-        Raises ToolError if it may not be changed.
-        """
-        self._selected.require_root()
-        relative = self._selected.relative(self._selected.resolve(path))
-        if relative is None:
-            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
-        shown = escape_path(relative)
-        if not relative:
-            raise ToolError(f"'.' is a folder; {self._allowed()}")
-        if why := reason_to_protect(relative):
-            raise ToolError(f"{shown!r} may not be changed: {why}")
-        if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
-            raise ToolError(f"{shown!r} is no usable path: it is too long, or has characters that cannot be printed")
-        real = self.root / relative
-        if any(real.is_relative_to(one) for one in self._closed):
-            raise ToolError(_OWN.format(shown))
-        if not self._names or not self._selected.is_selected(relative, is_folder=False):
-            raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
-        return relative
-
-    def _allowed(self) -> str:
-        return f"you may change {', '.join(self._names) or 'nothing'}"
 
 
 _EDIT = (
@@ -220,9 +152,45 @@ _DRY = "in the patch of this dry run only; `read` shows the new content, the oth
 class EditTools:
     """The tool functions of one run; they make its changes one after the other."""
 
-    def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
-        self._writable = writable
+    def __init__(self, root: Path, writable: Sequence[str], copy: WorkingCopy) -> None:
+        """Select the files that may be changed.
+
+        writable: folders, files or globs below the root; empty = none.
+        Raises UsageError for a path outside the root.
+        """
+        try:
+            self._selected = Sandbox(root, writable)
+        except UsageError as error:
+            raise UsageError(str(error).replace("paths:", "writable:", 1)) from None
+        self._names = tuple(writable)
+        self._closed = copy.closed()
         self._copy = copy
+
+    def _locate(self, path: str) -> str:
+        """Return a path relative to the root, its symlinks resolved; the file need not exist.
+
+        Raises ToolError if it may not be changed.
+        """
+        self._selected.require_root()
+        relative = self._selected.relative(self._selected.resolve(path))
+        if relative is None:
+            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
+        shown = escape_path(relative)
+        if not relative:
+            raise ToolError(f"'.' is a folder; {self._allowed()}")
+        if why := reason_to_protect(relative):
+            raise ToolError(f"{shown!r} may not be changed: {why}")
+        if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
+            raise ToolError(f"{shown!r} is no usable path: it is too long, or has characters that cannot be printed")
+        real = self._selected.root / relative
+        if any(real.is_relative_to(one) for one in self._closed):
+            raise ToolError(_OWN.format(shown))
+        if not self._names or not self._selected.is_selected(relative, is_folder=False):
+            raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
+        return relative
+
+    def _allowed(self) -> str:
+        return f"you may change {', '.join(self._names) or 'nothing'}"
 
     async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -243,7 +211,7 @@ class EditTools:
 
         def revise(before: str | None) -> str:
             if before is not None:
-                return edited(before, replacements)
+                return text_edit.edited(before, replacements)
             if len(replacements) == 1 and not replacements[0].old:
                 return replacements[0].new
             raise ToolError("there is no such file; use ls or glob to see what there is")
@@ -252,7 +220,7 @@ class EditTools:
 
     async def write(self, context: Context, path: str, content: str) -> Output:
         """Write a whole file."""
-        return await self._change(path, lambda before: rewritten(before, content), context)
+        return await self._change(path, lambda before: text_edit.rewritten(before, content), context)
 
     async def _change(self, path: str, revise: Callable[[str | None], str], context: Context | None) -> Output:
         """Change a file, and return the result for the model.
@@ -273,7 +241,7 @@ class EditTools:
                         FileChanged(
                             context.call_id,
                             record.path,
-                            shortened(diff.text, EVENT_DIFF),
+                            text_edit.shortened(diff.text, EVENT_DIFF),
                             diff.added,
                             diff.removed,
                             is_new,
@@ -284,7 +252,7 @@ class EditTools:
                     )
                 head = f"{'Created' if is_new else 'Changed'} {escape_path(record.path)} ({diff.counts} lines)"
                 return Output(
-                    f"{head}{f', {_DRY}' if is_dry else ''}\n{shortened(diff.text, RESULT_DIFF)}".rstrip("\n")
+                    f"{head}{f', {_DRY}' if is_dry else ''}\n{text_edit.shortened(diff.text, RESULT_DIFF)}".rstrip("\n")
                 )
 
             if self._copy.patch is not None:
@@ -296,47 +264,35 @@ class EditTools:
 
     def _plan(self, path: str, revise: Callable[[str | None], str]) -> tuple[FileChanging, bytes | None, bytes, Diff]:
         """Return the record of a possible change, with the content before and after it, and their difference."""
-        relative = self._writable.locate(path)
+        relative = self._locate(path)
         shown = escape_path(relative)
         try:
             before = self._copy.content(relative)
         except OSError as error:
             raise ToolError(f"{shown} cannot be changed: {error.strerror or error}") from error
-        digest = None if before is None else digest_of(before)
+        digest = None if before is None else safe_files.digest_of(before)
         if digest is not None and self._copy.known.get(relative) != digest:
             raise ToolError((_READ_AGAIN if relative in self._copy.known else _READ_FIRST).format(shown))
         try:
-            text = None if before is None else decoded(before)
-            after = encoded(revise(text))
+            text = None if before is None else text_edit.decoded(before)
+            after = text_edit.encoded(revise(text))
         except ToolError as error:
             raise ToolError(f"{shown}: {error}") from error
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
         above = relative.split("/")[:-1] if before is None else []
-        exist = [os.path.lexists(self._writable.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
-        record = FileChanging(
-            change_id=secrets.token_hex(8),
-            path=relative,
-            before=digest,
-            after=digest_of(after),
-            content=text,
-            temporary=temporary_name(),
-            folders=exist.count(False),
-        )
-        return record, before, after, diff_of(relative, text, after.decode())
+        exist = [os.path.lexists(self._selected.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
+        temporary, missing = safe_files.temporary_name(), exist.count(False)
+        digests = digest, safe_files.digest_of(after)
+        record = FileChanging(secrets.token_hex(8), relative, *digests, text, temporary, missing)
+        return record, before, after, text_edit.diff_of(relative, text, after.decode())
 
     def _write(self, record: FileChanging, after: bytes) -> None:
         try:
-            replace_file(
-                self._writable.root,
-                record.path,
-                after,
-                expected=record.before,
-                temporary=record.temporary,
-                most=MOST,
-            )
+            root, temporary = self._selected.root, record.temporary
+            safe_files.replace_file(root, record.path, after, expected=record.before, temporary=temporary)
         except OSError as error:
-            hint = "; read it again" if isinstance(error, Changed) else ""
+            hint = "; read it again" if isinstance(error, safe_files.Changed) else ""
             raise ToolError(f"{escape_path(record.path)} was not changed: {error.strerror or error}{hint}") from error
 
 
@@ -348,7 +304,7 @@ def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
 
     def offer(name: str, description: str, schema: Mapping[str, Any]) -> Offer:
         def make(settings: Specialist, root: Path) -> Tool:
-            tools = EditTools(Writable(root, settings.writable, copy.closed()), copy)
+            tools = EditTools(root, settings.writable, copy)
             function = tools.edit if name == EDIT else tools.write
             is_closed = copy.patch is not None and copy.patch.is_closed
             return Tool(name, description, _refused if is_closed else function, schema=schema)
@@ -400,11 +356,9 @@ async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-        except ToolError:
-            break
     task.result()
     result = then()
     if cancelled is not None:
@@ -458,8 +412,8 @@ def _undo_file(
     try:
         if not dry_run:
             for change in changes:
-                delete_temporary(root, path, change.temporary)
-        now, data = state_at(root, path, MOST_KEPT)
+                safe_files.delete_temporary(root, path, change.temporary)
+        now, data = safe_files.state_at(root, path)
         oldest, reason = _oldest_to_undo(changes, now)
         if oldest is None:
             return UndoneFile(shown, "left" if reason else "unchanged", reason)
@@ -490,18 +444,21 @@ def _reason_not_to_undo(root: Path, relative: str, closed: Sequence[Path], *, is
 
 def _diff(path: str, change: FileChanging, data: bytes | None) -> Diff:
     """Return the difference from the current content to the one before a change; none for what is no text."""
+    if any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after)):
+        return NO_DIFF
     try:
-        now = None if data is None else data.decode()
-        before = None if change.content is None else change.content.encode("utf-8").decode()
-    except UnicodeError:
+        now = None if data is None else text_edit.decoded(data)
+        before = (
+            None if change.content is None else text_edit.decoded(change.content.encode("utf-8", "surrogateescape"))
+        )
+    except ToolError:
         return NO_DIFF
     shown = escape_path(path)
-    is_link = any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after))
-    if is_link or "\0" in f"{now}{before}" or max(len(now or ""), len(before or "")) > MOST:
+    if max(len(now or ""), len(before or "")) > text_edit.MOST:
         return NO_DIFF
     if before is None:
-        return Diff("", 0, diff_of(shown, None, now or "").added)
-    return diff_of(shown, now, before)
+        return Diff("", 0, text_edit.diff_of(shown, None, now or "").added)
+    return text_edit.diff_of(shown, now, before)
 
 
 def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:
@@ -510,14 +467,14 @@ def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[F
     now: the state of the file; None = it does not exist.
     The change is None if there is nothing to undo.
     """
-    if is_same_state(now, changes[0].before):
+    if safe_files.is_same_state(now, changes[0].before):
         return None, ""
     state, oldest = now, None
     for change in reversed(changes):
         # A change that was recorded but not made leaves the file as it was before.
-        if is_same_state(state, change.after):
+        if safe_files.is_same_state(state, change.after):
             state, oldest = change.before, change
-        elif not is_same_state(state, change.before):
+        elif not safe_files.is_same_state(state, change.before):
             since = "deleted since" if now is None else "changed since"
             return oldest, since if oldest is None else "changed in between, so older changes stay"
     return oldest, ""
@@ -529,23 +486,23 @@ def _restore(root: Path, path: str, change: FileChanging, now: str | None, data:
     now, data: state and content of what is there.
     """
     if change.before is None:
-        unlink_file(root, path, str(now), folders=change.folders, most=MOST_KEPT)
+        safe_files.unlink_file(root, path, str(now), folders=change.folders)
         return
     kind, content = _mode(change.before), (change.content or "").encode("utf-8", "surrogateescape")
     is_link = kind is not None and stat.S_ISLNK(kind)
     is_written_over = data is not None and stat.S_ISREG(_mode(now) or 0) and not is_link
     if now is not None and not is_written_over:
-        unlink_file(root, path, now, folders=0, most=MOST_KEPT)
+        safe_files.unlink_file(root, path, now, folders=0)
     if is_link:
-        make_link(root, path, os.fsdecode(content))
+        safe_files.make_link(root, path, os.fsdecode(content))
         return
     if is_written_over and kind is not None:
-        set_mode(root, path, kind | stat.S_IRUSR | stat.S_IWUSR)
+        safe_files.set_mode(root, path, kind | stat.S_IRUSR | stat.S_IWUSR)
     if not is_written_over or data != content:
-        expected = digest_of(data or b"") if is_written_over else None
-        replace_file(root, path, content, expected=expected, temporary=temporary_name(), most=MOST_KEPT)
+        expected = safe_files.digest_of(data or b"") if is_written_over else None
+        safe_files.replace_file(root, path, content, expected=expected)
     if kind is not None:
-        set_mode(root, path, kind)
+        safe_files.set_mode(root, path, kind)
 
 
 def _mode(state: str | None) -> int | None:

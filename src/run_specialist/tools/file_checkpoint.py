@@ -19,26 +19,25 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safety.safe_files import Folder, state_at, state_of, temporary_name
+from run_specialist.safety.safe_files import LARGEST, Folder, state_at, state_of, temporary_name
 from run_specialist.tools.ignore import IgnoreRules
 from run_specialist.tools.sandbox import escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
-from run_specialist.tools.text_edit import diff_of, shortened
+from run_specialist.tools.text_edit import decoded, diff_of, shortened
 from run_specialist.tools.threads import check_cancelled
 
 SET_ASIDE = ".undone-"
 """Suffix of a place that was undone; a random number follows."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries below the writable folders."""
-LARGEST_KEPT = 10_000_000
-"""Maximum size of a file whose content is kept [bytes]."""
 MOST_KEPT = 100_000_000
 """Maximum size of all kept content [bytes]; files that git does not ignore come first, then smaller ones."""
 MOST_CHANGES = 10_000
@@ -60,25 +59,25 @@ _KEPT_FOR = 30 * 24 * 3600
 """Age after which a checkpoint that was left behind is deleted [s]."""
 
 
-@dataclass(slots=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """A file, symlink or other entry that is no folder."""
 
     mode: int
     size: int
     inode: int
     links: int
-    times: tuple[int, int]
-    """Times of the last change of the content and of the entry [ns]."""
+    modified: int
+    """Time of the last change of the content [ns]."""
+    changed: int
+    """Time of the last change of the entry, which a command cannot set [ns]."""
     target: str | None = None
     """Target of a symlink."""
     at: int | None = None
     """Offset of the kept content; None if it is not kept."""
 
-    @property
-    def signature(self) -> tuple[object, ...]:
-        """Values that differ if a command has changed the entry; it cannot set the last of the times."""
-        return (self.mode, self.size, self.inode, *self.times, self.target)
+    def is_same(self, other: "FileEntry | None") -> bool:
+        """Return whether no command has changed the entry in between."""
+        return other is not None and other == self._replace(at=other.at, links=other.links)
 
 
 @dataclass(slots=True)
@@ -97,22 +96,12 @@ class Tree:
     uncounted: int = 0
     """Number of entries that were only searched for protected names."""
 
-    def mounted(self) -> list[str]:
-        """Return the protected places that are no symlinks, which a sandbox shows read-only."""
-        return [path for path, target in self.protected.items() if target is None]
-
     def is_protected(self, path: str) -> bool:
         """Return whether a path is a protected place, or below one."""
         return any(above in self.protected for above in _with_folders_above(path))
 
 
-def read_tree(
-    root: Path,
-    writable: Sequence[str],
-    closed: Sequence[Path] = (),
-    *,
-    before: Tree | None = None,
-) -> Tree:
+def read_tree(root: Path, writable: Sequence[str], closed: Sequence[Path] = (), *, before: Tree | None = None) -> Tree:
     """Return everything below the writable places; symlinks are not followed.
 
     closed: real paths of files and folders that are protected wherever they are; such a folder is not searched.
@@ -212,9 +201,7 @@ def _entry(info: os.stat_result, path: Path) -> FileEntry:
     if stat.S_ISLNK(info.st_mode):
         with suppress(OSError):
             target = os.readlink(path)  # noqa: PTH115 - keeps bytes that are no UTF-8
-    return FileEntry(
-        info.st_mode, info.st_size, info.st_ino, info.st_nlink, (info.st_mtime_ns, info.st_ctime_ns), target
-    )
+    return FileEntry(info.st_mode, info.st_size, info.st_ino, info.st_nlink, info.st_mtime_ns, info.st_ctime_ns, target)
 
 
 def _with_folders_above(path: str) -> Iterator[str]:
@@ -240,18 +227,17 @@ class CommandChanges:
     """The folder that the paths are relative to."""
 
 
+@dataclass(frozen=True, slots=True)
 class FileCheckpoint:
     """The content of the writable folders before one command."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it was made from
-        self, place: Path, root: Path, writable: Sequence[str], closed: Sequence[Path], call_id: str, before: Tree
-    ) -> None:
-        self._place = place
-        self._root = root
-        self._writable = writable
-        self._closed = closed
-        self._call_id = call_id
-        self.before = before
+    place: Path
+    """Folder with the kept content."""
+    root: Path
+    writable: Sequence[str]
+    closed: Sequence[Path]
+    call_id: str
+    before: Tree
 
     @classmethod
     def take(
@@ -262,16 +248,15 @@ class FileCheckpoint:
         run_id: the run under whose id the copy is found if this process is killed.
         Raises ToolError with the reason if that fails.
         """
-        tree, place = read_tree(root, writable, closed), None
+        before = read_tree(root, writable, closed)
         try:
-            place = _new_place(run_id)
-            checkpoint = cls(place, root, writable, closed, call_id, tree)
-            checkpoint._keep()
-        except BaseException as error:
-            if place is not None:
-                shutil.rmtree(place, ignore_errors=True)
-            if not isinstance(error, OSError):
+            checkpoint = cls(_new_place(run_id), root, writable, closed, call_id, before)
+            try:
+                checkpoint._keep()
+            except BaseException:
+                checkpoint.discard()
                 raise
+        except OSError as error:
             why = error.strerror or error
             raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
         return checkpoint
@@ -280,56 +265,49 @@ class FileCheckpoint:
         chosen = [
             (path in self.before.ignored, entry.size, path)
             for path, entry in self.before.entries.items()
-            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST_KEPT and not is_secret(path)
+            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST and not is_secret(path)
         ]
         # A protected file is put back even if it is ignored.
         chosen.sort(key=lambda one: (one[0] and not self.before.is_protected(one[2]), *one[1:]))
         at = 0
-        with (self._place / "content").open("xb") as content:
+        with (self.place / "content").open("xb") as content:
             for _, size, path in chosen:
                 check_cancelled()
                 entry = self.before.entries[path]
                 if at + size > MOST_KEPT:
                     break
-                with suppress(OSError), Folder(str((self._root / path).parent), None).file(Path(path).name) as file:
-                    data = file.read(LARGEST_KEPT + 1)
+                with suppress(OSError), Folder(str((self.root / path).parent), None).file(Path(path).name) as file:
+                    data = file.read(LARGEST + 1)
                     # A file of another size has changed since it was found.
                     if len(data) == entry.size:
-                        entry.at = at
+                        self.before.entries[path] = entry._replace(at=at)
                         at += content.write(data)
         values = {
-            "root": str(self._root),
-            "writable": [*self._writable],
-            "closed": [*map(str, self._closed)],
-            "call_id": self._call_id,
-            # `asdict` would take ten times as long.
-            "entries": {
-                path: {name: getattr(entry, name) for name in FileEntry.__slots__}
-                for path, entry in self.before.entries.items()
-            },
+            "checkpoint": [str(self.root), [*self.writable], [*map(str, self.closed)], self.call_id],
+            "entries": self.before.entries,
             "folders": self.before.folders,
-            "unreadable": [*self.before.unreadable],
             "protected": self.before.protected,
+            "unreadable": [*self.before.unreadable],
         }
         # It exists only if the checkpoint is complete; the command has not begun before.
-        _write(self._place / "before.json", values)
+        _write(self.place / "before.json", values)
 
     def compare(self, *, puts_back: bool = True) -> CommandChanges:
         """Return what was changed since; blocks.
 
         puts_back: whether protected files are put back first.
         """
-        after = read_tree(self._root, self._writable, self._closed, before=self.before)
+        after = read_tree(self.root, self.writable, self.closed, before=self.before)
         undone = self._put_back(after) if puts_back else []
         if undone:
-            after = read_tree(self._root, self._writable, self._closed, before=self.before)
+            after = read_tree(self.root, self.writable, self.closed, before=self.before)
         files, more = self._changes(after)
         unsearched = len(after.unreadable - self.before.unreadable)
-        return CommandChanges(files, undone, more + after.uncounted, unsearched, str(self._root))
+        return CommandChanges(files, undone, more + after.uncounted, unsearched, str(self.root))
 
     def discard(self) -> None:
         """Delete the copy."""
-        shutil.rmtree(self._place, ignore_errors=True)
+        shutil.rmtree(self.place, ignore_errors=True)
 
     # -- protected files
 
@@ -347,7 +325,7 @@ class FileCheckpoint:
         for path, target in after.protected.items():
             if path not in before.protected:
                 # A place that is protected only as another name of one, and one that was moved, stay.
-                is_named = is_protected_from_commands(path) or self._root / path in self._closed
+                is_named = is_protected_from_commands(path) or self.root / path in self.closed
                 is_undone = is_named and inodes_after.get(path) not in lost
             else:
                 is_undone = before.protected[path] != target or (target is None and self._is_replaced(path, after))
@@ -371,7 +349,7 @@ class FileCheckpoint:
         # A sandbox cannot write there but by a second name, so other changes are those of other programs.
         if old.inode != new.inode:
             return True
-        if max(old.links, new.links) <= 1 or old.signature == new.signature:
+        if max(old.links, new.links) <= 1 or old.is_same(new):
             return False
         is_alike = (old.mode, old.size, old.target) == (new.mode, new.size, new.target)
         return not is_alike or old.at is None or self._now(path)[1] != self._content(old)
@@ -382,64 +360,61 @@ class FileCheckpoint:
             return os.fsencode(entry.target)
         if entry.at is None:
             return None
-        with (self._place / "content").open("rb") as content:
+        with (self.place / "content").open("rb") as content:
             content.seek(entry.at)
             return content.read(entry.size)
 
     def _now(self, path: str) -> tuple[str | None, bytes | None]:
         """Return state and content of what is at a path; None if it cannot be read."""
         try:
-            return state_at(self._root, path, LARGEST_KEPT)
+            return state_at(self.root, path)
         except OSError:
             return None, None
 
     def _restore_below(self, path: str, after: Tree) -> Iterator[str]:
         """Restore the content of a protected folder, and yield what was changed in it."""
-        begin = f"{path}/"
-        for inner in sorted({one for tree in (self.before, after) for one in tree.entries if one.startswith(begin)}):
-            old, new = self.before.entries.get(inner), after.entries.get(inner)
+        for inner in sorted(self.before.entries):
             # Only other programs create or delete a file in a folder that was not replaced.
-            if old is None or new is None or not self._is_replaced(inner, after):
-                continue
-            self._set_aside(inner)
-            if self._restore(inner, old.target, {}):
-                yield inner
+            if inner.startswith(f"{path}/") and inner in after.entries and self._is_replaced(inner, after):
+                self._set_aside(inner)
+                if self._restore(inner, self.before.entries[inner].target, {}):
+                    yield inner
 
     def _restore(self, path: str, target: str | None, moved: Mapping[int, str]) -> bool:
         """Bring back a protected place: move it back, or write its content; return whether it is there again."""
-        entry, place = self.before.entries.get(path), self._root / path
+        entry, place = self.before.entries.get(path), self.root / path
         inode = entry.inode if entry else self.before.folders.get(path, -1)
         with suppress(OSError):
             # A command may have put a symlink in place of a folder above it.
             for above in [*_with_folders_above(path)][-2:0:-1]:
-                folder = self._root / above
+                folder = self.root / above
                 if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
                     folder.unlink()
                 folder.mkdir(exist_ok=True)
             if target is not None:
                 place.symlink_to(target)
                 return True
-            if (elsewhere := moved.get(inode)) and os.path.lexists(self._root / elsewhere):
-                (self._root / elsewhere).rename(place)
+            if (elsewhere := moved.get(inode)) and os.path.lexists(self.root / elsewhere):
+                (self.root / elsewhere).rename(place)
                 return True
         found = False
         for inner, old in self.before.entries.items():
             if inner == path or inner.startswith(f"{path}/"):
                 data = self._content(old)
                 with suppress(OSError):
-                    (self._root / inner).parent.mkdir(parents=True, exist_ok=True)
+                    (self.root / inner).parent.mkdir(parents=True, exist_ok=True)
                     if old.target is not None:
-                        (self._root / inner).symlink_to(old.target)
+                        (self.root / inner).symlink_to(old.target)
                     elif data is not None:
-                        with (self._root / inner).open("xb") as file:
+                        with (self.root / inner).open("xb") as file:
                             file.write(data)
-                        (self._root / inner).chmod(stat.S_IMODE(old.mode))
+                        (self.root / inner).chmod(stat.S_IMODE(old.mode))
                     found = True
         return found
 
     def _set_aside(self, path: str) -> None:
         """Rename a place, so that no program uses it; unlink a symlink."""
-        place = self._root / path
+        place = self.root / path
         with suppress(OSError):
             if place.is_symlink():
                 place.unlink()
@@ -456,8 +431,7 @@ class FileCheckpoint:
         old_entries, new_entries = self.before.entries, after.entries
         for path in sorted({*old_entries, *new_entries}):
             old, new = old_entries.get(path), new_entries.get(path)
-            is_same = old is not None and new is not None and old.signature == new.signature
-            if is_same or self.before.is_protected(path):
+            if (old and old.is_same(new)) or self.before.is_protected(path):
                 continue
             if len(found) >= MOST_CHANGES:
                 more += 1
@@ -473,38 +447,28 @@ class FileCheckpoint:
         before, data_before = None, None
         if old is not None:
             data_before = self._content(old)
-            before = state_of(old.mode, data_before, old.size, old.times[0])
+            before = state_of(old.mode, data_before, old.size, old.modified)
         after, data_after = (None, None) if new is None else self._now(path)
         if new is not None and after is None:
-            after = state_of(new.mode, None, new.size, new.times[0])
+            after = state_of(new.mode, None, new.size, new.modified)
         if before == after and (data_before is not None or not (old and stat.S_ISREG(old.mode))):
             return None
-        folders = 0
-        if old is None:
-            folders = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
-            # The writable place that contains the path is never deleted.
-            tops = (top for top in self._writable if top and (path == top or path.startswith(f"{top}/")))
-            depth_of_top = next((top.count("/") + 1 for top in tops), 0)
-            folders = max(min(folders, path.count("/") - depth_of_top), 0)
-        record = FileChanging(
-            change_id=secrets.token_hex(8),
-            path=path,
-            before=before,
-            after=after,
-            content=None if data_before is None else data_before.decode("utf-8", "surrogateescape"),
-            temporary=temporary_name(),
-            folders=folders,
-        )
+        # The writable place that contains the path is never deleted.
+        depth = next((top.count("/") + 1 for top in self.writable if top and f"{path}/".startswith(f"{top}/")), 0)
+        missing = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
+        folders = 0 if old else max(min(missing, path.count("/") - depth), 0)
+        content = None if data_before is None else data_before.decode("utf-8", "surrogateescape")
+        record = FileChanging(secrets.token_hex(8), path, before, after, content, temporary_name(), folders)
         texts = _text(old, data_before), _text(new, data_after)
         shown_path, made = escape_path(path), None
         if with_diff and None not in texts:
             made = diff_of(shown_path, texts[0] if old else None, texts[1] if new else None)
         event = FileChanged(
-            self._call_id,
+            self.call_id,
             shown_path,
             "" if made is None or is_secret(path) else shortened(made.text, EVENT_DIFF),
-            made and made.added,
-            made and made.removed,
+            None if made is None else made.added,
+            None if made is None else made.removed,
             is_new=old is None,
             change="created" if old is None else "removed" if new is None else "changed",
             undoable=old is None or data_before is not None,
@@ -516,9 +480,9 @@ def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
     """Return the text of a file for a diff, empty for none; None if it is no text."""
     if entry is None:
         return ""
-    if data is not None and stat.S_ISREG(entry.mode) and len(data) <= MOST_COMPARED and b"\0" not in data:
-        with suppress(UnicodeDecodeError):
-            return data.decode()
+    with suppress(ToolError):
+        if data is not None and stat.S_ISREG(entry.mode) and len(data) <= MOST_COMPARED:
+            return decoded(data)
     return None
 
 
@@ -532,24 +496,20 @@ def held(root: Path, writable: Sequence[str]) -> Iterator[bool]:
 
     wanted = {str(above): fcntl.LOCK_SH for top in writable for above in (root / top).parents}
     wanted |= {str(root / top): fcntl.LOCK_EX for top in writable}
-    descriptors: list[int] = []
     is_free = True
-    try:
+    with ExitStack() as locks:
         for path, how in sorted(wanted.items()):
             name = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
             with suppress(OSError):
                 folder = _all_places() / _LOCKS
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                descriptors.append(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                lock = locks.enter_context((folder / name).open("ab"))
                 try:
-                    fcntl.flock(descriptors[-1], how | fcntl.LOCK_NB)
+                    fcntl.flock(lock, how | fcntl.LOCK_NB)
                 except BlockingIOError:
                     is_free = False
                     break
         yield is_free
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
@@ -565,16 +525,16 @@ def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
             files = [(FileChanging(**record), FileChanged(**event)) for record, event in values["files"]]
             return CommandChanges(files, (), values["uncounted"], root=values["root"])
         values = json.loads((place / "before.json").read_text("ascii"))
-        entries = {path: FileEntry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()}
+        entries = {path: FileEntry(*one) for path, one in values["entries"].items()}
         before = Tree(entries, values["folders"], values["protected"], unreadable=set(values["unreadable"]))
-        closed = [*map(Path, values["closed"])]
-        checkpoint = FileCheckpoint(place, Path(values["root"]), values["writable"], closed, values["call_id"], before)
+        root, writable, closed, call_id = values["checkpoint"]
+        checkpoint = FileCheckpoint(place, Path(root), writable, [*map(Path, closed)], call_id, before)
     except (OSError, ValueError, TypeError, LookupError):
         return None
     changes = checkpoint.compare(puts_back=not dry_run)
     if not dry_run:
-        files = [(asdict(record), asdict(event)) for record, event in changes.files]
-        _write(place / "changes.json", {"root": changes.root, "files": files, "uncounted": changes.uncounted})
+        listed = [(asdict(record), asdict(event)) for record, event in changes.files]
+        _write(place / "changes.json", {"root": changes.root, "files": listed, "uncounted": changes.uncounted})
         with suppress(OSError):
             (place / "content").unlink()
     return changes

@@ -7,8 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, groupby, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -37,28 +36,30 @@ from run_specialist.tools.sandbox import (
 from run_specialist.tools.search import Hit, SearchIndex, content_terms, stems
 from run_specialist.tools.threads import is_cancelled, run
 
-_SEARCH = (
-    "Ranked full-text search over all files: start here. Takes a question or its key words and returns the best "
-    "passages as `path:line: text`, enough to judge them, and often to answer, without reading a file. Word endings "
-    "do not matter; identifiers and versions are found as they stand; words that stand in no file are named. If it "
-    "does not help, search again in other words. Never read file after file."
-)
-_GREP = (
-    "Find every line that matches a regular expression, as `path:line: text`. For an exact name, number or phrase, "
-    "or to learn whether something stands anywhere; for questions use `search`."
-)
-_GLOB = (
-    "List files by name, in alphabetical order of their paths. `**` spans folders; a pattern without `/` matches "
-    "file names in every folder. To find what files say use `search`."
-)
-_READ = (
-    "Read some lines of one file. Find the place with `search` or `grep` first, then read only the lines around it "
-    "(offset = line - 10, limit = 40): not the whole file, and not one file after another."
-)
-_LS = (
-    "List one folder: folders first, with their number of entries, then files with size and number of lines. "
-    "To find something use `search`; it sees all folders at once."
-)
+_DESCRIPTIONS = {
+    "search": (
+        "Ranked full-text search over all files: start here. Takes a question or its key words and returns the best "
+        "passages as `path:line: text`, enough to judge them, and often to answer, without reading a file. Word "
+        "endings do not matter; identifiers and versions are found as they stand; words that stand in no file are "
+        "named. If it does not help, search again in other words. Never read file after file."
+    ),
+    "grep": (
+        "Find every line that matches a regular expression, as `path:line: text`. For an exact name, number or phrase, "
+        "or to learn whether something stands anywhere; for questions use `search`."
+    ),
+    "glob": (
+        "List files by name, in alphabetical order of their paths. `**` spans folders; a pattern without `/` matches "
+        "file names in every folder. To find what files say use `search`."
+    ),
+    "read": (
+        "Read some lines of one file. Find the place with `search` or `grep` first, then read only the lines around it "
+        "(offset = line - 10, limit = 40): not the whole file, and not one file after another."
+    ),
+    "ls": (
+        "List one folder: folders first, with their number of entries, then files with size and number of lines. "
+        "To find something use `search`; it sees all folders at once."
+    ),
+}
 
 
 def file_tools(
@@ -74,13 +75,7 @@ def file_tools(
     tools = _FileTools(Sandbox(root, paths), result_limit, copy)
     # After a change the same call has another result.
     same = copy is None
-    return [
-        Tool("search", _SEARCH, tools.search, repeatable=same),
-        Tool("grep", _GREP, tools.grep, repeatable=same),
-        Tool("glob", _GLOB, tools.glob, repeatable=same),
-        Tool("read", _READ, tools.read, repeatable=same),
-        Tool("ls", _LS, tools.ls, repeatable=same),
-    ]
+    return [Tool(name, text, getattr(tools, name), repeatable=same) for name, text in _DESCRIPTIONS.items()]
 
 
 class _FileTools:
@@ -140,15 +135,15 @@ class _FileTools:
         """Return the lines that match a pattern."""
         check_pattern(pattern)
         chosen = [file for file in self._matching(path, glob) if is_text(self._sandbox, file)]
-        found = find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit)
-        lines = list(render(self._sandbox, found.matches, context))
+        matches, stopped = find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit)
+        lines = list(render(self._sandbox, matches[:limit], context))
 
         def note(taken: int) -> str:
-            if found.stopped:
-                return f"[stopped {found.stopped}; use a simpler pattern, or narrow it with path or glob]"
-            if not found.matches:
+            if stopped:
+                return f"[stopped {stopped}; use a simpler pattern, or narrow it with path or glob]"
+            if not matches:
                 return f"[no line matches in {len(chosen)} text files; try ignore_case, a shorter pattern, or search]"
-            if found.cut or taken < len(lines):
+            if len(matches) > limit or taken < len(lines):
                 return "[there are more; narrow it with path, glob or a longer pattern, or raise limit]"
             return ""
 
@@ -184,10 +179,15 @@ class _FileTools:
         if (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{escape_path(path)} is a folder; use ls to see what is in it")
         content = None if self._copy is None else self._copy.readable(relative)
-        with text_lines(self._sandbox, relative, content) as text:
-            before = sum(1 for _ in islice(text.lines, offset - 1))
-            chosen = list(numbered(islice(text.lines, limit), offset, self._limit, alone=limit == 1))
-            total = count_lines(text, before + len(chosen))
+        # One line takes at most a quarter of the result; a single requested line is not clipped.
+        most = max(CLIP, min(READ_CLIP, self._limit // 4))
+        with text_lines(self._sandbox, relative, content) as (lines, size):
+            before = sum(1 for _ in islice(lines, offset - 1))
+            chosen = [
+                f"{number:>6}\t{line if limit == 1 else clip(line, length, most=most)}"
+                for number, (line, length) in enumerate(islice(lines, limit), offset)
+            ]
+            total = count_lines(lines, size, before + len(chosen))
         if not chosen and before:
             raise ToolError(f"{escape_path(path)} ends before line {offset}; it has {total} lines")
         if self._copy is not None and content is not None:
@@ -244,26 +244,8 @@ _ERROR = 2
 _MATCH = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """First match in one line."""
-
-    path: str
-    line: int
-    """Line number, from 1."""
-    column: int
-    """Column of the match, from 1 [bytes of UTF-8]."""
-
-
-@dataclass(frozen=True, slots=True)
-class GrepResult:
-    """Result of a search."""
-
-    matches: tuple[Match, ...]
-    cut: bool
-    """Whether there are more matches than requested."""
-    stopped: str
-    """Why the search stopped before all files were read; empty if it did not."""
+Match = tuple[str, int, int]
+"""First match in one line: path, line number from 1, and column from 1 [bytes of UTF-8]."""
 
 
 def check_pattern(pattern: str) -> None:
@@ -278,11 +260,13 @@ def check_pattern(pattern: str) -> None:
         ) from error
 
 
-def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> GrepResult:
-    """Find matching lines, in order of path and line.
+def find(
+    sandbox: Sandbox, pattern: str, paths: Sequence[str], *, ignore_case: bool, limit: int
+) -> tuple[list[Match], str]:
+    """Find matching lines, in order of path and line; return why the search stopped early, too, or an empty string.
 
     paths: text files relative to the root; both engines read exactly these files.
-    limit: maximum number of matches to return.
+    limit: number of matches after which no more files are searched; a few more may be returned.
     Raises ToolError if no engine can be run.
     """
     deadline = time.monotonic() + TIMEOUT
@@ -299,30 +283,17 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
         command += ["--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
         engines.insert(0, command)
     matches: list[Match] = []
-    for batch in _batches(paths):
-        output, stopped = _search(engines, batch, sandbox.root, deadline)
+    # As many paths at a time as fit on a command line.
+    sizes = accumulate(len(os.fsencode(path)) + 3 for path in paths)
+    for _, batch in groupby(zip(paths, sizes, strict=True), lambda both: both[1] // _BATCH):
+        output, stopped = _search(engines, [f"./{path}" for path, _ in batch], sandbox.root, deadline)
         matches += [
-            Match(os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
+            (os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
             for path, line, column in map(re.Match.groups, islice(_MATCH.finditer(output), limit + 1))
         ]
         if stopped or len(matches) > limit:
-            return GrepResult(tuple(matches[:limit]), cut=len(matches) > limit, stopped=stopped)
-    return GrepResult(tuple(matches), cut=False, stopped="")
-
-
-def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
-    """Split paths into batches that fit on a command line."""
-    batch: list[str] = []
-    size = 0
-    for path in paths:
-        length = len(os.fsencode(path)) + 3
-        if size + length > _BATCH and batch:
-            yield batch
-            batch, size = [], 0
-        batch.append(f"./{path}")
-        size += length
-    if batch:
-        yield batch
+            return matches, stopped
+    return matches, ""
 
 
 def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float) -> tuple[bytes, str]:
@@ -350,22 +321,22 @@ def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, dead
 def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator[str]:
     """Yield `path:line: text` for matches and `path-line- text` for the lines around them."""
     by_path: dict[str, dict[int, int]] = {}
-    for match in matches:
-        by_path.setdefault(match.path, {})[match.line] = match.column
+    for path, line, column in matches:
+        by_path.setdefault(path, {})[line] = column
     first = True
     for path, columns in by_path.items():
         wanted = {line + step for line in columns for step in range(-context, context + 1)}
         last = None
-        with suppress(ToolError), text_lines(sandbox, path) as text:
-            for number, (line, length) in enumerate(islice(text.lines, max(wanted)), 1):
+        with suppress(ToolError), text_lines(sandbox, path) as (lines, _):
+            for number, (content, length) in enumerate(islice(lines, max(wanted)), 1):
                 if number not in wanted:
                     continue
                 if context and not first and number - 1 != last:
                     yield "--"
                 first, last = False, number
                 mark = ":" if number in columns else "-"
-                start = len(line.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore"))
-                yield f"{escape_path(path)}{mark}{number}{mark} {clip(line, length, start)}"
+                start = len(content.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore"))
+                yield f"{escape_path(path)}{mark}{number}{mark} {clip(content, length, start)}"
 
 
 READ_CLIP = 2_000
@@ -378,16 +349,16 @@ _MAX_NOTE = 150
 def hit_lines(hits: Sequence[Hit], query: str) -> Iterator[str]:
     """Yield the heading and the best lines of each passage, with an empty line between passages."""
     wanted = stems(" ".join(content_terms(query)))
-    for position, hit in enumerate(hits):
+    for position, (path, passage) in enumerate(hits):
         if position:
             yield ""
-        lines = hit.passage.lines
+        lines = passage.lines
         # The first window of consecutive lines that contains the most wanted stems.
         counts = [len(wanted & stems(text)) for _, text in lines]
         sums = [sum(counts[first : first + _WINDOW]) for first in range(max(1, len(lines) - _WINDOW + 1))]
         start = sums.index(max(sums))
-        for number, text in (*hit.passage.headings[-1:], *lines[start : start + _WINDOW]):
-            yield f"{escape_path(hit.path)}:{number}: {text}"
+        for number, text in (*passage.headings[-1:], *lines[start : start + _WINDOW]):
+            yield f"{escape_path(path)}:{number}: {text}"
 
 
 def comma_list(words: Iterable[str]) -> str:
@@ -400,49 +371,30 @@ def comma_list(words: Iterable[str]) -> str:
     return text
 
 
-def numbered(lines: Iterable[tuple[str, int]], first: int, result_limit: int, *, alone: bool) -> Iterator[str]:
-    """Yield lines with their numbers; a single requested line is not clipped.
-
-    result_limit: maximum length of the result, of which one line takes at most a quarter [characters].
-    """
-    most = max(CLIP, min(READ_CLIP, result_limit // 4))
-    for number, (line, length) in enumerate(lines, first):
-        yield f"{number:>6}\t{line if alone else clip(line, length, most=most)}"
-
-
 def describe(sandbox: Sandbox, entry: Entry) -> str:
     """Return one line of a folder listing."""
     name = escape_path(entry.name)
-    if entry.kind == "folder":
-        try:
-            count = _pluralize(len(entries(sandbox, entry.relative)), "entry", "entries")
-        except OSError:
-            count = "unreadable"
-        return f"{name}/  {count}"
-    if entry.kind == "link":
-        try:
-            target = escape_path(sandbox.locate(entry.relative)) or "."
-        except ToolError:
-            target = "(leads to what you may not read)"
-        return f"{name} -> {target}"
     if entry.kind == "special":
         return f"{name}  (no regular file; cannot be read)"
+    if entry.kind == "link":
+        try:
+            return f"{name} -> {escape_path(sandbox.locate(entry.relative)) or '.'}"
+        except ToolError:
+            return f"{name} -> (leads to what you may not read)"
+    if entry.kind == "folder":
+        try:
+            found = len(entries(sandbox, entry.relative))
+        except OSError:
+            return f"{name}/  unreadable"
+        return f"{name}/  {found} {'entry' if found == 1 else 'entries'}"
     try:
         size = sandbox.size(entry.relative)
-        with text_lines(sandbox, entry.relative) as text:
-            count = _pluralize(count_lines(text, 0), "line", "lines")
+        with text_lines(sandbox, entry.relative) as (lines, length):
+            count = count_lines(lines, length, 0)
+        note = f"{count} {'line' if count == 1 else 'lines'}"
     except OSError:
         return f"{name}  (is gone by now)"
     except ToolError as error:
-        count = "binary" if "binary" in str(error) else "unreadable"
-    return f"{name}  {_format_size(size)}  {count}"
-
-
-def _pluralize(number: int | str, one: str, more: str) -> str:
-    return f"{number} {one if number == 1 else more}"
-
-
-def _format_size(size: int) -> str:
-    if size < _KILO:
-        return f"{size} B"
-    return f"{size / _KILO:.1f} KB" if size < _KILO**2 else f"{size / _KILO**2:.1f} MB"
+        note = "binary" if "binary" in str(error) else "unreadable"
+    amount = f"{size} B" if size < _KILO else f"{size / _KILO:.1f} KB"
+    return f"{name}  {amount if size < _KILO**2 else f'{size / _KILO**2:.1f} MB'}  {note}"

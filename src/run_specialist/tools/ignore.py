@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -102,23 +102,19 @@ def join_by_stars(parts: Sequence[str], character: str) -> str:
     return first + "".join(f"(?>{character}*?{part})" for part in middle if part) + f"{character}*{last}"
 
 
-@dataclass(frozen=True, slots=True)
 class IgnoreFile:
     """Patterns of one .gitignore, each with a rank: twice its line number, plus one if it hides entries."""
 
-    plain: Mapping[str, int]
-    """Rank by pattern without wildcards: `/name` at any depth, or `//path/from/here`; ends in `/` if for folders."""
-    wildcards: Sequence[tuple[bool, re.Pattern[str], Sequence[int]]]
-    """Consecutive patterns in one expression, last first: whether they match names at any depth instead of paths; the
-    expression, with a group for each pattern; the rank of each group."""
-
-    @classmethod
-    def of(cls, content: bytes) -> Self:
+    def __init__(self, content: bytes) -> None:
         """Compile a .gitignore; invalid patterns are skipped, as git does.
 
         Raises OSError (EFBIG) for more wildcard patterns than can be matched in time.
         """
-        plain: dict[str, int] = {}
+        self._plain: dict[str, int] = {}
+        """Rank by pattern without wildcards: `/name` at any depth, or `//path/here`; ends in `/` if for folders."""
+        self._wildcards: list[tuple[bool, re.Pattern[str], list[int]]] = []
+        """Consecutive patterns in one expression, last first: whether they match names at any depth instead of paths;
+        the expression, with a group for each pattern; the rank of each group."""
         wildcards: list[tuple[bool, int, str]] = []
         size = 0
         # Git skips a byte order mark, and treats names as bytes.
@@ -133,7 +129,7 @@ class IgnoreFile:
                 continue
             rank, is_name = 2 * number + (text[0] != "!"), "/" not in body
             if not re.search(r"[*?\[\\]", body):
-                plain[f"{'/' if is_name else '//'}{pattern.removeprefix('/')}"] = rank
+                self._plain[f"{'/' if is_name else '//'}{pattern.removeprefix('/')}"] = rank
                 continue
             size += len(text)
             if size > MOST_WILDCARDS:
@@ -141,12 +137,10 @@ class IgnoreFile:
             with suppress(re.error):
                 regex = f"/{_name_regex(body)}" if is_name else _path_regex(body)
                 wildcards.append((is_name, rank, regex + ("/?" if body == pattern else "/")))
-        groups = []
         for is_name, found in groupby(reversed(wildcards), itemgetter(0)):
             while some := list(islice(found, _PATTERNS_PER_REGEX)):
                 combined = compile_quietly("|".join(f"({regex})" for _, _, regex in some), re.DOTALL)
-                groups.append((is_name, combined, [rank for _, rank, _ in some]))
-        return cls(plain, groups)
+                self._wildcards.append((is_name, combined, [rank for _, rank, _ in some]))
 
     def hides(self, relative: str, *, is_folder: bool) -> bool | None:
         """Return whether the last pattern that matches an entry hides it; None if none matches.
@@ -154,8 +148,8 @@ class IgnoreFile:
         relative: path relative to the file's folder; no folder in between is hidden.
         """
         name, slash = f"/{relative.rpartition('/')[2]}", "/" * is_folder
-        rank = max(self.plain.get(key, -1) for key in (name, f"//{relative}", name + slash, f"//{relative}{slash}"))
-        for is_name, regex, ranks in self.wildcards:
+        rank = max(self._plain.get(key, -1) for key in (name, f"//{relative}", name + slash, f"//{relative}{slash}"))
+        for is_name, regex, ranks in self._wildcards:
             if ranks[0] < rank:
                 break
             if match := regex.fullmatch((name if is_name else f"/{relative}") + slash):
@@ -165,8 +159,8 @@ class IgnoreFile:
 
 
 # A .gitignore is compiled once for all runs, as long as its content is the same.
-_compiled_small = lru_cache(256)(IgnoreFile.of)
-_compiled_large = lru_cache(4)(IgnoreFile.of)
+_compiled_small = lru_cache(256)(IgnoreFile)
+_compiled_large = lru_cache(4)(IgnoreFile)
 
 
 @dataclass(frozen=True)

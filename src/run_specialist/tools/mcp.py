@@ -53,13 +53,8 @@ class SessionForgotten(Exception):
     """The server no longer knows the session, and has not executed the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Tools that a server listed when it was started."""
-
-    tools: Sequence["ListedTool"]
-    warnings: Sequence[str]
-    """Why some tools are omitted."""
+Listing = tuple[Sequence["ListedTool"], Sequence[str]]
+"""Tools that a server listed when it was started, and why others are omitted."""
 
 
 class _InvalidTools:
@@ -324,7 +319,7 @@ async def _list_tools(client: "Client", invalid: _InvalidTools, hide: Hide) -> L
     used = tools[:MOST_TOOLS]
     too_many = f"it lists too many tools; only the first {len(used):,} are used"
     warnings = [too_many if cursor or len(used) < len(tools) else "", invalid.warning(hide)]
-    return Listing(used, [warning for warning in warnings if warning])
+    return used, [warning for warning in warnings if warning]
 
 
 class McpConnection:
@@ -524,8 +519,9 @@ def _make_tools(
         if isinstance(listing, str):
             warnings.append(f"{place}: {listing}; the run continues without its tools")
             continue
-        warnings += [f"{place}: {warning}" for warning in listing.warnings]
-        listed = [(one.name, one.description or one.title or "", one.input_schema) for one in listing.tools]
+        found_tools, omitted = listing
+        warnings += [f"{place}: {warning}" for warning in omitted]
+        listed = [(one.name, one.description or one.title or "", one.input_schema) for one in found_tools]
         for definition in definitions(server.name, listed, names):
             tools.append(_tool(definition, connection))
             if definition.name != tool_name(server.name, definition.called):

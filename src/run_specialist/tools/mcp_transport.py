@@ -1,7 +1,6 @@
 """Connect to MCP servers by pipes or HTTP, and describe their errors."""
 
 import asyncio
-import atexit
 import json
 import math
 import re
@@ -159,8 +158,6 @@ EXIT_GRACE, TERM_GRACE = 1.0, 1.0
 _STDERR_TAIL = 4096
 _DRAIN_TIMEOUT = 0.2
 _POLL = 0.1
-_running: set[int] = set()
-"""Process groups that were started and not yet stopped."""
 
 
 class ServerProcess:
@@ -201,12 +198,8 @@ class ServerProcess:
         """
         import anyio  # noqa: PLC0415 - needed only with a server
 
-        # Register it only once.
-        atexit.unregister(kill_all)
-        atexit.register(kill_all)
         options = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "env": dict(self._environment), "cwd": self._folder}
         async with running(self._command, LARGEST_MESSAGE, **options) as process:
-            _running.add(process.pid)
             to_reader, reader = anyio.create_memory_object_stream[Any](0)
             writer, from_writer = anyio.create_memory_object_stream[Any](0)
             reading = asyncio.create_task(self._read(process, to_reader))
@@ -221,7 +214,6 @@ class ServerProcess:
                         await self._stop(process, tasks[2])
                     finally:
                         signal_group(process.pid, KILL)
-                        _running.discard(process.pid)
                         for stream in (to_reader, reader, writer, from_writer):
                             stream.close()
                         for task in tasks:
@@ -286,12 +278,6 @@ class ServerProcess:
             self._exit_code = process.returncode
             # A child of the server may keep the pipe open.
             await asyncio.wait([stderr_task], timeout=_DRAIN_TIMEOUT)
-
-
-def kill_all() -> None:
-    """Kill all servers immediately, at the end of the program."""
-    for pid in _running:
-        signal_group(pid, KILL)
 
 
 async def read_line(stream: asyncio.StreamReader) -> bytes:

@@ -16,17 +16,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from run_specialist.errors import ToolError
-from run_specialist.safety.safe_files import (
-    Changed,
-    Folder,
-    digest_of,
-    folder,
-    make_folders,
-    read_content,
-    replace_file,
-    temporary_name,
-    unlink_file,
-)
+from run_specialist.safety import safe_files
+from run_specialist.safety.safe_files import Folder, folder
 from run_specialist.tools.base import Tool
 from run_specialist.tools.sandbox import fit
 
@@ -116,39 +107,36 @@ class NotesFolder:
             self._make()
         path = f"{self.folder}/{note}"
         with folder(self._root, self.folder) as top, locked(top):
-            found = read_content(self._root, path, LARGEST)
-            expected = None if found is None else digest_of(found)
+            found = safe_files.read_content(self._root, path, LARGEST)
+            expected = None if found is None else safe_files.digest_of(found)
             try:
                 before = None if found is None else found.decode("utf-8-sig")
             except UnicodeDecodeError:
                 raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
             after = change(before)
             if after is None:
-                unlink_file(self._root, path, expected or "", folders=note.count("/"), most=LARGEST)
+                safe_files.unlink_file(self._root, path, expected or "", folders=note.count("/"))
                 return ""
             data = after.encode("utf-8", "replace")
             if len(data) > LARGEST:
                 raise ToolError(f"{note} would be larger than {LARGEST // 1024} KiB; use several notes, or shorten it")
             if found is None and sum(1 for _ in islice(_below(top, ""), MOST)) >= MOST:
                 raise ToolError(f"there are {MOST} notes already; merge or delete some")
-            self._write(path, data, expected)
+            safe_files.replace_file(self._root, path, data, expected=expected)
         return after
 
     @property
     def _root(self) -> Path:
         return Path(os.path.realpath(self.base))
 
-    def _write(self, path: str, data: bytes, expected: str | None) -> None:
-        replace_file(self._root, path, data, expected=expected, temporary=temporary_name(), most=LARGEST)
-
     def _make(self) -> None:
         """Create the notes folder."""
         # Only the user may read the folder of the user; a project exists already.
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.ignored:
-            with suppress(Changed):
-                self._write(f"{self.ignored}/{_GITIGNORE}", b"*\n", None)
-        make_folders(self._root, self.folder)
+            with suppress(safe_files.Changed):
+                safe_files.replace_file(self._root, f"{self.ignored}/{_GITIGNORE}", b"*\n", expected=None)
+        safe_files.make_folders(self._root, self.folder)
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
@@ -362,4 +350,4 @@ class _MemoryNotes:
 
 
 def _digest(text: str) -> str:
-    return digest_of(text.encode("utf-8", "surrogatepass"))
+    return safe_files.digest_of(text.encode("utf-8", "surrogatepass"))

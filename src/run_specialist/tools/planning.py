@@ -34,8 +34,7 @@ class TodoList:
         self._items: Sequence[Todo] = ()
 
     def todo(
-        self,
-        todos: Annotated[list[Todo] | None, Field(max_length=MOST, description="The whole list.")] = None,
+        self, todos: Annotated[list[Todo] | None, Field(max_length=MOST, description="The whole list.")] = None
     ) -> str:
         """Replace the list, if one is given, and return it as text."""
         if todos is not None:

@@ -4,6 +4,7 @@ import ast
 import glob
 import hashlib
 import importlib
+import itertools
 import os
 import pkgutil
 import re
@@ -14,20 +15,10 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import machinery
 from importlib.abc import MetaPathFinder
-from importlib.machinery import (
-    BYTECODE_SUFFIXES,
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    ModuleSpec,
-    PathFinder,
-    SourceFileLoader,
-    SourcelessFileLoader,
-)
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, resolve_name, spec_from_file_location
-from itertools import pairwise
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
@@ -38,11 +29,13 @@ from run_specialist.specialist.mcp_servers import ServerConfig
 _INSTALL_FOLDERS = {"site-packages", "dist-packages"}
 _STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _LOADERS = (
-    (ExtensionFileLoader, EXTENSION_SUFFIXES),
-    (SourceFileLoader, SOURCE_SUFFIXES),
-    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+    (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+    (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+    (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
 )
-_COMPILED = frozenset({*BYTECODE_SUFFIXES, *(f".{suffix.rpartition('.')[2]}" for suffix in EXTENSION_SUFFIXES)})
+_COMPILED = frozenset(
+    {*machinery.BYTECODE_SUFFIXES, *(f".{suffix.rpartition('.')[2]}" for suffix in machinery.EXTENSION_SUFFIXES)}
+)
 
 
 class CannotImport(Exception):
@@ -148,7 +141,7 @@ def _spec_in(folders: Iterable[str], name: str) -> ModuleSpec | None:
     """Return the spec of a module in some folders; namespace portions are combined."""
     portions: list[str] = []
     for folder in folders:
-        spec = FileFinder(folder, *_LOADERS).find_spec(name)
+        spec = machinery.FileFinder(folder, *_LOADERS).find_spec(name)
         if spec is not None and spec.loader is not None:
             return spec
         if spec is not None:
@@ -249,15 +242,18 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
     with suppress(ValueError):  # a server with an unset variable does not start
         server = server.expanded(os.environ)
     folder, command = project / (server.cwd or ""), server.command or ("",)
-    candidates = list(dict.fromkeys(_path_candidates(command, server.env)))
+    # A command without a folder is looked up in PATH.
+    words = [command[0]] if os.path.dirname(command[0]) else []  # noqa: PTH120 - it may not be a path
+    for word in (*command[1:], *(value for _, value in server.env)):
+        words += [word, *word.split(os.pathsep), *_shell_split(word)]
+    candidates = [*dict.fromkeys([*words, *(word.partition("=")[2] for word in words)])]
+    variables = [*server.env, *((word.partition("=")[0], word.partition("=")[2]) for word in words)]
     named = [folder / word for word in candidates if os.path.isdir(folder / word)]  # noqa: PTH112 - may be any text, even with NUL
     folders = dict.fromkeys([folder, *named])
     if len(folders) * len(candidates) > MAX_PATHS:
         return None
     data = _data_words(command, server.env)
-    words = [word for word in candidates if not (word in data and Path(word).suffix.lower() in _DATA)]
-    assignments = [one for word in command for one in (word, *_shell_split(word)) if "=" in one]
-    variables = [*server.env, *((name, value) for name, _, value in (one.partition("=") for one in assignments))]
+    paths = [word for word in candidates if not (word in data and Path(word).suffix.lower() in _DATA)]
     # Lua's paths have patterns, Java's wildcards; an empty part is the working folder.
     looked_up = [
         base / re.split(r"[?*]", one)[0].removesuffix("/")
@@ -270,7 +266,7 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
     found = _Files(project, search)
     try:
         for path in [
-            *(base / word for base in folders for word in words),
+            *(base / word for base in folders for word in paths),
             *(base / name for base in named for name in _STARTED_IN_FOLDERS),
         ]:
             if os.path.isfile(path) and _is_below(path, project):  # noqa: PTH113 - as above
@@ -281,7 +277,7 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
             if "import" in word:
                 # Python code as an argument, as after `-c`.
                 found.add_modules((Module(_CODE, folder / _CODE, word.encode(errors="replace")),), folder)
-        for word, following in pairwise([*command, ""]):
+        for word, following in itertools.pairwise([*command, ""]):
             name = word[2:] or following
             if word.startswith("-m") and all(part.isidentifier() for part in name.split(".")):
                 for base in folders:
@@ -291,26 +287,17 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
     return tuple(f"{path}:{hashlib.sha256(data).hexdigest()}" for path, data in sorted(found.files.items()))
 
 
-def _path_candidates(command: Sequence[str], env: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield strings that may be paths: words, the part after `=`, and the words of a shell command line."""
-    if os.path.dirname(command[0]):  # noqa: PTH120 - it may not be a path
-        yield command[0]  # without a folder, it is looked up in PATH
-    for word in [*command[1:], *(value for _, value in env)]:
-        parts = [*word.split(os.pathsep), *_shell_split(word)]
-        yield from (word, *parts, *(one.partition("=")[2] for one in (word, *parts)))
-
-
 def _data_words(command: Sequence[str], env: Sequence[tuple[str, str]]) -> set[str]:
     """Return the paths that only options and variables for data name, after the script if an interpreter runs one."""
     words = [word for word in command if not _FLAGS.fullmatch(word)]
     is_script_unknown = any(
         _INTERPRETER.fullmatch(os.path.basename(one)) and (not after or re.match(r"-(?!m)", after))  # noqa: PTH119 - as above
-        for one, after in pairwise([*words, ""])
+        for one, after in itertools.pairwise([*words, ""])
     )
-    data, others = set(), {command[0]}
+    data, others = set[str](), {command[0]}
     for name, value in env:
         (data if _DATA_NAME.fullmatch(name) else others).add(value)
-    for before, word in pairwise(command):
+    for before, word in itertools.pairwise(command):
         name, _, value = word.partition("=") if word.startswith("-") and "=" in word else (before, "", word)
         if name.startswith("-") and _DATA_NAME.fullmatch(name) and not is_script_unknown:
             data.add(value)
@@ -356,8 +343,6 @@ class _Files:
                 self.add_modules((Module("__main__", real, data),), real.parent)
             if path.suffix != ".py":
                 queue += self._named(data, real.parent)
-            if len(queue) > MAX_FOUND:
-                raise OverflowError
 
     def _named(self, data: bytes, folder: Path) -> Iterator[Path]:
         """Yield the project files that a script of another language names literally, relative to itself or the root."""
@@ -445,7 +430,7 @@ def _replacing(folder: Path, project: Path) -> Iterator[Module]:
     installed = [str(place) for place in project.glob(".venv/lib/python*/site-packages")]
     installed += [place for place in sys.path if not _is_below(Path(place), project)]
     for name in [one.name for one in pkgutil.iter_modules([str(folder)])] if folder.is_dir() else ():
-        if name in sys.stdlib_module_names or name in _OPTIONAL or PathFinder.find_spec(name, installed):
+        if name in sys.stdlib_module_names or name in _OPTIONAL or machinery.PathFinder.find_spec(name, installed):
             module = _find_in_project(name, None, project, (folder,))
             if module is not None:
                 yield module
@@ -496,6 +481,23 @@ def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) 
     queue = [module for module in chain if module.is_below(root) and not module.is_installed]
     found: dict[str, Module | None] = {module.name: module for module in chain}
     count, size, is_whole = 0, 0, True
+
+    def look_up(name: str) -> None:
+        """Look up a module and its parent packages, and follow those not seen before."""
+        parent: Module | None = None
+        parts = name.removesuffix(_ALL_SUBMODULES).split(".")
+        for full in itertools.accumulate(parts, "{}.{}".format):
+            if full not in found:
+                found[full] = module = _find_in_project(full, parent, root, folders)
+                queue.extend([module] if module is not None else [])
+            parent = found[full]
+            if parent is None:
+                return
+        if parent is not None and name.endswith(_ALL_SUBMODULES):
+            # `__all__` may name any submodule.
+            for one in pkgutil.iter_modules(parent.folders or ()):
+                look_up(f"{parent.name}.{one.name}")
+
     while queue:
         module = queue.pop()
         size += len(module.data)
@@ -503,34 +505,14 @@ def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) 
         if count > MAX_MODULES or size > MAX_SOURCE:
             return ImportedModules(is_whole=False)
         try:
-            queue += _unseen([*_imported_names(module)], found, root, folders)
+            for name in [*_imported_names(module)]:
+                look_up(name)
         except _Unknown:
             is_whole = False
-    named = {module.name for module in chain}
-    others = [one for name, one in sorted(found.items()) if one is not None and name not in named]
-    return ImportedModules(tuple(one for one in others if one.path is not None), is_whole=is_whole)
-
-
-def _unseen(
-    names: Iterable[str], found: dict[str, Module | None], root: Path, folders: Sequence[Path]
-) -> Iterator[Module]:
-    """Look up modules and their parent packages, and yield those not seen before."""
-    for name in names:
-        parent: Module | None = None
-        parts = name.removesuffix(_ALL_SUBMODULES).split(".")
-        for end in range(1, len(parts) + 1):
-            full = ".".join(parts[:end])
-            if full not in found:
-                found[full] = module = _find_in_project(full, parent, root, folders)
-                if module is not None:
-                    yield module
-            parent = found[full]
-            if parent is None:
-                break
-        if parent is not None and name.endswith(_ALL_SUBMODULES):
-            # `__all__` may name any submodule.
-            submodules = (f"{parent.name}.{one.name}" for one in pkgutil.iter_modules(parent.folders or ()))
-            yield from _unseen(submodules, found, root, folders)
+    for module in chain:
+        found.pop(module.name, None)
+    others = (one for _, one in sorted(found.items()) if one is not None and one.path is not None)
+    return ImportedModules(tuple(others), is_whole=is_whole)
 
 
 def _imported_names(module: Module) -> Iterator[str]:
@@ -610,14 +592,14 @@ def _pinned_spec(module: Module) -> ModuleSpec | None:
     """Return a spec that loads a module from its inspected bytes; compiled and native modules from their files."""
     if module.path is None:
         return _namespace(module.name, module.folders or ())
-    if module.path.suffix not in SOURCE_SUFFIXES:
+    if module.path.suffix not in machinery.SOURCE_SUFFIXES:
         return spec_from_file_location(module.name, module.path)
     folders = None if module.folders is None else list(module.folders)
     loader = _PinnedLoader(module)
     return spec_from_file_location(module.name, module.path, loader=loader, submodule_search_locations=folders)
 
 
-class _PinnedLoader(SourceFileLoader):
+class _PinnedLoader(machinery.SourceFileLoader):
     """Executes the inspected bytes, since the file and its compiled copy may have changed in the meantime."""
 
     def __init__(self, module: Module) -> None:

@@ -5,7 +5,7 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, overload
@@ -21,7 +21,6 @@ from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.project_modules import CannotImport, ImportedModules, Module, imported
 from run_specialist.tools.respond import NAME as RESPOND
 
-_RESERVED_HERE = frozenset({*RESERVED, SUMMARIZE})
 _RESERVED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
 _MCP_PREFIX = "mcp__"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -82,15 +81,19 @@ def load(found: FoundFunction, root: Path) -> Tool:
         raise UsageError(f"{found.reference}: {error}") from None
 
 
-def check_name(found: FoundFunction, made: Tool, others: Collection[str]) -> None:
+def check_name(
+    place: str, name: str, others: Collection[str], reserved: Collection[str] = frozenset({*RESERVED, SUMMARIZE})
+) -> None:
     """Raise UsageError if the name of a tool is reserved or already taken."""
-    if made.name in _RESERVED_HERE or made.name.startswith(_MCP_PREFIX):
-        reason = "is reserved for MCP tools" if made.name.startswith(_MCP_PREFIX) else "is reserved"
-    elif made.name in others:
-        reason = "is already used by another function in python_tools"
+    if name.startswith(_MCP_PREFIX):
+        reason = "is reserved for MCP tools"
+    elif name in reserved:
+        reason = "is reserved"
+    elif name in others:
+        reason = "is already used by another function"
     else:
         return
-    raise UsageError(f'{found.reference}: tool name {made.name} {reason}; choose another one: @tool(name="...")')
+    raise UsageError(f'{place}: tool name {name} {reason}; choose another one: @tool(name="...")')
 
 
 def _describe_error(error: BaseException) -> str:
@@ -131,9 +134,8 @@ def tool(
     repeatable: whether an identical call in the same run may be answered from the record.
     Raises UsageError for a function that a model cannot call.
     """
-    if function is None:
-        return lambda function: _make_tool(function, name, description, timeout, repeatable=repeatable)
-    return _make_tool(function, name, description, timeout, repeatable=repeatable)
+    make = functools.partial(_make_tool, name=name, description=description, timeout=timeout, repeatable=repeatable)
+    return make if function is None else make(function)
 
 
 def as_tools(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
@@ -144,31 +146,26 @@ def as_tools(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
     made: dict[str, Tool] = {}
     for one in tools:
         made_tool = one if isinstance(one, Tool) else tool(one)
-        if made_tool.name in _RESERVED or made_tool.name.startswith(_MCP_PREFIX):
-            raise UsageError(f'{made_tool.name}: reserved tool name; choose another one: @tool(name="...")')
-        if made_tool.name in made:
-            raise UsageError(f'{made_tool.name}: duplicate tool name; rename one of the tools: @tool(name="...")')
+        check_name("tools", made_tool.name, made, _RESERVED)
         made[made_tool.name] = made_tool
     return tuple(made.values())
 
 
 def _make_tool(
-    function: Callable[..., Any], name: str | None, description: str | None, timeout: float | None, *, repeatable: bool
+    function: Callable[..., Any], *, name: str | None, description: str | None, timeout: float | None, repeatable: bool
 ) -> Tool:
     name = name_of(function) if name is None else name
     _check(function, name, timeout)
     made = Tool(name, "", function, repeatable, timeout=timeout)
-    properties = made.input_schema["properties"]
     docstring = read(_docstring(function))
-    descriptions = {
-        key: {"description": docstring.parameters[key]} for key in properties if key in docstring.parameters
-    }
-    schema = {
-        **made.input_schema,
-        "properties": {key: descriptions.get(key, {}) | value for key, value in properties.items()},
+    described = {
+        key: {"description": docstring.parameters[key], **value} if key in docstring.parameters else value
+        for key, value in made.input_schema["properties"].items()
     }
     description = docstring.description if description is None else description
-    return Tool(name, description or name, function, repeatable, schema if descriptions else None, timeout)
+    is_described = not docstring.parameters.keys().isdisjoint(described)
+    schema = {**made.input_schema, "properties": described} if is_described else None
+    return replace(made, description=description or name, schema=schema)
 
 
 def _check(function: Any, name: str, timeout: float | None) -> None:  # noqa: ANN401 - any object

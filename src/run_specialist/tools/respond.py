@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Self
 
 from pydantic import BaseModel, Field
@@ -26,10 +27,7 @@ _SCHEMA = {
             "type": "array",
             "description": "Verbatim quotes, with `path:line`.",
             "maxItems": MOST_EVIDENCE,
-            "items": {
-                "type": "object",
-                "properties": {"source": {"type": "string"}, "quote": {"type": "string"}},
-            },
+            "items": {"type": "object", "properties": {"source": {"type": "string"}, "quote": {"type": "string"}}},
         },
         "gaps": {"type": "array", "items": {"type": "string"}, "description": "Not found."},
     },
@@ -144,17 +142,13 @@ def _interpretations(text: str) -> Iterator[object]:
     yield from (value for value in (*whole, *fenced) if isinstance(value, dict | list))
     yield text
     yield from whole
-    position = 0
-    for _ in range(_MAX_JSON_STARTS):
-        start = _JSON_START.search(text, position)
-        if start is None:
-            return
-        position = start.end()
-        try:
-            value, position = json.JSONDecoder().raw_decode(text, position - 1)
-        except (ValueError, RecursionError):
-            continue
-        yield value
+    end = 0
+    # Those within a value that was decoded are passed over.
+    starts = (start for start in _JSON_START.finditer(text) if start.start() >= end)
+    for start in islice(starts, _MAX_JSON_STARTS):
+        with suppress(ValueError, RecursionError):
+            value, end = json.JSONDecoder().raw_decode(text, start.end() - 1)
+            yield value
 
 
 def _decoded(text: str) -> Iterator[object]:

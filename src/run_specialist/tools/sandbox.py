@@ -23,61 +23,27 @@ from run_specialist.tools.secret_files import holds_cases, holds_notes, is_secre
 from run_specialist.tools.threads import check_cancelled
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPath:
-    """One of the `paths`: a folder, a file or a glob."""
+class _Selection:
+    """Some of the `paths`, each as two parts: its folder, and what follows from the first wildcard on."""
 
-    folder: str
-    """Part before the first wildcard, relative to the root, with symlinks resolved."""
-    rest: str
-    """Part from the first wildcard on; empty if there is none."""
-    written: Sequence[str]
-    """Path components as written in the specialist's file."""
-
-    @property
-    def is_root(self) -> bool:
-        """Whether it selects the entire root."""
-        return not (self.folder or self.rest)
-
-    @property
-    def names_secret(self) -> bool:
-        """Whether it explicitly names a file or folder that usually holds secrets.
-
-        A symlink with another name to such a file does not count.
-        """
-        parts = [part for part in f"{self.folder}/{self.rest}".split("/") if part]
-        written = {part.casefold() for part in self.written}
-        return any(
-            names_secret(above, part) and part.casefold() in written
-            for above, part in zip(["", *parts], parts, strict=False)
-        )
-
-
-class NamedPaths:
-    """A set of `paths`."""
-
-    def __init__(self, paths: Sequence[NamedPath]) -> None:
-        """Create the set; patterns are compiled when first needed."""
+    def __init__(self, paths: Sequence[tuple[str, str]]) -> None:
         self.paths = paths
 
     def select(self, relative: str, *, is_folder: bool) -> bool:
         """Return whether any path selects this entry or a folder above it, or, for a folder, may select its entries."""
         if is_folder and any(
-            f"{path.folder}/".startswith(f"{relative}/")
+            f"{folder}/".startswith(f"{relative}/")
             or not relative
-            or (path.rest and (not path.folder or f"{relative}/".startswith(f"{path.folder}/")))
-            for path in self.paths
+            or (rest and (not folder or f"{relative}/".startswith(f"{folder}/")))
+            for folder, rest in self.paths
         ):
             return True
         return bool(self.paths) and bool(self._regex.fullmatch(f"/{relative}{'/' * is_folder}"))
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
-        patterns = []
-        for path in self.paths:
-            literal = re.sub(r"([*?\[\]\\! #])", r"\\\1", path.folder)
-            patterns.append("/" + "/".join(part for part in (literal, path.rest) if part))
-        return compile_globs(patterns)
+        literals = ((re.sub(r"([*?\[\]\\! #])", r"\\\1", folder), rest) for folder, rest in self.paths)
+        return compile_globs("/" + "/".join(filter(None, both)) for both in literals)
 
 
 _LONGEST = 4096
@@ -120,17 +86,25 @@ class Sandbox:
         Raises UsageError for a path outside the root.
         """
         self.root = Path(os.path.realpath(root))
-        named = []
+        named, secrets = [], []
         for path in paths:
             parts = Path(path).parts
             plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
             folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
             if folder is None or ".." in parts[plain:]:
                 raise UsageError(f"paths: {path!r} is outside the root {self.root}; use a path under it")
-            named.append(NamedPath(folder, "/".join(parts[plain:]), parts))
-        self._named = NamedPaths(named)
-        self._sees_all = not named or any(path.is_root for path in named)
-        self._named_secrets = NamedPaths([path for path in named if path.names_secret])
+            named.append((folder, "/".join(parts[plain:])))
+            # A symlink with another name to a secret file does not name it.
+            written = {part.casefold() for part in parts}
+            real = [*filter(None, folder.split("/")), *parts[plain:]]
+            if any(
+                names_secret(above, part) and part.casefold() in written
+                for above, part in zip(["", *real], real, strict=False)
+            ):
+                secrets.append(named[-1])
+        self._named = _Selection(named)
+        self._sees_all = not named or ("", "") in named
+        self._named_secrets = _Selection(secrets)
 
     @property
     def names_secrets(self) -> bool:
@@ -212,10 +186,7 @@ class Sandbox:
 
     def parent_rules(self, relative: str) -> IgnoreRules:
         """Return the ignore rules of a path's parent folder; none for the root itself. Raises OSError."""
-        last = IgnoreRules()
-        for rules in self.rules_above(relative):
-            last = rules
-        return last
+        return [IgnoreRules(), *self.rules_above(relative)][-1]
 
     def is_short_enough(self, relative: str) -> bool:
         """Return whether a path is short enough for system calls."""
@@ -231,7 +202,7 @@ class Sandbox:
 
     def starts(self) -> Iterator[str]:
         """Yield the existing, visible folders and files with which `paths` begin."""
-        for start in [""] if self._sees_all else dict.fromkeys(path.folder for path in self._named.paths):
+        for start in [""] if self._sees_all else dict.fromkeys(start for start, _ in self._named.paths):
             path = self.root / start
             is_folder = os.path.isdir(path)  # noqa: PTH112 - pathlib raises for inaccessible paths
             if (is_folder or os.path.isfile(path)) and not self._hidden(start, is_folder=is_folder):  # noqa: PTH113 - as above
@@ -305,21 +276,17 @@ def _list_folder(
                 elif item.is_file(follow_symlinks=False):
                     kind = "file"
                 entry = Entry(f"{relative}/{item.name}" if relative else item.name, kind)
-                if _is_visible(sandbox, entry, rules):
+                is_folder = kind == "folder"
+                if (
+                    item.name.casefold() != ".git"
+                    and sandbox.is_short_enough(entry.relative)
+                    and sandbox.is_selected(entry.relative, is_folder=is_folder)
+                    and not sandbox.is_closed(entry.relative, is_folder=is_folder)
+                    and not rules.hide(entry.relative, is_folder=is_folder)
+                ):
                     visible.append(entry)
     visible.sort(key=lambda entry: entry.relative)
     return visible, rules
-
-
-def _is_visible(sandbox: Sandbox, entry: Entry, rules: IgnoreRules) -> bool:
-    is_folder = entry.kind == "folder"
-    return (
-        entry.name.casefold() != ".git"
-        and sandbox.is_short_enough(entry.relative)
-        and sandbox.is_selected(entry.relative, is_folder=is_folder)
-        and not sandbox.is_closed(entry.relative, is_folder=is_folder)
-        and not rules.hide(entry.relative, is_folder=is_folder)
-    )
 
 
 def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = check_cancelled) -> Iterator[str]:
@@ -403,16 +370,8 @@ TIMEOUT = 20.0
 _CHUNK = 65_536
 _NOTE_MARGIN = 40
 _MAX_COUNTED = 10_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """An open text file."""
-
-    lines: Iterator[tuple[str, int]]
-    """Lines, each with its original length [characters]."""
-    size: int
-    """Size of the file [bytes]."""
+Lines = Iterator[tuple[str, int]]
+"""Lines of a text, each with its original length [characters]."""
 
 
 def is_text(sandbox: Sandbox, relative: str) -> bool:
@@ -425,25 +384,32 @@ def is_text(sandbox: Sandbox, relative: str) -> bool:
 
 
 @contextmanager
-def text_lines(sandbox: Sandbox, relative: str, content: bytes | None = None) -> Iterator[Text]:
-    """Open a text file and return its lines.
-
-    content: its content if that is known already.
-    Raises ToolError if the file cannot be read or is not text.
-    """
+def _opened(sandbox: Sandbox, relative: str, content: bytes | None = None) -> Iterator[tuple[BinaryIO, str]]:
+    """Open a text file, and return it with its encoding; as `text_lines`."""
     try:
         with sandbox.open(relative) if content is None else io.BytesIO(content) as file:
             encoding = encoding_of(file.read(DETECTION_SIZE) or b"")
             if encoding is None:
                 raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
             file.seek(0)
-            lines = lines_of(file, encoding, time.monotonic() + TIMEOUT)
-            yield Text(_masked(lines), os.fstat(file.fileno()).st_size if content is None else len(content))
+            yield file, encoding
     except OSError as error:
         raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
 
 
-def _masked(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+@contextmanager
+def text_lines(sandbox: Sandbox, relative: str, content: bytes | None = None) -> Iterator[tuple[Lines, int]]:
+    """Open a text file and return its lines and its size [bytes].
+
+    content: its content if that is known already.
+    Raises ToolError if the file cannot be read or is not text.
+    """
+    with _opened(sandbox, relative, content) as (file, encoding):
+        lines = lines_of(file, encoding, time.monotonic() + TIMEOUT)
+        yield _masked(lines), os.fstat(file.fileno()).st_size if content is None else len(content)
+
+
+def _masked(lines: Iterable[tuple[str, int]]) -> Lines:
     """Mask secrets of which a result might show an unrecognizable part: private keys, and secrets in long lines."""
     for line, length in lines_without_keys(lines):
         if length > CLIP:
@@ -458,28 +424,22 @@ def read_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | N
 
     Raises ToolError if the file cannot be read or is not text.
     """
-    try:
-        with sandbox.open(relative) as file:
-            content = bytearray(file.read(DETECTION_SIZE) or b"")
-            encoding = encoding_of(content)
-            if encoding is None:
-                raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
-            # Read to the end, since the reported size may be outdated, or 0 for virtual files.
-            while len(content) <= most and (chunk := file.read(_CHUNK)):
-                content += chunk
-    except OSError as error:
-        raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
+    content = bytearray()
+    with _opened(sandbox, relative) as (file, encoding):
+        # Read to the end, since the reported size may be outdated, or 0 for virtual files.
+        while len(content) <= most and (chunk := file.read(_CHUNK)):
+            content += chunk
     if len(content) > most:
         return None
     lines = content.decode(encoding, "replace").split("\n")
     return "\n".join(line for line, _ in _masked((line, len(line)) for line in lines)), len(content)
 
 
-def count_lines(text: Text, read: int) -> int | str:
+def count_lines(remaining: Lines, size: int, read: int) -> int | str:
     """Return the number of lines of a partly read file; `many` for a large file, which is not read to its end."""
-    if text.size <= _MAX_COUNTED:
-        return read + sum(1 for _ in text.lines)
-    return read if next(text.lines, None) is None else "many"
+    if size <= _MAX_COUNTED:
+        return read + sum(1 for _ in remaining)
+    return read if next(remaining, None) is None else "many"
 
 
 def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:

@@ -96,53 +96,38 @@ CANNOT_START = 127
 _PR_SET_PDEATHSIG = 1
 
 
-def limit(seconds: float, parent: int) -> None:
-    """Make the kernel kill this process after a timeout, or when its parent ends.
+def run_limited(seconds: str, parent: str, *command: str) -> None:
+    """Replace this process with a command that the kernel kills after a timeout, or when its parent ends.
 
     seconds: limit of wall time, and, rounded up, of CPU time.
     parent: process ID of the caller. Its end is detected on Linux only; elsewhere only the time limits apply.
     """
-    import resource  # noqa: PLC0415 - not on Windows
-
-    # Ignored and blocked signals are inherited, e.g. from `nohup` or by background jobs of a shell.
-    for number in (signal.SIGALRM, signal.SIGXCPU):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    _lower_limit(resource.RLIMIT_CPU, math.ceil(seconds))
-    _lower_limit(resource.RLIMIT_DATA, MEMORY)
-    # Write no core dumps to the user's working folder.
-    _lower_limit(resource.RLIMIT_CORE, 0)
-    _kill_with_parent(parent)
-
-
-def _lower_limit(kind: int, value: int) -> None:
-    import resource  # noqa: PLC0415 - not on Windows
-
-    hard = resource.getrlimit(kind)[1]
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    # If the system refuses one limit, the others still apply.
-    with suppress(OSError, ValueError):
-        resource.setrlimit(kind, (value, value))
-
-
-def _kill_with_parent(parent: int) -> None:
-    if sys.platform == "linux":
-        # Without ctypes or prctl, the time limits still apply.
-        with suppress(ImportError, OSError, AttributeError):
-            import ctypes  # noqa: PLC0415 - only Linux needs it
-
-            # To the kernel, the parent is the thread that started this process; it waits until the search ends.
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-    if os.getppid() != parent:
-        # The parent ended before that call.
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def run_limited(seconds: str, parent: str, *command: str) -> None:
-    """Limit this process and replace it with the command."""
     try:
-        limit(float(seconds), int(parent))
+        import resource  # noqa: PLC0415 - not on Windows
+
+        # Ignored and blocked signals are inherited, e.g. from `nohup` or by background jobs of a shell.
+        for number in (signal.SIGALRM, signal.SIGXCPU):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signal.setitimer(signal.ITIMER_REAL, float(seconds))
+        # No core dumps are written to the user's working folder.
+        limits = {resource.RLIMIT_CPU: math.ceil(float(seconds)), resource.RLIMIT_DATA: MEMORY, resource.RLIMIT_CORE: 0}
+        for kind, value in limits.items():
+            hard = resource.getrlimit(kind)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901 - lowered
+            # If the system refuses one limit, the others still apply.
+            with suppress(OSError, ValueError):
+                resource.setrlimit(kind, (value, value))
+        if sys.platform == "linux":
+            # Without ctypes or prctl, the time limits still apply.
+            with suppress(ImportError, OSError, AttributeError):
+                import ctypes  # noqa: PLC0415 - only Linux needs it
+
+                # To the kernel, the parent is the thread that started this process; it waits until the search ends.
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+        if os.getppid() != int(parent):
+            # The parent ended before that call.
+            os.kill(os.getpid(), signal.SIGKILL)
         os.execv(command[0], command)  # noqa: S606 - no shell
     except Exception:  # noqa: BLE001 - exit code 1 would mean that nothing was found
         sys.exit(CANNOT_START)

@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from itertools import chain, islice, product
 from math import log
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox import Sandbox, escape_path, files, read_text
@@ -21,6 +20,21 @@ from run_specialist.tools.scripts import lines_in
 _SHORTEST_PREFIX = 4
 _HASH_SIZE = 8_000_000
 """Size of the FTS5 hash buffer; the default flushes too often [bytes]."""
+
+
+@dataclass(slots=True)
+class MatchingRows:
+    """Rows that match the words of a query."""
+
+    rows: dict[str, set[int]]
+    """Rows by FTS5 expression, without expressions that match nothing."""
+    by_term: dict[str, set[int]]
+    """Rows by word: of its exact form, else of the first looser form that matches; may be empty."""
+
+    @property
+    def any(self) -> set[int]:
+        """Rows that contain any of the words."""
+        return set().union(*self.rows.values())
 
 
 class Table:
@@ -59,6 +73,19 @@ class Table:
             row for (row,) in self._connection.execute("SELECT rowid FROM texts WHERE texts MATCH ?", (expression,))
         }
 
+    def look_up(self, terms: Iterable[str]) -> MatchingRows:
+        """Look up each word of a query."""
+        found = MatchingRows({}, {})
+        for term in terms:
+            hits = {expression: self.rows(expression) for expression in expressions(term)}
+            if not any(hits.values()) and len(term) >= _SHORTEST_PREFIX:
+                prefix = f'"{" ".join(parts(term))}" *'
+                hits = {prefix: self.rows(prefix)}
+            # The first expression is the exact term; the others are looser.
+            found.by_term[term] = next((matching for matching in hits.values() if matching), set())
+            found.rows.update({expression: matching for expression, matching in hits.items() if matching})
+        return found
+
     def best(self, expression: str, count: int) -> dict[int, float]:
         """Return up to `count` rows that match an FTS5 expression, with their BM25 scores, best first."""
         return dict(self._connection.execute(self._ranked, (expression, count)).fetchall())
@@ -68,38 +95,6 @@ class Table:
         # It exists already if an earlier call ran out of memory.
         self._connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.word USING fts5vocab(main, texts, row)")
         return [word for (word,) in self._connection.execute("SELECT term FROM temp.word")]
-
-
-@dataclass(slots=True)
-class MatchingRows:
-    """Rows that match the words of a query."""
-
-    rows: dict[str, set[int]]
-    """Rows by FTS5 expression, without expressions that match nothing."""
-    by_term: dict[str, set[int]]
-    """Rows by word: of its exact form, else of the first looser form that matches; may be empty."""
-
-    @property
-    def any(self) -> set[int]:
-        """Rows that contain any of the words."""
-        return set().union(*self.rows.values())
-
-
-def look_up(rows: Callable[[str], set[int]], terms: Iterable[str]) -> MatchingRows:
-    """Look up each word of a query.
-
-    rows: returns the rows that match an FTS5 expression.
-    """
-    found = MatchingRows({}, {})
-    for term in terms:
-        hits = {expression: rows(expression) for expression in expressions(term)}
-        if not any(hits.values()) and len(term) >= _SHORTEST_PREFIX:
-            prefix = f'"{" ".join(parts(term))}" *'
-            hits = {prefix: rows(prefix)}
-        # The first expression is the exact term; the others are looser.
-        found.by_term[term] = next((matching for matching in hits.values() if matching), set())
-        found.rows.update({expression: matching for expression, matching in hits.items() if matching})
-    return found
 
 
 def expressions(term: str) -> list[str]:
@@ -225,12 +220,8 @@ _PER_FILE = 3
 _WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "variants": 0.8}
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A passage that matches a query."""
-
-    path: str
-    passage: Passage
+Hit = tuple[str, Passage]
+"""Path and passage that match a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,60 +240,76 @@ class Hits:
 class PassageIndex:
     """Index of all passages of a few files, including spelling variants."""
 
-    def __init__(self, texts: Iterable[tuple[str, Iterable[Passage]]]) -> None:
-        """Index the passages of each path."""
+    def __init__(
+        self,
+        texts: Iterable[tuple[str, Iterable[Passage]]],
+        rarity: Mapping[str, float] | None = None,
+        rarest: float = 0.0,
+    ) -> None:
+        """Index the passages of each path.
+
+        rarity: rarity of each FTS5 expression in all files, if these are only the best; their passages may overlap.
+        rarest: rarity of expressions that match only other spellings in these passages.
+        """
         self._hits: list[Hit] = []
+        self._rarity = rarity
+        self._rarest = rarest
         self._table = Table(_WEIGHTS, self._rows(texts), keeps_text=True)
 
     def search(self, query: str, limit: int) -> Hits:
         """Return the best passages that contain any word of the query, best first, at most a few per file."""
-        found = look_up(self._table.rows, content_terms(query))
-        counts = {term: len(rows) for term, rows in found.by_term.items()}
-        return Hits(self._best(found, limit), "passages", len(found.any), counts)
-
-    def _best(self, found: MatchingRows, limit: int) -> tuple[Hit, ...]:
-        if not found.rows:
-            return ()
+        found = self._table.look_up(content_terms(query))
+        for expression in self._rarity or ():
+            if expression not in found.rows and (matching := self._table.rows(expression)):
+                found.rows[expression] = matching
         per_file: Counter[str] = Counter()
         best: list[Hit] = []
-        for row in self._ranked(self._scores(found), found):
-            hit = self._hits[row]
-            per_file[hit.path] += 1
-            if per_file[hit.path] <= _PER_FILE and len(best) < limit:
-                best.append(hit)
-        return tuple(best)
+        seen: set[tuple[str, int, str]] = set()
+        for row in self._ranked(found) if found.rows else ():
+            path, passage = self._hits[row]
+            lines = {(path, number, text) for number, text in passage.lines}
+            if self._rarity is not None and not seen.isdisjoint(lines):
+                continue
+            seen |= lines
+            per_file[path] += 1
+            if per_file[path] <= _PER_FILE and len(best) < limit:
+                best.append((path, passage))
+        counts = {term: len(rows) for term, rows in found.by_term.items()}
+        return Hits(tuple(best), "passages", len(found.any), counts)
 
-    def _ranked(self, scores: Mapping[int, float], found: MatchingRows) -> Sequence[int]:
+    def _ranked(self, found: MatchingRows) -> Sequence[int]:
         """Order rows by score, and by how much of the query the passage and its file contain."""
-        weights = self._weights(found)
+        scores: dict[int, float] = defaultdict(float)
+        if self._rarity is None:
+            weights = {expression: log(1 + len(self._hits) / len(rows)) for expression, rows in found.rows.items()}
+            scores = self._table.best(" OR ".join(found.rows), _CANDIDATES)
+        else:
+            weights = {expression: self._rarity.get(expression, self._rarest) for expression in found.rows}
+            for expression, rows in found.rows.items():
+                # FTS5 weighted the score with the rarity in these passages; replace it.
+                here = max(1e-6, log((len(self._hits) - len(rows) + 0.5) / (len(rows) + 0.5)))
+                for row, score in self._table.best(expression, len(rows)).items():
+                    scores[row] += score / here * weights[expression]
         total = sum(weights.values())
         in_passage: defaultdict[int, float] = defaultdict(float)
         in_file: defaultdict[str, float] = defaultdict(float)
         for expression, rows in found.rows.items():
             for row in rows:
                 in_passage[row] += weights[expression] / total
-            for path in {self._hits[row].path for row in rows}:
+            for path in {self._hits[row][0] for row in rows}:
                 in_file[path] += weights[expression] / total
 
         def key(row: int) -> tuple[float, int]:
-            return -scores[row] * (0.5 + in_passage[row] + 0.5 * in_file[self._hits[row].path]), row
+            return -scores[row] * (0.5 + in_passage[row] + 0.5 * in_file[self._hits[row][0]]), row
 
         return sorted(scores, key=key)
-
-    def _scores(self, found: MatchingRows) -> Mapping[int, float]:
-        """Return the scores of candidate passages."""
-        return self._table.best(" OR ".join(found.rows), _CANDIDATES)
-
-    def _weights(self, found: MatchingRows) -> Mapping[str, float]:
-        """Return the weight of each expression: the rarer, the higher."""
-        return {expression: log(1 + len(self._hits) / len(rows)) for expression, rows in found.rows.items()}
 
     def _rows(self, texts: Iterable[tuple[str, Iterable[Passage]]]) -> Iterator[tuple[int, str, str, str, str]]:
         for path, found in texts:
             name = f"{escape_path(path)} {variants(escape_path(path))}"
             for passage in found:
                 row = len(self._hits)
-                self._hits.append(Hit(path, passage))
+                self._hits.append((path, passage))
                 headings = "\n".join(title for _, title in passage.headings)
                 yield row, name, headings, passage.text, variants(f"{headings}\n{passage.text}")
 
@@ -418,12 +425,6 @@ _HEADINGS = re.compile(r"\n#.*")
 _FILE_WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "ideographs": 0.8}
 
 
-class _Chunk(NamedTuple):
-    path: str
-    start: int
-    end: int
-
-
 class FileIndex:
     """Index of the words of very many files, without their text and without spelling variants.
 
@@ -438,14 +439,13 @@ class FileIndex:
         """
         self._sandbox = sandbox
         self._largest = largest
-        self._chunks: list[_Chunk] = []
-        self._files_of: list[int] = []
+        self._chunks: list[tuple[str, int, int]] = []
         self._table = Table(_FILE_WEIGHTS, self._rows(texts), keeps_text=False)
 
     def search(self, query: str, limit: int) -> Hits:
         """Rank the passages of the best files, at most a few per file."""
         terms = content_terms(query)
-        found = look_up(self._table.rows, terms)
+        found = self._table.look_up(terms)
         self._expand(found, terms)
         counts = {term: self._count_files(rows) for term, rows in found.by_term.items()}
         if not found.rows:
@@ -453,7 +453,7 @@ class FileIndex:
         rarity = {expression: log(1 + len(self._chunks) / len(rows)) for expression, rows in found.rows.items()}
         most = max(_MIN_CHUNKS, limit)
         passages_by_path = islice(self._split(self._ranked(found, rarity, most)), most)
-        best = _Reranker(passages_by_path, rarity, rarest=log(1 + len(self._chunks))).rerank(terms, limit)
+        best = PassageIndex(passages_by_path, rarity, log(1 + len(self._chunks))).search(query, limit).best
         return Hits(best, "files", self._count_files(found.any), counts)
 
     def _expand(self, found: MatchingRows, terms: Sequence[str]) -> None:
@@ -491,7 +491,7 @@ class FileIndex:
         return "\n".join(["", *self._table.words(), ""])
 
     def _count_files(self, rows: Iterable[int]) -> int:
-        return len(set(map(self._files_of.__getitem__, rows)))
+        return len({self._chunks[row][0] for row in rows})
 
     def _ranked(self, found: MatchingRows, rarity: Mapping[str, float], least: int) -> Sequence[int]:
         """Order chunks by score, and by how much of the query they contain."""
@@ -522,63 +522,14 @@ class FileIndex:
                 yield path, [one for one in found if not start or (one.lines and one.lines[-1][0] >= first_line)]
 
     def _rows(self, texts: Iterable[tuple[str, str]]) -> Iterator[tuple[int, str, str, str, str]]:
-        for number, (path, text) in enumerate(texts):
+        for path, text in texts:
             name = escape_path(path)
             name = f"{name} {variants(name)}"
             for start, end in _chunk_bounds(text):
                 body = text[start:end]
-                self._chunks.append(_Chunk(path, start, end))
-                self._files_of.append(number)
+                self._chunks.append((path, start, end))
                 headings = "".join(_HEADINGS.findall(f"\n{body}")) if is_prose(path) else ""
                 yield len(self._chunks) - 1, name, headings, body, "" if body.isascii() else ideographs(body)
-
-
-class _Reranker(PassageIndex):
-    """Passages of the best files, ranked by the rarity of words in all files instead of in these few."""
-
-    def __init__(
-        self, texts: Iterable[tuple[str, Iterable[Passage]]], rarity: Mapping[str, float], rarest: float
-    ) -> None:
-        """Index the passages of each path.
-
-        rarity: rarity of each FTS5 expression that occurs in any file.
-        rarest: rarity of expressions that match only other spellings in these passages.
-        """
-        super().__init__(texts)
-        self._rarity = rarity
-        self._rarest = rarest
-
-    def rerank(self, terms: Iterable[str], limit: int) -> tuple[Hit, ...]:
-        """Return the best passages, at most a few per file."""
-        found = look_up(self._table.rows, terms)
-        for expression in self._rarity:
-            if expression not in found.rows and (matching := self._table.rows(expression)):
-                found.rows[expression] = matching
-        return self._best(found, limit)
-
-    def _ranked(self, scores: Mapping[int, float], found: MatchingRows) -> Sequence[int]:
-        """Order rows as the base class does, without lines repeated from better rows: chunks overlap at their edges."""
-        seen: set[tuple[str, int, str]] = set()
-        distinct: list[int] = []
-        for row in super()._ranked(scores, found):
-            lines = {(self._hits[row].path, number, text) for number, text in self._hits[row].passage.lines}
-            if seen.isdisjoint(lines):
-                distinct.append(row)
-                seen |= lines
-        return distinct
-
-    def _scores(self, found: MatchingRows) -> Mapping[int, float]:
-        scores: defaultdict[int, float] = defaultdict(float)
-        weights = self._weights(found)
-        for expression, rows in found.rows.items():
-            # FTS5 weighted the score with the rarity in these passages; replace it.
-            here = max(1e-6, log((len(self._hits) - len(rows) + 0.5) / (len(rows) + 0.5)))
-            for row, score in self._table.best(expression, len(rows)).items():
-                scores[row] += score / here * weights[expression]
-        return scores
-
-    def _weights(self, found: MatchingRows) -> Mapping[str, float]:
-        return {expression: self._rarity.get(expression, self._rarest) for expression in found.rows}
 
 
 def _chunk_bounds(text: str) -> Iterator[tuple[int, int]]:
@@ -651,7 +602,7 @@ class SearchIndex:
         # A cancelled search still completes the index, since the next search of the run needs it.
         def check() -> None:
             if time.monotonic() > deadline:
-                raise _BuildTimeout
+                raise TimeoutError
 
         try:
             for path in files(self._sandbox, check=check):
@@ -665,9 +616,5 @@ class SearchIndex:
                     remaining -= size
                     self.files += 1
                     yield path, text
-        except _BuildTimeout:
+        except TimeoutError:
             self.complete = False
-
-
-class _BuildTimeout(Exception):
-    """The timeout for reading the files has expired."""

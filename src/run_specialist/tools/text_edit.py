@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from run_specialist.errors import ToolError
 from run_specialist.safety.credentials import MASK
@@ -154,8 +155,8 @@ def diff_of(path: str, before: str | None, after: str | None) -> Diff:
         return NO_DIFF
     # Only a line feed ends a line, as for git.
     old, new = (re.findall(r"[^\n]*\n|[^\n]+", text or "") for text in (before, after))
-    matcher = _compared(old, new)
-    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
+    groups = [*_Compared(old, new).get_grouped_opcodes(_CONTEXT)]
+    changes = [change for group in groups for change in group if change[0] != "equal"]
     left, right = _quoted(f"a/{path}"), _quoted(f"b/{path}")
     lines = [f"diff --git {left} {right}\n"]
     if before is None:
@@ -167,7 +168,7 @@ def diff_of(path: str, before: str | None, after: str | None) -> Diff:
         end = "\t" if " " in path else ""
         lines.append(f"--- {'/dev/null' if before is None else left + end}\n")
         lines.append(f"+++ {'/dev/null' if after is None else right + end}\n")
-    for group in matcher.get_grouped_opcodes(_CONTEXT):
+    for group in groups:
         (_, begin, _, begin_new, _), (_, _, stop, _, stop_new) = group[0], group[-1]
         lines.append(f"@@ -{_range(begin, stop)} +{_range(begin_new, stop_new)} @@\n")
         for what, a, b, c, d in group:
@@ -193,31 +194,37 @@ def _quoted(name: str) -> str:
     return '"' + _NEEDS_QUOTES.sub(r"\\\g<0>", name) + '"' if _NEEDS_QUOTES.search(name) else name
 
 
-def _compared(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[str]:
-    """Return a matcher that has found the changes without comparing the common lines at both ends."""
-    start, most = 0, min(len(old), len(new))
-    while start < most and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < most - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    stop, stop_new = len(old) - end, len(new) - end
-    found = [("replace", start, stop, start, stop_new)]
-    if (stop - start) * (stop_new - start) <= _MOST_COMPARED:
-        middle = difflib.SequenceMatcher(None, old[start:stop], new[start:stop_new]).get_opcodes()
-        found = [(what, a + start, b + start, c + start, d + start) for what, a, b, c, d in middle]
-    elif len(old) == len(new):
-        found, begin = [], start
-        for is_same, lines in itertools.groupby(range(start, stop), lambda at: old[at] == new[at]):
-            begin, before = begin + len([*lines]), begin
-            found.append(("equal" if is_same else "replace", before, begin, before, begin))
-    matcher = difflib.SequenceMatcher[str]()
-    matcher.opcodes = [
-        *([("equal", 0, start, 0, start)] if start else []),
-        *found,
-        *([("equal", stop, len(old), stop_new, len(new))] if end else []),
-    ]
-    return matcher
+_Opcode = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
+
+
+class _Compared(difflib.SequenceMatcher[str]):
+    """Finds changes without comparing the common lines at both ends, nor too many lines with each other."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__()
+        self._old, self._new = old, new
+
+    def get_opcodes(self) -> list[_Opcode]:
+        """Return the changes, and what is equal between them."""
+        old, new = self._old, self._new
+        start, most = 0, min(len(old), len(new))
+        while start < most and old[start] == new[start]:
+            start += 1
+        end = 0
+        while end < most - start and old[-1 - end] == new[-1 - end]:
+            end += 1
+        stop, stop_new = len(old) - end, len(new) - end
+        found: list[_Opcode] = [("replace", start, stop, start, stop_new)]
+        if (stop - start) * (stop_new - start) <= _MOST_COMPARED:
+            middle = difflib.SequenceMatcher(None, old[start:stop], new[start:stop_new]).get_opcodes()
+            found = [(what, a + start, b + start, c + start, d + start) for what, a, b, c, d in middle]
+        elif len(old) == len(new):
+            found, begin = [], start
+            for is_same, lines in itertools.groupby(range(start, stop), lambda at: old[at] == new[at]):
+                begin, before = begin + len([*lines]), begin
+                found.append(("equal" if is_same else "replace", before, begin, before, begin))
+        whole: list[_Opcode] = [("equal", 0, start, 0, start), *found, ("equal", stop, len(old), stop_new, len(new))]
+        return [one for one in whole if one[0] != "equal" or one[1] < one[2]]
 
 
 def _range(begin: int, end: int) -> str:

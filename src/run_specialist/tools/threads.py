@@ -1,6 +1,7 @@
 """Run tools in threads and processes that can be abandoned."""
 
 import asyncio
+import atexit
 import contextvars
 import os
 import signal
@@ -8,7 +9,7 @@ import subprocess
 import sys
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -17,6 +18,8 @@ from threading import Thread
 from typing import Any
 
 KILL = signal.SIGKILL if os.name == "posix" else signal.SIGTERM
+_running: set[int] = set()
+"""Process groups that were started and not yet stopped."""
 _ABANDONED: ContextVar[Future[None] | None] = ContextVar("abandoned", default=None)
 """Set in threads of `in_thread`; cancelled once the caller has stopped waiting."""
 
@@ -52,18 +55,7 @@ def within(seconds: float, function: Callable[[], Any]) -> Any:  # noqa: ANN401 
 
     Raises TimeoutError after these seconds; the thread is then abandoned.
     """
-    abandoned: Future[None] = Future()
-    result: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            result.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - raised again by the future
-            result.set_exception(error)
-
-    context = contextvars.copy_context()
-    context.run(_ABANDONED.set, abandoned)
-    Thread(target=context.run, args=(work,), daemon=True).start()
+    result, abandoned = _started(function)
     try:
         return result.result(seconds)
     finally:
@@ -76,35 +68,33 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - any r
     The thread is a daemon: if it hangs, it is abandoned at a timeout or abort and cannot keep the program alive, as a
     thread of the event loop's pool would. The function can check `is_cancelled`.
     """
-    loop = asyncio.get_running_loop()
-    abandoned: Future[None] = Future()
-    future: asyncio.Future[Any] = loop.create_future()
+    result, abandoned = _started(function)
+    try:
+        return await asyncio.wrap_future(result)
+    finally:
+        abandoned.cancel()
 
-    def settle(result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as above
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+
+def _started(function: Callable[[], Any]) -> tuple[Future[Any], Future[None]]:
+    """Start a thread; return futures of its result, and of whether its caller still waits."""
+    result: Future[Any] = Future()
+    abandoned: Future[None] = Future()
 
     def work() -> None:
-        result, failure = None, None
-        try:
-            result = function()
-        except BaseException as error:  # noqa: BLE001 - raised again by the future
-            # Futures reject StopIteration, and GeneratorExit would mean that the awaiting coroutine is being closed.
-            failure = RuntimeError(repr(error)) if isinstance(error, StopIteration | GeneratorExit) else error
-        with suppress(RuntimeError):  # the event loop was closed in the meantime
-            loop.call_soon_threadsafe(settle, result, failure)
+        with suppress(InvalidStateError):  # the caller has stopped waiting
+            try:
+                returned = function()
+            except BaseException as error:  # noqa: BLE001 - raised again by the future
+                # Futures reject StopIteration, and GeneratorExit would mean that the awaiting coroutine is closed.
+                is_special = isinstance(error, StopIteration | GeneratorExit)
+                result.set_exception(RuntimeError(repr(error)) if is_special else error)
+            else:
+                result.set_result(returned)
 
     context = contextvars.copy_context()
     context.run(_ABANDONED.set, abandoned)
     Thread(target=context.run, args=(work,), daemon=True).start()
-    try:
-        return await future
-    finally:
-        abandoned.cancel()
+    return result, abandoned
 
 
 GRACE = 1.0
@@ -156,11 +146,20 @@ async def running(command: Sequence[str], limit: int = 65_536, **options: Any) -
         lambda: SubprocessStreamProtocol(limit, loop), *command, start_new_session=os.name == "posix", **options
     )  # fmt: skip
     process = Process(transport, protocol, loop)
+    _running.add(process.pid)
     try:
         yield process
     finally:
         signal_group(process.pid, KILL)
+        _running.discard(process.pid)
         transport.close()
+
+
+@atexit.register
+def kill_all() -> None:
+    """Kill all processes of `running` immediately, at the end of the program."""
+    for pid in _running:
+        signal_group(pid, KILL)
 
 
 async def exits_within(process: Process, seconds: float, poll: float = 0.01) -> bool:

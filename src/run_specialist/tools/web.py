@@ -5,9 +5,8 @@ import ipaddress
 import socket
 import sys
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -88,10 +87,6 @@ class Download:
     """Whether it is longer than `MAX_BYTES`."""
 
 
-class NotPublic(OSError):
-    """A host name resolves to an address that is not public."""
-
-
 class Downloads:
     """Downloads pages, each over a separate connection, without cookies, proxies or credentials."""
 
@@ -119,9 +114,26 @@ class Downloads:
         """
         import aiohttp  # noqa: PLC0415 - slow to import, and not needed by most runs
 
-        at = checked(url, self._allowed_domains)
+        at, refused = checked(url, self._allowed_domains), ""
+
+        def connecting(found: tuple[Any, ...]) -> socket.socket:
+            # Called for each address after the name was resolved: the checked address is the one that is connected to.
+            nonlocal refused
+            family, kind, protocol, _, address = found
+            if not self._may_connect(address[0]):
+                refused = f"its address {address[0]} is not public"
+                raise OSError(refused)
+            return socket.socket(family, kind, protocol)
+
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(socket_factory=connecting, force_close=True, use_dns_cache=False),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"user-agent": "run-specialist", "accept": _ACCEPT, "accept-encoding": "gzip"},
+            auto_decompress=False,
+            trust_env=False,
+        )
         try:
-            async with asyncio.timeout(self._seconds), self._session() as session:
+            async with asyncio.timeout(self._seconds), session:
                 for _ in range(MAX_REDIRECTS + 1):
                     async with session.get(at, allow_redirects=False) as response:
                         target = response.headers.get("location")
@@ -131,26 +143,9 @@ class Downloads:
         except TimeoutError:
             raise ToolError(f"{at} did not answer within {self._seconds:.0f} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ToolError(_reason(at, error)) from error
+            why = refused or " ".join(str(error).split())[:300] or type(error).__name__
+            raise ToolError(f"{at} cannot be fetched: {why}") from error
         raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times")
-
-    def _session(self) -> "aiohttp.ClientSession":
-        import aiohttp  # noqa: PLC0415 - as above
-
-        def connecting(found: tuple[Any, ...]) -> socket.socket:
-            # Called for each address after the name was resolved: the checked address is the one that is connected to.
-            family, kind, protocol, _, address = found
-            if not self._may_connect(address[0]):
-                raise NotPublic(f"its address {address[0]} is not public")
-            return socket.socket(family, kind, protocol)
-
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(socket_factory=connecting, force_close=True, use_dns_cache=False),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"user-agent": "run-specialist", "accept": _ACCEPT, "accept-encoding": "gzip"},
-            auto_decompress=False,
-            trust_env=False,
-        )
 
 
 async def _received(url: str, response: "aiohttp.ClientResponse") -> Download:
@@ -160,7 +155,7 @@ async def _received(url: str, response: "aiohttp.ClientResponse") -> Download:
     if encoding not in {"identity", "gzip", "x-gzip", ""}:
         raise ToolError(f"{url} is encoded as {encoding[:40]}, which was not asked for")
     unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS) if "gzip" in encoding else None
-    body, received = bytearray(), 0
+    body, received, is_cut = bytearray(), 0, False
     # Reading stops at either limit, so neither an endless page nor a small one that unpacks to gigabytes is held.
     async for portion in response.content.iter_chunked(_PORTION):
         received += len(portion)
@@ -168,23 +163,9 @@ async def _received(url: str, response: "aiohttp.ClientResponse") -> Download:
             body += portion if unpacking is None else unpacking.decompress(portion, MAX_BYTES + 1 - len(body))
         except zlib.error:
             raise ToolError(f"{url} is damaged: it cannot be unpacked") from None
-        if len(body) > MAX_BYTES or received > MAX_BYTES:
+        if is_cut := max(len(body), received) > MAX_BYTES:
             break
-    is_cut = len(body) > MAX_BYTES or received > MAX_BYTES
     return Download(url, response.content_type.lower(), response.charset, bytes(body[:MAX_BYTES]), is_cut)
-
-
-def _reason(url: str, error: Exception) -> str:
-    """Return why a download failed, in one line."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, NotPublic):
-            return f"{url} cannot be fetched: {cause}"
-        causes = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
-        cause = (
-            next((one for one in causes if isinstance(one, NotPublic)), None) or cause.__cause__ or cause.__context__
-        )
-    return f"{url} cannot be fetched: {' '.join(str(error).split())[:300] or type(error).__name__}"
 
 
 KEPT = 20
@@ -204,20 +185,13 @@ def fetch_tool(downloads: Downloads, result_limit: int) -> Tool:
     return Tool(NAME, _DESCRIPTION, _Pages(downloads, result_limit).fetch, repeatable=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    url: str
-    lines: Sequence[str]
-    is_cut: bool
-
-
 class _Pages:
     """The pages of a run."""
 
     def __init__(self, downloads: Downloads, result_limit: int) -> None:
         self._downloads = downloads
         self._limit = result_limit
-        self._kept: OrderedDict[str, _Page] = OrderedDict()
+        self._kept: dict[str, tuple[Download, Sequence[str]]] = {}
 
     async def fetch(
         self,
@@ -226,15 +200,14 @@ class _Pages:
         limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 300,
     ) -> str:
         """Return some lines of a page."""
-        page = self._kept.get(url)
-        if page is None:
+        if url not in self._kept:
             found = await self._downloads.get(url)
-            lines = await in_thread(lambda: text_of(found))
-            page = self._kept[url] = _Page(found.url, lines, found.is_cut)
+            self._kept[url] = replace(found, body=b""), await in_thread(lambda: text_of(found))
             if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        total = len(page.lines)
-        chosen = page.lines[offset - 1 : offset - 1 + limit]
+                del self._kept[next(iter(self._kept))]
+        page, lines = self._kept[url]
+        total = len(lines)
+        chosen = lines[offset - 1 : offset - 1 + limit]
         if not chosen and total:
             raise ToolError(f"{page.url} ends before line {offset}; it has {total} lines")
         header = [f"{page.url}:", ""]

@@ -25,15 +25,7 @@ _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _HEAD = 2_048
 """Number of bytes in which a page may declare its encoding."""
-_ENCODINGS = frozenset(
-    "ascii utf-8 utf-8-sig utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be big5 big5hkscs gb2312 gbk gb18030 "  # noqa: SIM905
-    "euc_jp euc_jis_2004 euc_jisx0213 iso2022_jp shift_jis shift_jis_2004 shift_jisx0213 cp932 euc_kr johab cp949 "
-    "cp950 koi8-r koi8-u koi8-t ptcp154 tis-620 mac-roman mac-cyrillic mac-greek mac-turkish mac-latin2 mac-iceland "
-    "hp-roman8 cp437 cp720 cp737 cp775 cp850 cp852 cp855 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp866 cp869 "
-    "cp874 cp1125 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 kz1048 "
-    "iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6 iso8859-7 iso8859-8 iso8859-9 iso8859-10 iso8859-11 "
-    "iso8859-13 iso8859-14 iso8859-15 iso8859-16".split()
-)
+_ENCODING = re.compile(r"(ascii|utf-(8|16|32)|iso|cp\d|koi8|euc|gb|big5|mac|shift|johab|tis|kz|ptcp|hp).*")
 """Encodings of pages, as Python names them; others, such as `punycode`, are no encodings of pages or take for ever."""
 
 
@@ -66,7 +58,7 @@ def _decoded(body: bytes, charset: str, *, is_html: bool) -> str:
             known = codecs.lookup(name).name if name else ""
         except (LookupError, ValueError):
             continue
-        if known in _ENCODINGS:
+        if _ENCODING.fullmatch(known):
             return body.decode(known, "replace")
     return body.decode("utf-8-sig", "replace")
 

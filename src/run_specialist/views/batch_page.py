@@ -125,15 +125,10 @@ def batch_page(data: Mapping[str, Any]) -> str:
 def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
     outcome = item.outcome or {}
     evidence = [
-        {
-            "source": str(one.get("source") or ""),
-            "quote": page.cut(str(one.get("quote") or ""), LONGEST_QUOTE),
-            "verified": one.get("verified"),
-        }
-        for one in outcome.get("evidence") or ()
-        if isinstance(one, Mapping)
+        {"source": one["source"], "quote": page.cut(one["quote"], LONGEST_QUOTE), "verified": one["verified"]}
+        for one in outcome.get("evidence", ())
     ]
-    answer = str(outcome.get("answer") or "")
+    answer = str(outcome.get("answer", ""))
     failed = item.status in {"failed", "aborted", "dead"} or item.error
     reason = reason_of(item)[1] if failed else None
     # A string unchanged, a row as its values, anything else as JSON.
@@ -154,7 +149,7 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
         "answer": answer[:LONGEST_ANSWER],
         "left_out": max(len(answer) - LONGEST_ANSWER, 0),
         "evidence": evidence,
-        "gaps": [str(gap) for gap in outcome.get("gaps") or ()],
+        "gaps": list(outcome.get("gaps", ())),
         "verified": sum(one["verified"] is True for one in evidence),
         "tool_calls": item.tool_calls,
         "cost_usd": item.cost_usd,

@@ -11,23 +11,19 @@ from run_specialist.views.page import HtmlPage
 
 MOST_CASES = 5_000
 """Maximum number of rows; further cases are counted, not listed."""
-LONGEST_REASON = 400
-"""Maximum length of a reason [characters]."""
 
 
-def _amount(value: float, name: str) -> str:
-    match name:
-        case "cost_usd":
-            return budget.dollars(value)
-        case "seconds":
-            return page.lasted(value)
+def amount(value: float, name: str) -> str:
+    """Return an amount of a run for people; name: its key in `AMOUNTS`."""
+    if name in {"cost_usd", "seconds"}:
+        return budget.dollars(value) if name == "cost_usd" else page.lasted(value)
     # Large numbers are shown without decimals.
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")  # noqa: PLR2004 - as above
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
-    "amount": _amount,
-    "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + _amount(abs(value), name),
+    "amount": amount,
+    "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + amount(abs(value), name),
 }
 _PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
 AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}
@@ -40,51 +36,31 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
     result: as `specialists eval --json` prints it.
     reports: paths of the report files, from the folder of the page, by run id.
     """
-    variants = [*result["variants"]]
-    names = [one["name"] for one in variants]
     compared = {one["variant"]: one for one in result["comparison"]}
-    links = {run_id: quote(path) for run_id, path in (reports or {}).items()}
+    differences = {(pair["case"], name): pair["difference"] for name, one in compared.items() for pair in one["pairs"]}
     by_cell: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run in result["runs"]:
-        checks = [
-            {**one, "reason": one["reason"] and page.line(one["reason"], LONGEST_REASON)} for one in run["checks"]
-        ]
-        error = run["error"] and page.line(run["error"], LONGEST_REASON)
-        shown = {**run, "checks": checks, "error": error, "report": links.get(run["run_id"] or "")}
-        by_cell.setdefault((run["case"], run["variant"]), []).append(shown)
-    differences = {(pair["case"], name): pair["difference"] for name, one in compared.items() for pair in one["pairs"]}
+        by_cell.setdefault((run["case"], run["variant"]), []).append(run)
     cases = []
     for number, case in enumerate(result["cases"][:MOST_CASES], 1):
         cells = []
-        for name in names:
-            runs = by_cell.get((case, name), [])
-            figures = {"variant": name, "runs": runs, "difference": differences.get((case, name)), **_figures(runs)}
-            cells.append(figures)
+        for one in result["variants"]:
+            cell = case, one["name"]
+            runs = by_cell.get(cell, [])
+            figures = {"runs": runs, "difference": differences.get(cell), **_figures(runs)}
+            cells.append({"variant": one["name"], **figures})
         cases.append({"number": number, "name": case, "cells": cells})
-    rows = []
-    for one in variants:
+    variants = []
+    for one in result["variants"]:
         runs = [run for run in result["runs"] if run["variant"] == one["name"]]
-        rows.append({**one, "compared": compared.get(one["name"]), "planned": len(runs), **_figures(runs)})
+        variants.append({**one, "compared": compared.get(one["name"]), "planned": len(runs), **_figures(runs)})
     # The largest distance from 0 on the axis of all intervals.
     ends = [abs(one["score"][end] or 0.0) for one in result["comparison"] if one["score"] for end in ("low", "high")]
     reach = 1.1 * max([0.1, *ends, *(1.5 * one["tolerance"] for one in result["comparison"])])
-    return _PAGE.render(
-        {
-            "eval_id": result["eval"],
-            "specialist": result["specialist"],
-            "total": len(result["cases"]),
-            "omitted": len(result["cases"]) - len(cases),
-            "cases": cases,
-            "variants": rows,
-            "compared": [{**one, "plot": _plot(one, reach)} for one in result["comparison"]],
-            "amounts": AMOUNTS,
-            "runs": len(result["runs"]),
-            "linked": bool(links),
-            "cost_usd": page.total(one["cost_usd"] for one in result["runs"]),
-            "judge_cost_usd": page.total(one["judge_cost_usd"] for one in result["runs"]),
-            "seconds": sum(one["seconds"] for one in result["runs"]),
-        }
-    )
+    plots = [{**one, "plot": _plot(one, reach)} for one in result["comparison"]]
+    links = {run_id: quote(path) for run_id, path in (reports or {}).items()}
+    shown = {"cases": cases, "variants": variants, "compared": plots, "amounts": AMOUNTS}
+    return _PAGE.render({"result": result, "links": links, **shown})
 
 
 def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

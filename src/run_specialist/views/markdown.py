@@ -53,11 +53,13 @@ class _Renderer(RendererHTML):
     def table_close(self, *_: object) -> str:
         return "</table></div>\n"
 
-    def th_open(self, tokens: Sequence[Token], at: int, *_: object) -> str:
-        return _cell(tokens[at])
-
     def td_open(self, tokens: Sequence[Token], at: int, *_: object) -> str:
-        return _cell(tokens[at])
+        # A style attribute would violate the content security policy.
+        side = str(tokens[at].attrs.get("style", "")).removeprefix("text-align:")
+        aligned = f' class="{side}"' if side in ("left", "center", "right") else ""
+        return f'<{tokens[at].tag} dir="auto"{aligned}>'
+
+    th_open = td_open
 
     def fence(self, tokens: Sequence[Token], at: int, *_: object) -> str:
         return f'<pre class="text" tabindex="0"><code>{escapeHtml(tokens[at].content)}</code></pre>\n'
@@ -78,13 +80,6 @@ class _Renderer(RendererHTML):
         # It may be part of a link, so it is no link itself.
         label = label_of(tokens[at].children or ())
         return escapeHtml(label) + _address(str(tokens[at].attrs.get("src", "")), label)
-
-
-def _cell(token: Token) -> str:
-    # A style attribute would violate the content security policy.
-    side = str(token.attrs.get("style", "")).removeprefix("text-align:")
-    aligned = f' class="{side}"' if side in ("left", "center", "right") else ""
-    return f'<{token.tag} dir="auto"{aligned}>'
 
 
 def _address(url: str, label: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.resources import files
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.budget import counted, dollars
@@ -109,6 +110,14 @@ def stamp(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def iso(at: float) -> str:
+    """Return a time in UTC as ISO 8601, with milliseconds.
+
+    at: [seconds since 1970].
+    """
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def total(values: Iterable[float | None]) -> float | None:
     """Return the sum; None if any value is unknown."""
     known = [*values]
@@ -150,7 +159,7 @@ class HtmlPage:
         page = Environment(
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
         )
-        formats = (clock, counted, lasted, moment, path, percent, pretty, signed, stamp, ticks, dollars)
+        formats = (clock, counted, lasted, line, moment, path, percent, pretty, signed, stamp, ticks, total, dollars)
         page.filters |= {**{one.__name__: one for one in formats}, **self.filters}
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")
@@ -186,13 +195,5 @@ def path(points: Sequence[Sequence[float]], seconds: float, top: float) -> str:
     seconds: the width of the chart.
     top: the share at its upper edge.
     """
-    placed: list[tuple[int, int]] = []
-    for at, share in points:
-        place = (round(BOX * at / seconds) if seconds > 0 else 0, round(BOX * (1 - share / top)))
-        line = [*placed[-2:], place]
-        # Drop duplicate points, and inner points of horizontal and vertical lines.
-        is_straight = len(line) > 2 and any(len({one[axis] for one in line}) == 1 for axis in (0, 1))  # noqa: PLR2004 - as above
-        if place in placed[-1:] or is_straight:
-            placed.pop()
-        placed.append(place)
-    return "M" + " ".join(f"{across} {down}" for across, down in placed)
+    placed = ((round(BOX * at / seconds) if seconds > 0 else 0, round(BOX * (1 - share / top))) for at, share in points)
+    return "M" + " ".join(f"{across} {down}" for (across, down), _ in groupby(placed))

@@ -246,7 +246,7 @@ def _bands(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
     later = events_of(run, "budget", "landing")
     changes = [(0.0, phase), *((axis(one.at), Phase(one.body.get("phase", Phase.SPENT))) for one in later)]
     changes += [(one.offset, _phase(run, one.resumed)) for one in axis.spans[1:]]
-    found = [{"phase": Phase.SILENT.value, "begin": 0.0, "end": 0.0}]
+    found: list[dict[str, Any]] = [{"phase": Phase.SILENT.value, "begin": 0.0, "end": 0.0}]
     for (at, phase), (until, _) in pairwise([*sorted(changes, key=lambda one: one[0]), (axis.seconds, Phase.SILENT)]):
         if until > at and phase.value != found[-1]["phase"]:
             found.append({"phase": phase.value, "begin": at, "end": until})

@@ -59,10 +59,8 @@ def run_index(data: Mapping[str, Any]) -> str:
 
 def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) -> dict[str, Any]:
     ended = outcome or {}
-    evidence = [one for one in ended.get("evidence") or () if isinstance(one, Mapping)]
-    took = ended.get("duration_s")
-    if not isinstance(took, int | float):
-        took = None if run.ended_at is None else max(run.ended_at - run.started_at, 0)
+    evidence = ended.get("evidence", ())
+    took = None if run.ended_at is None else max(run.ended_at - run.started_at, 0)
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
@@ -75,8 +73,8 @@ def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) 
         "started_at": run.started_at,
         "tool_calls": run.tool_calls,
         "cost_usd": run.cost_usd,
-        "seconds": took,
+        "seconds": ended.get("duration_s", took),
         "quotes": len(evidence),
-        "verified": sum(one.get("verified") is True for one in evidence),
+        "verified": sum(one["verified"] is True for one in evidence),
         "report": None if report is None else quote(report, safe=""),
     }

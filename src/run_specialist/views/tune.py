@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import count
 from math import inf
@@ -13,6 +12,7 @@ from typing import Any, Literal, Self
 from run_specialist.budget import Kind, counted
 from run_specialist.record.messages import Usage
 from run_specialist.store.stored import PastRun
+from run_specialist.views.page import iso
 
 # Estimate the number of tool calls that questions need, from runs of which some were cut by a limit; pure functions.
 #
@@ -398,12 +398,7 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 
 
 def _with_times(values: dict[str, Any]) -> dict[str, Any]:
-    return values | {"first_at": _iso(values["first_at"]), "last_at": _iso(values["last_at"])}
-
-
-def _iso(at: float | None) -> str | None:
-    when = None if at is None else datetime.fromtimestamp(at, UTC)
-    return when and when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return values | {key: values[key] and iso(values[key]) for key in ("first_at", "last_at")}
 
 
 def medians_by_model(outcomes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

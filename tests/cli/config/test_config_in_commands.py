@@ -33,23 +33,6 @@ def test_an_mcp_server_needs_the_same_trust(write, project_file):
     assert "pyproject.toml:2: model: would send" in result.stderr
 
 
-def test_quiet_can_be_set_and_unset(write, call, user_file):
-    """The user's file makes runs quiet, and --no-quiet the single one not."""
-    write("finder")
-    user_file("quiet = true")
-    assert call("finder", *QUESTION, "--model", "offline").stderr == ""
-    assert "answered offline" in call("finder", *QUESTION, "--model", "offline", "--no-quiet").stderr
-
-
-def test_strict_can_be_set_and_unset(write, call, project_file):
-    """The project's file makes warnings errors, in `check` and in runs, and --no-strict does not."""
-    write("finder", "tool_calls_limit:")
-    project_file("strict = true")
-    assert call("finder", *QUESTION, "--model", "offline").exit_code == 2
-    assert call("finder", *QUESTION, "--model", "offline", "--no-strict").exit_code == 0
-    assert (manage("check").exit_code, manage("check", "--no-strict").exit_code) == (2, 0)
-
-
 def test_the_folder_of_specialists(write, call, project_file, notes):
     """`dir` is searched first by every command that looks for specialists, and --dir replaces it."""
     (notes / "team").mkdir()
@@ -60,20 +43,6 @@ def test_the_folder_of_specialists(write, call, project_file, notes):
     assert manage("show", "asker").exit_code == 0
     assert "1 file" in manage("check").stdout
     assert manage("show", "asker", "--dir", "notes").exit_code == 2
-
-
-def test_show_finds_delegates_in_the_folder_of_the_config_file(write, project_file, notes):
-    """What a run gets is computed with `dir`, too: a specialist there can be delegated to."""
-    (notes / "team").mkdir()
-    write("helper").rename(notes / "team" / "helper.md")
-    write("boss", "agents: [helper]")
-
-    def offered():
-        return json.loads(manage("show", "boss", "--json").stdout)["effective"]["tools"]["offered"]
-
-    assert "delegate" not in offered()
-    project_file("dir = 'team'")
-    assert "delegate" in offered()
 
 
 def test_the_store_and_its_loss(write, call, user_file, notes, monkeypatch, tmp_path):

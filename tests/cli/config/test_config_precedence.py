@@ -5,8 +5,6 @@ import inspect
 from run_specialist.api.config_files import KEYS, ONLY_OPTIONS
 from run_specialist.budget import Kind
 from run_specialist.cli.ask import run
-from run_specialist.cli.flags import registry_in
-from run_specialist.specialist.settings import resolve
 from tests.cli.config.question import QUESTION
 
 
@@ -49,17 +47,6 @@ def test_a_preset_of_a_config_file_is_the_weakest(write, prepared, project_file,
     write("finder", "preset: finalize")
     job = prepared()
     assert (Kind.CHARACTERS in limits(job), job.settings.landing) == (False, "finalize")
-
-
-def test_however_a_specialist_is_found_it_has_the_defaults(write, project_file, notes):
-    """By name, by path, and as a specialist that another one asks."""
-    write("finder")
-    write("lead", "agents: finder")
-    project_file("tool_calls_limit = 3")
-    registry = registry_in(notes, None, meant=False)
-    lead = registry.find("lead")
-    for file in (lead, registry.find("specialists/finder.md"), registry.find("finder", lead)):
-        assert resolve(file, {}).settings.tool_calls_limit == 3
 
 
 def test_the_model_of_the_files(write, call, project_file, user_file, monkeypatch):

@@ -1,17 +1,11 @@
 """`specialists config` and `specialists show` name the value of each key and where it is from."""
 
 import json
-import re
 
 from run_specialist.api.config_files import KEYS
 from tests.cli.specialists_command import call as manage
 from tests.contracts.printed_tables import PRINTED
 from tests.contracts.shapes import faults
-
-
-def test_config_shows_numbers_as_in_a_file():
-    """A default such as the patience is shown as a file would have it."""
-    assert re.search(r"^patience +120 +default$", manage("config").stdout, re.MULTILINE)
 
 
 def test_config_shows_each_key_with_its_source(write, project_file, user_file, monkeypatch, tmp_path):
@@ -35,15 +29,6 @@ def test_config_shows_each_key_with_its_source(write, project_file, user_file, m
     assert "~/.config/run-specialist/config.toml: does not exist" in manage("config").stdout
     monkeypatch.setenv("SPECIALIST_CONFIG", "none")
     assert "No config file is read: SPECIALIST_CONFIG is none." in manage("config").stdout
-
-
-def test_config_of_another_project(project_file, notes, monkeypatch, tmp_path):
-    """`--root` names the project, as for the other commands."""
-    project_file("model = 'haiku'")
-    monkeypatch.chdir(tmp_path)
-    assert "pyproject.toml:2" not in manage("config").stdout
-    assert "pyproject.toml:2" in manage("config", "--root", str(notes)).stdout
-    assert manage("config", "--root", "nowhere").exit_code == 2
 
 
 def test_show_names_the_config_file(write, project_file):

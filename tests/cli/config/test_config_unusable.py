@@ -4,9 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from typer.main import get_command
 
-from run_specialist.cli.ask import app
 from tests.cli.config.question import QUESTION
 from tests.cli.specialists_command import call as manage
 
@@ -50,18 +48,6 @@ def test_the_text_of_a_config_file_cannot_control_the_terminal(project_file):
     assert ("\x1b" in told, told.count("pyproject.toml:")) == (False, 3)
 
 
-def test_an_ignored_file_is_a_warning(write, call, notes):
-    """A run says why the project's file does not apply, and continues."""
-    write("finder")
-    (notes / "pyproject.toml").symlink_to("/etc/passwd")
-    result = call("finder", *QUESTION, "--model", "offline")
-    assert (result.exit_code, "warning: pyproject.toml: ignored, it leads outside the project" in result.stderr) == (
-        0,
-        True,
-    )
-    assert "pyproject.toml: ignored, it leads outside the project" in manage("config").stdout
-
-
 def test_without_a_table_nothing_is_parsed(write, notes):
     """A start without config files imports neither the TOML parser nor the folders of the system."""
     write("finder")
@@ -74,10 +60,3 @@ def test_without_a_table_nothing_is_parsed(write, notes):
     modules = done.stdout.split()
     assert "run_specialist.api.config_files" in modules
     assert not {"tomllib", "platformdirs"} & set(modules)
-
-
-def test_completion_ignores_a_broken_file(user_file, capsys):
-    """While the shell completes a word, no config file is read and nothing is printed."""
-    user_file("quiet = 3")
-    context = get_command(app).make_context("run-specialist", ["finder", "--qui"], resilient_parsing=True)
-    assert (context.params["quiet"], capsys.readouterr()) == (False, ("", ""))

@@ -1,9 +1,6 @@
 """`specialists eval` runs each case, checks the answers, and pays again only for what has changed."""
 
-import json
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 
 import psutil
@@ -63,6 +60,9 @@ def test_e2_the_same_command_asks_nothing_and_other_checks_cost_nothing(api, eva
 def test_e3_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     """A note that a run has read has changed: this run is made again, and the others are used again."""
     simulator = api(looks)
+    eval_("--case", "owls")
+    planned = eval_("--dry-run")
+    assert planned.stdout.splitlines()[1:3] == ["stored  owls · as it is", "to run  toads · as it is"]
     eval_()
     (notes / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night. And voles.\n")
     result = eval_()
@@ -122,29 +122,6 @@ def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_):
     assert len(simulator.requests) == 12, "the runs with a limit of 8 were used again"
 
 
-@pytest.mark.exhaustive
-def test_a_dry_run_sends_nothing(api, eval_):
-    """It lists what would be run, and what is stored already."""
-    simulator = api(looks)
-    eval_("--case", "owls")
-    result = eval_("--dry-run")
-    assert result.stdout.splitlines()[1:3] == ["stored  owls · as it is", "to run  toads · as it is"]
-    assert json.loads(eval_("--dry-run", "--json").stdout)["earlier"] == 1
-    assert len(simulator.requests) == 2
-
-
-@pytest.mark.exhaustive
-def test_without_a_store_the_cases_are_run_and_not_kept(api, eval_, cases):
-    """Checks of the answer hold; those that read spans say why they cannot."""
-    simulator = api(looks)
-    result = eval_("--store", "none", "--json")
-    toads = runs_of(result)["toads", "as it is", 1]
-    assert [one["name"] for one in toads["checks"]] == ["Contains", "MaxToolCalls"]
-    assert toads["checks"][1]["value"] is False
-    eval_("--store", "none")
-    assert len(simulator.requests) == 8
-
-
 def test_a_first_set_can_be_written_from_runs(api, eval_, finder):
     """Its cases pass on the runs that it comes from; a set that exists is kept."""
     api(looks)
@@ -161,17 +138,9 @@ def test_a_first_set_can_be_written_from_runs(api, eval_, finder):
 
 def test_e8_wrong_calls_are_one_line(eval_, cases, finder):
     """Wrong flags, cases and names: exit code 2, and nothing is sent."""
-    cases("cases:\n- inputs: a\n  evaluators: [Contain: b]\n")
-    for arguments, part in (
-        ((), "finder.evals.yaml:3:16: Contain: unknown evaluator; did you mean Contains?"),
-        (("--vary", "modl=a"), "--vary: unknown setting: modl"),
-        (("--cases", "none.yaml"), "none.yaml: cannot be read: No such file or directory"),
-        (("--file", "none.md"), "none.md"),
-    ):
-        result = eval_(*arguments)
-        assert (result.exit_code, part in result.stderr) == (2, True), result.stderr
     cases("cases:\n- inputs: a\n")
     for arguments, part in (
+        (("--cases", "none.yaml"), "none.yaml: cannot be read: No such file or directory"),
         (("--vary", "modl=a"), "--vary: unknown setting: modl; did you mean model?"),
         (("--file", "none.md"), "no such file: none.md"),
         (("--case", "b"), "no case is named b; there are case 1"),
@@ -184,23 +153,12 @@ def test_e8_wrong_calls_are_one_line(eval_, cases, finder):
 
 
 def test_without_the_extra_one_line_says_what_to_install(eval_, monkeypatch):
-    """The packages are looked for before anything else of the eval."""
+    """Nothing of an eval needs the extra before that."""
     monkeypatch.setattr("run_specialist.cli.eval.find_spec", lambda _: None)
     result = eval_()
     assert result.exit_code == 2
     assert "evals need the extra `eval`, run-specialist[eval]; " in result.stderr
     assert result.stderr.count("\n") == 1
-
-
-@pytest.mark.exhaustive
-def test_the_help_imports_nothing_heavy():
-    """`eval --help` is answered without pydantic, which typer would import to convert options that were not given."""
-    heavy = "sorted({'pydantic', 'pydantic_evals', 'yaml'} & {*sys.modules})"
-    code = f"import sys; sys.argv[1:] = ['eval', '--help']; {MAIN.replace('main()', '')}"
-    code += f"\ntry: main()\nfinally: print({heavy})"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.startswith("Usage: specialists eval")
-    assert printed.endswith("\n[]\n")
 
 
 def test_e4_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_):
@@ -235,9 +193,10 @@ def says_many(api):
 
 def test_p7_a_pattern_that_takes_for_ever_ends_with_its_check(says_many, eval_, cases, monkeypatch):
     """It is a check that could not be made, in one line with exit code 4; the other checks hold."""
-    monkeypatch.setattr("run_specialist.evals.evaluators.PATTERN_TIMEOUT", 0.5)
     cases(ENDLESS)
-    result = eval_()
+    with monkeypatch.context() as patched:
+        patched.setattr("run_specialist.evals.evaluators.PATTERN_TIMEOUT", 0.5)
+        result = eval_()
     assert result.exit_code == 4
     assert result.stdout.count("Regex: '(a+)+$' took longer than 0.5 s; simplify it") == 1
     cases("cases:\n- {inputs: What about owls?, evaluators: [Regex: 'a!? .*mice\\.$']}\n")

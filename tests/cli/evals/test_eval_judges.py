@@ -6,7 +6,6 @@ import pytest
 
 from tests.cli.evals.eval_model import is_judge, looks, policy, runs_of
 from tests.wire.simulator.faults import ApiError
-from tests.wire.simulator.replies import respond, says
 
 JUDGED = """\
 cases:
@@ -36,6 +35,9 @@ def test_e6_judges_are_asked_once_and_are_shown_apart(api, eval_, cases):
     assert " · judges $0.00" in eval_().stdout
     assert sum(map(is_judge, simulator.requests)) == 3, "stored verdicts are used again"
     assert result.exit_code == 0
+    repeated = [*runs_of(eval_("--json", "--case", "toads", "--repeat", "2")).values()]
+    assert sum(map(is_judge, simulator.requests)) == 3, "equal answers have one judge"
+    assert [run["judge_cost_usd"] > 0 for run in repeated] == [True, False], "and one bill"
 
 
 def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases, notes):
@@ -53,16 +55,6 @@ def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases, 
     assert ">1.00<" not in (notes / "page.html").read_text()
 
 
-def test_e5_a_judge_without_a_verdict_is_an_error(api, eval_, cases, write):
-    """A verdict that is neither `pass` nor `fail` is none."""
-    write("poet", "model: haiku", "tools: []", "output_schema: {type: object, properties: {verdict: {type: string}}}")
-    cases("cases:\n- inputs: What about owls?\n  evaluators: [Judge: {specialist: poet, rubric: a}]\n")
-    perhaps = says(respond({"verdict": "perhaps"}))
-    api(policy(lambda request: perhaps if is_judge(request) else None))
-    error = runs_of(eval_("--json"))["case 1", "as it is", 1]["error"]
-    assert "poet gave no verdict: its structured answer has no field `verdict`" in error
-
-
 def test_e7_the_forecast_has_the_judges_whose_past_runs_are_known(api, eval_, cases):
     """Their cost is shown separately, and counts for --confirm-above; without past runs it is unknown."""
     api(looks)
@@ -76,10 +68,6 @@ def test_e7_the_forecast_has_the_judges_whose_past_runs_are_known(api, eval_, ca
     together = found["total_cost_usd_90"] + found["judges_cost_usd_90"]
     refused = eval_("--fresh", "--confirm-above", str(together * 0.99))
     assert (refused.exit_code, "judges about $" in refused.stderr) == (2, True)
-    other = json.loads(eval_("--fresh", "--dry-run", "--json", "--judge-model", "opus").stdout)
-    assert other["forecast"]["judges_cost_usd"] is None
-    cases("cases:\n- inputs: What about bees?\n")
-    assert json.loads(eval_("--dry-run", "--json").stdout)["forecast"]["judges_cost_usd"] is None
 
 
 @pytest.mark.exhaustive
@@ -91,16 +79,6 @@ def test_e7_the_cost_limit_holds_for_runs_and_judges_together(api, eval_, cases)
     assert result.exit_code == 4
     assert {run["status"] for run in runs_of(result).values()} == {"not run"}
     assert simulator.requests == []
-
-
-def test_e6_equal_answers_have_one_judge_and_one_bill(api, eval_, cases):
-    """Two repeats with the same answer: the judge is asked once, and is in the bill once."""
-    simulator = api(looks)
-    cases(JUDGED)
-    runs = [*runs_of(eval_("--json", "--case", "toads", "--repeat", "2")).values()]
-    assert [[check["value"] for check in run["checks"]] for run in runs] == [[False], [False]]
-    assert sum(map(is_judge, simulator.requests)) == 1
-    assert [run["judge_cost_usd"] > 0 for run in runs] == [True, False]
 
 
 @pytest.mark.parametrize("line", ["effort: low", "output_schema: {type: object, properties: {mark: {type: string}}}"])

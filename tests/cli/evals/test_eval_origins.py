@@ -56,12 +56,8 @@ def test_p1_a_case_raises_no_limit_and_names_no_other_model(api, eval_, cases, l
     ("line", "flags"),
     [
         ("tool_calls_limit: 2", []),
-        ("model: haiku", []),
         ("model: opus", ["--model", "opus"]),
         ("landing: order", []),
-        ("preset: finalize", []),
-        ("effort: low", []),
-        ("evidence: require", []),
     ],
 )
 def test_p1_a_case_may_ask_for_less_or_in_another_way(api, eval_, cases, line, flags):

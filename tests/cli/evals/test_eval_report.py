@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-
-from run_specialist.store.batches import BatchWriter
 from tests.cli.evals.eval_model import looks
 from tests.cli.specialists_command import call
 
@@ -29,23 +26,6 @@ def test_e12_the_report_of_an_eval_is_its_page(api, eval_, cases, notes):
     assert data["eval"] == result
     assert data["batch_id"] == result["eval"]
     assert "it names mice" not in call("report", f"{result['eval']}-judges", "--out", "-").stdout.partition("<main")[0]
-
-
-@pytest.mark.exhaustive
-def test_e12_an_eval_without_a_result_has_the_page_of_a_batch(api, eval_, monkeypatch):
-    """A store that fails at the end costs only this page, and the command says so."""
-    from run_specialist.errors import StoreUnusable
-
-    def fail(*_):
-        raise StoreUnusable("the disk is full")
-
-    monkeypatch.setattr(BatchWriter, "set_frozen", fail)
-    api(looks)
-    result = eval_()
-    assert result.exit_code == 0
-    assert "the page of this eval cannot be written later: the disk is full" in result.stderr
-    eval_id = json.loads(eval_("--json").stdout)["eval"]
-    assert "eval of finder.evals.yaml" in call("report", eval_id, "--out", "-").stdout
 
 
 def test_e12_a_page_among_the_files_that_are_read_is_a_warning(api, eval_, notes, tmp_path, write):

@@ -7,18 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
 
-from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, follow
 from run_specialist.store.location import place
-from run_specialist.store.selection import Selection
 from run_specialist.store.writer import Writer
 from tests.cli.history.commands import NOON, here, keep, run_of
 from tests.cli.specialists_command import MAIN, call
-from tests.cli.test_runs_table import run as listed_run
 from tests.forked_program import ForkedProgram
 from tests.unit.store.finished_runs import write
 from tests.unit.store.records import begun, ended, opened
@@ -62,30 +59,6 @@ def test_new_and_changed_runs_are_printed_as_json(store, tmp_path):
         assert process.returncode == 130
 
 
-def test_a_run_that_begins_during_the_first_look_is_printed(monkeypatch, capsys):
-    """A run that begins after the newest ones were read is printed at the next look."""
-    begun_runs = []
-
-    class Store:
-        looks = 0
-
-        def active_since(self, selection, since):
-            self.looks += 1
-            if self.looks > 2:
-                raise KeyboardInterrupt
-            return [*begun_runs]
-
-        def trees(self, selection, limit):
-            begun_runs.append(listed_run(run_id="fresh"))
-            return []
-
-    monkeypatch.setattr("run_specialist.cli.runs.PAUSE", 0)
-    monkeypatch.setattr("run_specialist.cli.runs.open_store", lambda store: nullcontext(Store()))
-    with pytest.raises(KeyboardInterrupt):
-        follow(None, Selection(), 5, json_=True, projects=False)
-    assert json.loads(capsys.readouterr().out)["run_id"] == "fresh"
-
-
 def test_rows_are_printed_in_a_pipe_with_children_below_their_parent(store):
     """In a pipe, each run is a line after the header, oldest first; a child is indented."""
     keep(top=run_of("top", NOON), sub=run_of("sub", NOON + 1, parent_id="top"))
@@ -104,17 +77,6 @@ def test_a_missing_store_is_waited_for(store):
         with closing(Writer(place(None))) as writer:
             begin(writer, "first")
             assert json.loads(process.stdout.readline())["run_id"] == "first"
-
-
-@pytest.mark.exhaustive
-def test_a_closed_pipe_ends_it_quietly(store):
-    """If the reader of the pipe has gone, it ends at the next run, without an error."""
-    keep(old=run_of("old"))
-    with following("--json") as process, closing(Writer(place(None))) as writer:
-        process.stdout.readline()
-        process.stdout.close()
-        begin(writer, "fresh")
-        assert (process.wait(), process.stderr.read()) == (0, "")
 
 
 @pytest.mark.exhaustive(one_in=2)
@@ -146,18 +108,3 @@ def test_it_excludes_a_deletion_and_last(store):
     ):
         refused = call("runs", "--follow", *flags)
         assert (refused.exit_code, told in refused.stderr, refused.stderr.count("\n")) == (2, True, 1)
-
-
-@pytest.mark.parametrize(("given", "limit"), [((), DEFAULT_LIMIT), (("--all",), ALL), (("--limit", "3"), 3)])
-def test_it_begins_with_the_newest_runs_as_json_too(store, monkeypatch, given, limit):
-    """A reader that follows gets the newest runs first, as JSON no more of them than as a table."""
-    begun = []
-
-    def follow_runs(_store, _selection, limit, **_options):
-        begun.append(limit)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("run_specialist.cli.runs.follow", follow_runs)
-    for shape in ((), ("--json",)):
-        assert call("runs", "--follow", *shape, *given).exit_code == 130
-    assert begun == [limit, limit]

@@ -52,18 +52,6 @@ def test_a_child_listed_without_its_parent_shows_the_parent_id(tree):
     assert ids("top", "deep") == ["deep", "top"]
 
 
-def test_as_json_each_run_names_its_parent(tree):
-    """In JSON, runs are sorted by time, newest first, and each has the id of its parent."""
-    runs = json.loads(printed("runs", "--json"))["runs"]
-    assert [(run["run_id"], run["parent_id"]) for run in runs] == [
-        ("alone", None),
-        ("second", "top"),
-        ("deep", "first"),
-        ("first", "top"),
-        ("top", None),
-    ]
-
-
 def test_a_transcript_names_parent_and_children(tree):
     """A transcript lists the parent and the children below its heading, and as fields in JSON."""
     assert printed("transcript", "first").splitlines()[1:3] == ["asked by top", "asked deep  looker  answered"]

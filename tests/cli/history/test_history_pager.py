@@ -71,15 +71,6 @@ def test_the_transcript_is_wrapped_and_its_answer_rendered(long, columns):
     assert not any("wor\n" in line or "**" in line for line in lines)
 
 
-def test_a_short_transcript_is_printed(long, recorder):
-    """A text that fits on the screen is printed without a pager, and so is one in a pipe."""
-    written, _, _ = run_on_terminal(COMMAND, rows=500, PAGER=str(recorder))
-    assert "line 59" in written
-    _, piped, _ = run_on_terminal(COMMAND, rows=20, outputs="err", PAGER=str(recorder))
-    assert "  line 59\n" in piped
-    assert "What *is* it?" in piped
-
-
 @pytest.mark.parametrize("environment", [{"PAGER": "cat"}, {"PAGER": ""}, {"TERM": "dumb", "PAGER": "false"}])
 def test_no_pager_if_none_is_wanted(long, environment):
     """`cat`, an empty PAGER, and a dumb terminal mean no pager."""

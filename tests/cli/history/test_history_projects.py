@@ -66,13 +66,6 @@ def test_last_is_the_newest_run_of_the_project(two, command):
     assert listed("last") == ["mine"]
 
 
-def test_resume_last_means_the_project(two):
-    """`resume last` takes the newest run of the project: each refusal names the one that was found."""
-    for flags, found in (([], "mine"), (["--root", str(two)], "theirs"), (["--all-projects"], "unknown")):
-        refused = call("resume", "last", *flags)
-        assert (refused.exit_code, f"{found}: its working folder /gone no longer exists" in refused.stderr) == (2, True)
-
-
 def test_an_empty_listing_is_one_line_that_counts_other_projects(two, tmp_path, monkeypatch):
     """Without runs here, one line says how many other projects have; so does the error for `last`."""
     empty = tmp_path / "empty"

@@ -9,7 +9,6 @@ import pytest
 
 from tests.cli.history.commands import DAY, NOON, keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import call
-from tests.unit.store.records import change
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -92,13 +91,6 @@ def test_the_table_shows_twenty_runs_by_default(store):
         assert len(all_of_them.stdout.splitlines()) == 23
         assert "newest" not in all_of_them.stderr
     assert len(listed()) == 22
-
-
-def test_an_unknown_cost_is_not_shown_as_zero(three):
-    """An unknown cost is not shown as zero."""
-    change(f"sqlite:///{three}", "update runs set cost_usd = null where run_id = 'run_a'")
-    assert "  unknown  " in call("runs", "run_a").stdout
-    assert json.loads(call("runs", "run_a", "--json").stdout)["runs"][0]["cost_usd"] is None
 
 
 def test_a_missing_store_lists_no_runs(store):

@@ -128,13 +128,6 @@ def test_the_report_of_a_server_goes_to_the_default_folder(tmp_path, monkeypatch
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_report_json_writes_no_file(three, tmp_path):
-    """The output is the data of the report; no file is written."""
-    told = json.loads(call("report", "run_a", "--json").stdout)
-    assert (told["run_id"], told["question"]) == ("run_a", "What is known?")
-    assert [*(tmp_path / "here").iterdir()] == []
-
-
 @pytest.mark.exhaustive
 def test_shells_complete_ids(three):
     """Completion offers the run ids in the store, and nothing if there is no store."""

@@ -145,15 +145,6 @@ def test_a_run_that_cannot_be_read_is_passed_over(three, monkeypatch):
     assert sorted(path.name for path in Path().glob("report-run_*")) == ["report-run_a.html", "report-run_c.html"]
 
 
-def test_the_index_goes_to_standard_output(three):
-    """`--out -` prints the page, without links, because it has no folder."""
-    Path("report-run_b.html").write_text("a report")
-    page = call("report", "--index", "--out", "-").stdout
-    assert page.startswith("<!doctype html>")
-    assert "run_a" in page
-    assert "report-run_b" not in page
-
-
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("flags", "said"),
@@ -200,17 +191,6 @@ def test_open_without_a_browser_prints_the_address(three, tmp_path, monkeypatch)
     assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'report-run_a.html'}\n")
     assert result.stderr.count("\n") == 1
     assert f"no browser could be started; open {(tmp_path / 'report-run_a.html').as_uri()}" in result.stderr
-
-
-def test_a_browser_for_terminals_is_not_started_without_one(three, tmp_path, monkeypatch):
-    """A browser that draws on the terminal is only started on one; otherwise the line names the address."""
-    text = tmp_path / "w3m"
-    text.write_text(f"#!/bin/sh\necho drawn > {tmp_path}/drawn\n")
-    text.chmod(0o755)
-    monkeypatch.setattr(webbrowser, "_tryorder", None)
-    monkeypatch.setenv("BROWSER", str(text))
-    assert "no browser could be started" in call("report", "run_a", "--open").stderr
-    assert not (tmp_path / "drawn").exists()
 
 
 def test_the_index_lists_the_runs_of_this_project(three):

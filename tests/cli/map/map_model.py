@@ -20,19 +20,15 @@ def items_of(requests: list[Recorded]) -> list[str]:
     return sorted(map(item_of, requests))
 
 
-def about(
-    special: Mapping[str, Answer] | None = None, *, looks: int = 0, asked: Callable[[str], object] = str
-) -> Callable[[Recorded], Answer]:
+def about(special: Mapping[str, Answer] | None = None, *, looks: int = 0) -> Callable[[Recorded], Answer]:
     """Return a model that answers `all about ITEM`, with prices of Haiku.
 
     special: replies to requests about some items.
     looks: number of calls before the answer.
-    asked: called with the item of each request.
     """
 
     def policy(request: Recorded) -> Answer:
         item = item_of(request)
-        asked(item)
         if special and item in special:
             return special[item]
         if request.calls_so_far < looks:

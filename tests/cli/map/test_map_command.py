@@ -51,19 +51,6 @@ def test_the_same_command_again_asks_nothing_and_writes_the_same(api, items, map
     assert "answers: answers.jsonl" in result.stderr
 
 
-def test_only_new_and_changed_items_are_asked(api, items, map_):
-    """An item keeps its outcome wherever it is in the file; a new one is asked."""
-    simulator = api(about())
-    map_(str(items(["owls", "toads"])))
-    rows = rows_of(map_(str(items(["mice", "toads", "owls"]))).stdout)
-    assert items_of(simulator.requests) == ["mice", "owls", "toads"]
-    assert [rows[number]["outcome"]["answer"] for number in (1, 2, 3)] == [
-        "all about mice",
-        "all about toads",
-        "all about owls",
-    ]
-
-
 def test_a_table_in_and_a_table_out(api, items, map_, notes):
     """The header of a CSV file has the fields; the answers have columns; `--ordered` keeps the order of the items."""
     api(about())

@@ -1,8 +1,6 @@
 """The live view of `map`: in any width and height, through pauses and resizes."""
 
 import io
-import itertools
-import re
 
 import pytest
 from hypothesis import example, given
@@ -10,15 +8,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from run_specialist.batch.item import Counts
+from run_specialist.batch.item import Counts, ItemStarted
 from run_specialist.batch.limits import Pause
 from run_specialist.cli import map_progress
 from run_specialist.cli.map_progress import MapProgress, MapView
 from run_specialist.record.events import Called, Replied, Requested
 from run_specialist.record.messages import Usage
 from tests.loop_jobs import Clock
-from tests.map_batches import LookedAt, done, item
-from tests.reflowing_terminal import ReflowingTerminal
+from tests.map_batches import LookedAt, done
 
 COUNTS = Counts(answered=30, landed=4, partial=1, failed={"rate_limited": 2}, under_way=2, total=112)
 
@@ -34,10 +31,9 @@ def progress_of(clock, items=2):
     progress = MapProgress(clock)
     for number in range(1, 9):
         clock.now += 7.5
-        progress.begin(item(number))
         progress.end(done(number, cost=0.03))
     for number in range(38, 38 + items):
-        progress.begin(item(number, {"path": f"docs/limits-{number}.md"}))
+        progress.hear_batch(ItemStarted(number, f"run-{number}"))
     return progress
 
 
@@ -56,30 +52,16 @@ def test_the_view_has_counts_cost_time_and_the_newest_items(clock):
     progress.hear(38, Called("started", "c", "read", {"path": "docs/a.md"}))
     progress.hear(38, Replied(1, "wants_tools", "", "", Usage(5, 0, 0, 0), 0.01))
     head, counts, figures, *items = drawn(MapView(LookedAt(COUNTS), progress), 100)
-    assert "37 of 112 items · 2 under way  ━━━" in head
+    assert "37 of 112 items · 2 under way ━━━" in head
     assert counts == "  30 answered · 4 landed · 1 partial · 2 failed (2 rate limited)"
-    assert figures == "  $0.25 of about $2.49 · 9m 22s left · 1m 00s · 8.0 items a minute"
+    assert figures == "  $0.25 of about $2.49 · 9m 22s left · 1m 00s"
     assert items == ["    38  docs/limits-38.md  read docs/a.md", "    39  docs/limits-39.md  thinking"]
 
 
-def test_a_cost_limit_replaces_the_expected_cost(clock):
-    """What is spent is compared with the limit of the batch."""
-    figures = drawn(MapView(LookedAt(COUNTS, cost_limit=5.0), progress_of(clock)))[2]
-    assert "$0.24 of at most $5.00" in figures
-
-
 def test_a_batch_that_ends_early_has_no_forecast(clock):
-    """After Ctrl-C the other items are not asked about: no expected cost, speed or time left."""
+    """After Ctrl-C the other items are not asked about: no expected cost or time left."""
     batch = LookedAt(COUNTS, ended_because="stopped")
     assert drawn(MapView(batch, progress_of(clock)))[2] == "  $0.24 · 1m 00s"
-
-
-def test_before_five_items_nothing_is_expected(clock):
-    """Cost at the end, speed and time left are shown only when enough items have ended."""
-    progress = MapProgress(clock)
-    clock.now += 3
-    progress.end(done(1))
-    assert drawn(MapView(LookedAt(COUNTS), progress))[2] == "  $0.02 · 3.0 s"
 
 
 def test_a_pause_shows_its_reason_and_the_next_try(clock, monkeypatch):
@@ -92,13 +74,6 @@ def test_a_pause_shows_its_reason_and_the_next_try(clock, monkeypatch):
     assert drawn(view)[3] == "  paused, trying again: the quota is used up"
 
 
-def test_a_notice_is_shown(clock):
-    """After Ctrl-C a line says what is waited for."""
-    view = MapView(LookedAt(COUNTS), progress_of(clock))
-    view.notice = "finishing 2 turns; Ctrl-C again to stop immediately"
-    assert drawn(view)[3] == "  finishing 2 turns; Ctrl-C again to stop immediately"
-
-
 def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):
     """Items of standard input are counted as they come."""
     lines = drawn(MapView(LookedAt(Counts(answered=8)), progress_of(clock)))
@@ -106,15 +81,6 @@ def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):
     assert "━" not in lines[0]
     assert "left" not in lines[2]
     assert "about" not in lines[2]
-
-
-def test_items_that_were_taken_back_are_not_shown(clock):
-    """During a pause the items whose requests the endpoint refused are not under way."""
-    batch = LookedAt(COUNTS, under_way=(item(39),))
-    head, *others, last = drawn(MapView(batch, progress_of(clock)))
-    assert "1 under way" in head
-    assert not [line for line in others if "limits-38" in line]
-    assert last == "    39  docs/limits-39.md  starting"
 
 
 @given(
@@ -135,7 +101,7 @@ def test_the_lines_fit_any_terminal(counts, reason, items, width, height):
     """No line is wider than the terminal, and together they are not higher, whatever the figures and texts."""
     clock = Clock()
     progress = progress_of(clock, items)
-    for number in progress.under_way:
+    for number in progress.running:
         progress.hear(number, Called("started", "c", "read", {"path": reason}))
     view = MapView(LookedAt(counts, paused=Pause("quota", reason, 0.0)), progress)
     lines = drawn(view, width, height)
@@ -175,42 +141,3 @@ def test_without_a_file_the_beginning_of_each_answer_is_shown(clock):
         "answered 400: no such thing · 5 tool",
         "calls · 12 s",
     ]
-
-
-def ordinary(text):
-    """Return what a terminal shows of a text without its colors."""
-    return re.sub(r"\x1b\[\?25[lh]", "", text)
-
-
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("widths", list(itertools.permutations([200, 80, 40], 3)), ids=str)
-@pytest.mark.parametrize("late", [False, True])
-def test_a_resize_leaves_no_traces(clock, widths, late):
-    """After any resizes each line is there once, also if frames were drawn before the program knew the new width."""
-    terminal, paper = ReflowingTerminal(widths[0]), io.StringIO()
-    console = Console(file=paper, width=widths[0], height=30, highlight=False, force_terminal=True, color_system=None)
-    view = MapView(LookedAt(COUNTS), progress_of(clock), console)
-    view.live.auto_refresh = False
-
-    def show():
-        view.live.refresh()
-        terminal.write(ordinary(paper.getvalue()))
-        paper.seek(0)
-        paper.truncate()
-
-    with view.live:
-        show()
-        view.end(ENDS[1])
-        show()
-        for width in widths[1:]:
-            terminal.resize(width)
-            if late:
-                show()
-            console.width = width
-            show()
-            assert sum("items · 2 under way" in line for line in terminal.lines) == 1
-            assert sum("  38  docs/l" in line for line in terminal.lines) == 1
-            assert max(map(len, terminal.lines)) <= width
-    terminal.write(ordinary(paper.getvalue()))
-    assert " ".join(" ".join(terminal.lines).split()).startswith("2 docs/2.md · failed: the API")
-    assert "under way" not in " ".join(terminal.lines)

@@ -60,23 +60,6 @@ def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_)
     assert "more than --confirm-above" in result.stderr
 
 
-def test_a_dry_run_in_json(past, items, map_):
-    """The same figures as JSON values."""
-    plan = json.loads(map_(str(items([*SIX, "hares"], "past.txt")), "--dry-run", "--json").stdout)
-    assert (plan["items"], plan["earlier"], len(plan["first"])) == (7, 6, 3)
-    forecast = plan["forecast"]
-    assert forecast["runs"] == 6
-    assert forecast["total_cost_usd"] == forecast["cost_usd"]["median"] > 0
-    assert forecast["total_cost_usd_90"] == forecast["cost_usd"]["nine_of_ten"]
-
-
-def test_runs_of_another_model_are_no_past_runs(past, items, map_):
-    """Prices and times of another model say nothing."""
-    result = map_(str(items(["hares"], "more.txt")), "--dry-run", "--model", "sonnet")
-    assert "no past runs: the first 5 items give a forecast" in result.stdout
-    assert past.failures == []
-
-
 def test_without_a_terminal_a_dear_batch_is_refused_only_if_asked_for(past, items, map_):
     """`--confirm-above` that is given refuses it with exit code 2; `--yes` and a low `--cost-limit` do not."""
     before = len(past.requests)

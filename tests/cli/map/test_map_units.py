@@ -1,29 +1,12 @@
-"""How `map` writes speeds, amounts and the names of items."""
+"""How `map` writes amounts and the names of items."""
 
 import pytest
 
-from run_specialist.cli.map_progress import counted, label, rate, spread
+from run_specialist.cli.map_progress import label, spread
 
 
-@pytest.mark.parametrize(
-    ("per_second", "text"),
-    [
-        (25, "25 items a second"),
-        (2.04, "2.0 items a second"),
-        (1.5, "90 items a minute"),
-        (4.1 / 60, "4.1 items a minute"),
-        (1 / 60, "60 items an hour"),
-        (0.5 / 3600, "0.5 items an hour"),
-    ],
-)
-def test_a_speed_is_given_in_a_readable_unit(per_second, text):
-    """The unit is chosen so that the number is at least two where possible."""
-    assert rate(per_second) == text
-
-
-def test_amounts_agree_with_their_nouns():
-    """One item, more items; a range whose ends look the same is one amount."""
-    assert [counted(1), counted(1_200), counted(0, "turn")] == ["1 item", "1,200 items", "0 turns"]
+def test_a_range_of_amounts():
+    """A range whose ends look the same is one amount."""
     assert [spread(2.1, 4.4), spread(2.101, 2.1)] == ["$2.10 to $4.40", "$2.10"]
 
 

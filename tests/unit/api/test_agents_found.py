@@ -89,9 +89,9 @@ async def test_a_hidden_specialist_can_be_asked_by_its_name(write):
 async def test_all_that_are_found_may_do_more_than_read(write):
     """`readOnlyHint` is not set if one of the specialists that a specialist may ask does more than read."""
     write("lead", "agents: ['*']")
-    assert read_catalogue(Runner().registry).offered["lead"].only_reads
+    assert read_catalogue(Runner().registry).offered["lead"][1].annotations.read_only_hint
     write("writer", "python_tools: [a:b]")
-    assert not read_catalogue(Runner().registry).offered["lead"].only_reads
+    assert not read_catalogue(Runner().registry).offered["lead"][1].annotations.read_only_hint
 
 
 async def test_a_required_server_that_is_missing_is_named_before_the_first_request(write, tmp_path):
@@ -103,14 +103,4 @@ async def test_a_required_server_that_is_missing_is_named_before_the_first_reque
             await runner.prepare("needy", "What?")
         reasons = obstacles(runner.registry.files(), tmp_path, lambda _: "")
     assert [*reasons.values()] == ["it requires the MCP server linear"]
-    assert not provider.requests
-
-
-async def test_a_required_server_that_cannot_be_reached_ends_the_run(write):
-    """A required server that does not start is an error with the reason; the others remain warnings."""
-    write("needy", "requiredMcpServers: [github]", "mcp_servers: {github: {command: no-such-program}}")
-    provider = ScriptedProvider([respond("never")])
-    async with Runner(provider=provider, trust=True) as runner:
-        with pytest.raises(UsageError, match=r"requires the MCP server github; .*github"):
-            await runner.prepare("needy", "What?")
     assert not provider.requests

@@ -8,7 +8,7 @@ from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import SpecialistNotFound, SpecialistUnusable, UsageError
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.providers.scripted import ScriptedProvider, calls
 
 pytestmark = pytest.mark.anyio
 
@@ -69,18 +69,6 @@ def test_the_definition_never_changes(write):
     delegate.definition["input_schema"]["properties"].clear()
     delegate.function["function"]["parameters"].clear()
     assert (json.dumps(delegate.definition), json.dumps(delegate.function)) == before
-
-
-def test_both_definitions_have_the_same_content(write):
-    """The two definitions have the same content under each API's keys; the order of the given names does not matter."""
-    write("owls")
-    write("toads")
-    delegate = delegate_tool(["toads", "owls"], name="ask-them")
-    function = delegate.function["function"]
-    assert delegate.function["type"] == "function"
-    assert (function["name"], function["description"]) == ("ask-them", delegate.definition["description"])
-    assert function["parameters"] == delegate.definition["input_schema"]
-    assert delegate.definition == delegate_tool(["owls", "toads"], name="ask-them").definition
 
 
 def test_run_id_is_offered_only_if_runs_are_stored(write, folder):
@@ -151,35 +139,6 @@ async def test_an_empty_run_id_counts_as_absent(write, nothing):
     assert (done.outcome.answer, done.is_error) == ("So.", False)
 
 
-async def test_settings_of_the_tool_override_the_files(write):
-    """Settings passed to the tool override those of the files in every run."""
-    write("owls", "tool_calls_limit: 9")
-    provider = ScriptedProvider([respond("So.")])
-    done = await delegate_tool("owls", runner=Runner(provider=provider), tool_calls_limit=4)(GOOD)
-    assert done.outcome.tool_calls.limit == 4
-
-
-async def test_a_file_that_became_invalid_is_an_error_result(write):
-    """A specialist given by its path is read at each call; if it has become invalid, the result is an error."""
-    path = write("owls")
-    delegate = delegate_tool(str(path), runner=Runner(provider=ScriptedProvider([])))
-    write("owls", "tool_calls_limit: many")
-    done = await delegate(GOOD)
-    assert done.text.startswith("owls could not be asked: ")
-    assert "tool_calls_limit: must be an integer" in done.text
-    path.unlink()
-    assert "no such file" in (await delegate(GOOD)).text
-
-
-async def test_missing_credentials_are_an_error_result(write, monkeypatch):
-    """Missing credentials give an error result, as does every other reason why a run cannot start."""
-    write("owls", "model: haiku")
-    async with delegate_tool("owls") as delegate:
-        done = await delegate(GOOD)
-    assert done.is_error
-    assert "ANTHROPIC_API_KEY" in done.text
-
-
 async def test_an_unexpected_exception_is_an_error_result(write, monkeypatch):
     """An unexpected exception gives an error result and is not raised into the agent's loop."""
     write("owls")
@@ -192,27 +151,6 @@ async def test_an_unexpected_exception_is_an_error_result(write, monkeypatch):
         done = await delegate_tool("owls", runner=runner)({"specialist": "owls", "query": "Why?"})
     assert (done.is_error, done.outcome) == (True, None)
     assert done.text.startswith("owls could not be asked: internal error: ZeroDivisionError('by us')")
-
-
-async def test_without_a_store_a_landed_result_suggests_a_narrower_question(write):
-    """Without a store, a landed run's result suggests a narrower question; a complete answer has no such hint."""
-    write("owls", "tool_calls_limit: 0")
-    landed = await delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))(GOOD)
-    assert landed.text == (
-        "[owls: landed after 0 of 0 tool calls]\n\nSo.\n\n"
-        "[It was cut short. To learn more, ask for what is missing, in a narrower question.]"
-    )
-    free = Runner(provider=ScriptedProvider([respond("So.")]))
-    answered = await delegate_tool("owls", runner=free, tool_calls_limit=None)(GOOD)
-    assert answered.text == "[owls: answered after 0 tool calls]\n\nSo."
-
-
-async def test_an_empty_answer_is_an_error_result(write):
-    """An empty answer is an error result with the status and the reason."""
-    write("owls")
-    done = await delegate_tool("owls", runner=Runner(provider=ScriptedProvider([says(""), says("")])))(GOOD)
-    assert done.is_error
-    assert done.text.startswith("[owls: failed after 0 of 30 tool calls]\n\n")
 
 
 async def test_only_a_full_id_of_its_own_run_can_be_resumed(write, folder):
@@ -256,45 +194,3 @@ async def test_resuming_refreshes_every_limit(write, folder):
     assert limits[1][Kind.COST] == pytest.approx(2.0003)
     assert 540 < limits[1][Kind.TIME] < 600
     assert limits[2][Kind.CHARACTERS] is None
-
-
-async def test_a_failed_resume_says_how_to_proceed(write, folder):
-    """If a run cannot be resumed, here because its file has changed, the error says how to proceed without it."""
-    path = write("owls")
-    async with Runner(provider=ScriptedProvider([respond("So.")]), store=f"{folder}/runs.db") as runner:
-        delegate = delegate_tool("owls", runner=runner)
-        run_id = (await delegate(GOOD)).outcome.run_id
-        path.write_text(path.read_text() + "Be brief.\n")
-        done = await delegate({**GOOD, "run_id": run_id})
-    assert done.text.startswith("owls could not be asked: ")
-    assert "was changed or deleted since" in done.text
-    assert done.text.endswith("; or leave run_id out to ask anew")
-
-
-async def test_a_runner_of_the_callers_stays_open(write, monkeypatch):
-    """A runner passed by the caller stays open; only a runner of the tool's own is closed with it."""
-    write("owls")
-    closed = []
-
-    async def close(runner):
-        closed.append(runner)
-
-    monkeypatch.setattr(Runner, "aclose", close)
-    given = Runner()
-    async with delegate_tool("owls", runner=given):
-        pass
-    assert closed == []
-    async with delegate_tool("owls") as delegate:
-        pass
-    assert closed == [delegate.runner]
-
-
-@pytest.mark.parametrize("block", [{}, None, {"name": "delegate"}, {"name": 7, "input": {}}])
-async def test_a_malformed_block_gets_an_error_result(write, block):
-    """A malformed block, such as a dict without its fields or None, gives an error result for either API."""
-    write("owls")
-    delegate = delegate_tool("owls")
-    result, message = await delegate.result(block), await delegate.message(block)
-    assert (result["type"], result["is_error"], message["role"]) == ("tool_result", True, "tool")
-    assert "failed: " in result["content"]
-    assert "failed: " in message["content"]

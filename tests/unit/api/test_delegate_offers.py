@@ -5,7 +5,6 @@ import pytest
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner, run
 from run_specialist.errors import UsageError
-from run_specialist.providers.offline import OfflineProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -42,18 +41,6 @@ async def test_only_what_can_work_is_offered(folder):
     assert result.text.partition("\n")[0].endswith(", offline: no model judged]")
 
 
-async def test_named_specialists_are_left_out_too(folder):
-    """Of the named ones, those that can work are offered; if none can, the error has every reason."""
-    async with delegate_tool(["judge", "finder"]) as delegate:
-        assert (offered(delegate), [*delegate.unavailable]) == (["finder"], ["judge"])
-    with pytest.raises(UsageError, match=r"judge cannot work here: its answer .*; reader cannot work here"):
-        delegate_tool(["judge", "reader"])
-    (folder / "notes").mkdir()
-    (folder / "notes" / "a.md").write_text("Here.\n")
-    async with delegate_tool("reader") as delegate:
-        assert (offered(delegate), dict(delegate.unavailable)) == (["reader"], {})
-
-
 async def test_a_model_of_the_settings_counts(folder):
     """A model among the settings of the tool makes judgements possible; one of the runner does, too."""
     async with delegate_tool("judge", model="ollama:qwen") as delegate:
@@ -67,17 +54,6 @@ async def test_a_model_of_the_settings_counts(folder):
     async with Runner(require_model=True) as runner:
         with pytest.raises(UsageError, match="finder cannot work here: a model is required, but no model"):
             delegate_tool("finder", runner=runner)
-
-
-async def test_a_given_provider_without_a_model_is_no_model(folder):
-    """A program's own provider that is not a language model cannot judge either."""
-    async with Runner(provider=OfflineProvider()) as runner:
-        with pytest.raises(UsageError, match="and needs a model, but its provider is not a language model"):
-            await runner.run("judge", "Do owls eat mice?")
-        assert offered(delegate_tool(runner=runner)) == ["finder"]
-    async with Runner(provider=OfflineProvider(), require_model=True) as runner:
-        with pytest.raises(UsageError, match=r"^finder: a model is required, but its provider is not a language model"):
-            await runner.run("finder", "Do owls eat mice?")
 
 
 async def test_one_question_can_require_a_model(folder):

@@ -24,12 +24,6 @@ def test_the_result_names_the_limit_that_ended_the_work():
     )
 
 
-def test_each_quote_is_marked_as_verified_or_not():
-    """Each quote is marked as verified or not, so that the calling model can weigh it."""
-    text = outcome_text(outcome(evidence=(Evidence("a.md:1", "Yes.", True), Evidence("b.md:2", "No.", False))))
-    assert "Evidence:\n- a.md:1: Yes. (verified)\n- b.md:2: No. (not verified)" in text
-
-
 def test_g_5_quotes_that_were_not_found_are_named_in_a_last_line_and_only_then():
     """The line says how many were found; with verified quotes, or none looked up, the text is as before."""
     quotes = [Evidence("a.md:1", "Yes.", True), *(Evidence("b.md:2", f"No {n}." + "x" * 500, False) for n in range(5))]

@@ -49,23 +49,6 @@ async def test_m_9_the_models_of_a_file_are_asked_in_order(looker):
     )
 
 
-@pytest.mark.parametrize("options", [{"model": "haiku"}, {"runner_model": "haiku"}])
-async def test_m_9_one_model_of_the_call_replaces_them(looker, options):
-    """With `--model` nothing else is asked."""
-    job = await looker("model: [opus, sonnet]", **options)
-    assert ids(job) == ("claude-haiku-5-5",)
-    assert "models" not in job.origin()
-
-
-async def test_m_9_a_list_of_the_call_and_fallbacks_of_the_call(looker):
-    """`model="a,b"` and `fallback_models=["b"]` are the same."""
-    first = await looker("model: opus", model="haiku, sonnet")
-    second = await looker("model: opus", model="haiku", fallback_models=["sonnet"])
-    assert ids(first) == ids(second) == ("claude-haiku-5-5", "claude-sonnet-5-5")
-    third = await looker("model: opus", fallback_models=["sonnet"])
-    assert ids(third) == ("claude-opus-5-5", "claude-sonnet-5-5")
-
-
 async def test_m_9_models_without_credentials_are_left_out_with_a_warning(looker):
     """The first model whose credentials are set is asked, wherever it is in the list."""
     job = await looker("model: [gpt-5, sonnet, 'openai:gpt-6']")

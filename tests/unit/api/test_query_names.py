@@ -3,12 +3,11 @@
 import pytest
 
 from run_specialist.api.delegate import delegate_tool
-from run_specialist.api.runner import Runner, run, run_sync
+from run_specialist.api.runner import Runner, run
 from run_specialist.errors import UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import text_of
 from tests.unit.api.finder_scripts import FINDER
-from tests.wire.serving import serving
 
 pytestmark = pytest.mark.usefixtures("project")
 ANSWER = calls(("respond", {"answer": "mice"}))
@@ -46,11 +45,6 @@ async def test_a_question_is_needed_once(arguments, said):
         await run(FINDER, model="offline", **arguments)
 
 
-def test_run_sync_takes_the_other_name():
-    """`run_sync(question=...)` asks."""
-    assert run_sync(FINDER, question="What do owls eat?", model="offline", store="none").status != "failed"
-
-
 @pytest.mark.anyio
 async def test_a_delegating_model_may_use_the_other_name():
     """A call of `delegate` with `question` runs the specialist; both names together are refused."""
@@ -60,10 +54,3 @@ async def test_a_delegating_model_may_use_the_other_name():
         twice = await delegate({"specialist": "owls", "query": "What?", "question": "Who?"})
     assert (asked.is_error, text_of(provider.requests[0].messages[0].content)) == (False, "What?")
     assert twice.text.startswith("delegate failed: question: no such argument")
-
-
-@pytest.mark.anyio
-async def test_an_mcp_client_may_use_the_other_name():
-    """A call over MCP with `question` runs the specialist."""
-    async with serving([ANSWER]) as served:
-        assert not (await served.call("owls", question="What?")).is_error

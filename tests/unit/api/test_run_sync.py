@@ -1,6 +1,5 @@
 """`run_sync` returns the same outcome as `run` and handles Ctrl-C."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -8,7 +7,7 @@ import sys
 
 import pytest
 
-from run_specialist.api.runner import run, run_sync
+from run_specialist.api.runner import run_sync
 from run_specialist.errors import UsageError
 from tests.journals import load
 from tests.unit.api.streaming import FINDER
@@ -19,18 +18,6 @@ async def test_run_sync_in_a_running_loop_raises_an_error():
     """Inside a running event loop run_sync raises a one-line error with the code to use, before it starts anything."""
     with pytest.raises(UsageError, match=r"await run\(\) instead"):
         run_sync(FINDER, "What?")
-
-
-@pytest.mark.anyio
-async def test_run_and_run_sync_return_the_same(tmp_path):
-    """`run` in an event loop and `run_sync` in a thread without one return the same outcome."""
-    (tmp_path / "owls.md").write_text("Owls eat mice at night.\n")
-    finder = FINDER.model_copy(update={"tools": None})
-    settings = {"model": "offline", "root": tmp_path}
-    awaited = await run(finder, "What do owls eat?", **settings)
-    waited = await asyncio.to_thread(run_sync, finder, "What do owls eat?", **settings)
-    assert "Owls eat mice at night." in awaited.answer
-    assert (awaited.status, awaited.answer) == (waited.status, waited.answer)
 
 
 PROGRAM = """

@@ -1,13 +1,12 @@
 """The Python API: specialists, tools, augmenters and limits passed to a run."""
 
 import asyncio
-import inspect
 
 import pytest
 
-from run_specialist.api.runner import Runner, run, run_sync
-from run_specialist.errors import NotResumable, SpecialistNotFound, UsageError
-from run_specialist.providers.base import Choice, Delta
+from run_specialist.api.runner import Runner, run_sync
+from run_specialist.errors import NotResumable, UsageError
+from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import LOOK, results
@@ -35,25 +34,6 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     assert (named.specialist, named.tool_calls.limit) == ("owls", 2)
     assert run_sync("other", "What do owls eat?", model="offline", dir=near).specialist == "other"
     assert run_sync(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
-
-
-def test_run_sync_has_the_same_signature_as_run():
-    """The synchronous twin has the same parameters, by name and type, so that editors complete them."""
-    assert inspect.signature(run_sync) == inspect.signature(run)
-
-
-@pytest.mark.anyio
-async def test_paths_and_names_are_accepted_as_str_and_as_path(project, tmp_path):
-    """Paths and names are accepted as str and as Path, since programs have either."""
-    near = tmp_path / "near"
-    near.mkdir()
-    (near / "other.md").write_text("---\nname: other\ndescription: d\n---\nOther.\n")
-    async with Runner(root="notes", dir=str(near), model="offline", store=tmp_path / "runs.db") as runner:
-        assert runner.root == project / "notes"
-        outcome = await runner.run("other", "What do owls eat?")
-        same = await runner.run(near / "other.md", "What do owls eat?")
-    assert [quote.source for quote in outcome.evidence] == ["owls.md:1"]
-    assert (same.answer, (tmp_path / "runs.db").exists()) == (outcome.answer, True)
 
 
 @pytest.mark.anyio
@@ -112,24 +92,6 @@ async def test_s2_11_s3_4_a_limit_at_the_call_site_overrides_the_file(given, lim
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("given", "landing", "side_by_side"),
-    [
-        ({}, "auto", 4),
-        ({"preset": "finalize"}, "finalize", 1),
-        ({"preset": "finalize", "parallel_tools_limit": 2}, "finalize", 2),
-        ({"preset": None}, "auto", 4),
-    ],
-    ids=str,
-)
-async def test_s3_4_a_preset_at_the_call_site_applies(given, landing, side_by_side):
-    """A preset at the call site applies to this run, and a setting next to it overrides it."""
-    async with Runner(provider=ScriptedProvider([])) as runner:
-        job = (await runner.prepare("owls", "What?", **given)).job
-    assert (job.settings.landing, job.settings.parallel_tools_limit) == (landing, side_by_side)
-
-
-@pytest.mark.anyio
 async def test_x_1_a_limit_of_0_at_the_call_site_lands_immediately():
     """With a limit of 0 at the call site, the first request already lands."""
     provider = ScriptedProvider([ANSWER])
@@ -162,15 +124,6 @@ async def test_an_invalid_call_is_refused_before_any_request(tmp_path, specialis
 
 
 @pytest.mark.anyio
-async def test_a_runner_can_be_used_after_a_missing_specialist():
-    """After a specialist was not found, the runner can run others: only that child fails."""
-    async with Runner(provider=ScriptedProvider([ANSWER])) as runner:
-        with pytest.raises(SpecialistNotFound):
-            await runner.prepare("nobody", "What?")
-        assert (await runner.run("owls", "What?")).answer == "mice"
-
-
-@pytest.mark.anyio
 async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
     """A prepared run aborted from outside has the outcome `aborted` and what it gathered.
 
@@ -197,25 +150,6 @@ async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
     assert (aborted.status, aborted.tool_calls.used) == ("aborted", 2)
     assert "note on owls" in aborted.answer
     assert (answered.status, answered.answer) == ("answered", "mice")
-
-
-@pytest.mark.anyio
-async def test_watch_receives_the_pieces_of_a_reply():
-    """`watch` receives the pieces of a reply; the offline provider passes each reply in one piece."""
-    pieces = []
-    async with Runner(model="offline") as runner:
-        outcome = await (await runner.prepare("owls", "What do owls eat?", watch=pieces.append)).outcome()
-    assert all(isinstance(piece, Delta) for piece in pieces)
-    assert pieces[-1].tool == "respond"
-    assert outcome.status == "answered"
-
-
-@pytest.mark.anyio
-async def test_a_text_reply_is_accepted_as_the_answer():
-    """A text instead of a call to `respond` is accepted as the answer."""
-    async with Runner(provider=ScriptedProvider([says("mice")])) as runner:
-        outcome = await runner.run(FINDER, "What?")
-    assert (outcome.status, outcome.answer) == ("answered", "mice")
 
 
 @pytest.mark.parametrize(

@@ -84,36 +84,6 @@ async def test_s0_7_concurrent_children_share_only_the_provider():
     assert provider.opened == 20
 
 
-@pytest.mark.anyio
-async def test_a_provider_passed_by_the_caller_stays_open():
-    """A provider passed by the caller is left open; the runner closes only those it made."""
-    provider = Shared(children=1)
-    async with Runner(provider=provider, tools=[LOOK]) as runner:
-        await runner.run(FINDER, "What?", tool_calls_limit=0)
-    assert provider.closed == 0
-
-
-@pytest.mark.anyio
-async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
-    """Each model has one provider, made when it is first needed and closed with the runner.
-
-    Children of one model thus share a connection pool.
-    """
-    made = []
-
-    def make(model):
-        made.append(Shared(children=1, model=model))
-        return made[-1]
-
-    monkeypatch.setattr("run_specialist.api.model_choice.make_provider", make)
-    async with Runner(tools=[LOOK]) as runner:
-        for model in ("haiku", "opus", "haiku", "inherit"):
-            await runner.prepare(FINDER.model_copy(update={"model": model}), "What?")
-        assert [provider.model for provider in made] == ["haiku", "opus", "offline"]
-        assert not any(provider.closed for provider in made)
-    assert [provider.closed for provider in made] == [1, 1, 1]
-
-
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.anyio
 @pytest.mark.parametrize(

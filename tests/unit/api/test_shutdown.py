@@ -70,16 +70,3 @@ def test_a_task_that_cleans_up_is_awaited():
 
     assert in_time(lambda: asyncio.run(event_loop.with_bounded_cleanup(work()))) == "an answer"
     assert done == ["tidied"]
-
-
-@pytest.mark.usefixtures("impatient")
-def test_an_exception_propagates_despite_remaining_tasks():
-    """An exception of the work is raised, whatever tasks are left."""
-
-    async def work():
-        left = asyncio.create_task(ignore_cancellation())
-        await asyncio.sleep(0)
-        raise ValueError(left.get_name())
-
-    with pytest.raises(ValueError, match="Task"):
-        asyncio.run(event_loop.with_bounded_cleanup(work()))

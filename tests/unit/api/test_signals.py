@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 import threading
 
@@ -62,35 +61,6 @@ def test_a_signal_handler_is_called_immediately():
     assert woken_by() == -1
 
 
-def test_an_existing_wakeup_socket_is_kept():
-    """A program's own wakeup socket is written to during and after the run."""
-    theirs, ours = socket.socketpair()
-    with theirs, ours:
-        ours.setblocking(False)
-        signal.set_wakeup_fd(ours.fileno())
-
-        async def strikes() -> bytes:
-            signal.signal(signal.SIGUSR1, lambda *_: None)
-            signal.raise_signal(signal.SIGUSR1)
-            return theirs.recv(9)
-
-        assert asyncio.run(with_signal_wakeup(strikes())) == bytes([signal.SIGUSR1])
-        assert woken_by() == ours.fileno()
-
-
-def test_a_wakeup_socket_set_during_the_run_is_kept():
-    """A wakeup socket that a tool sets during the run stays set after it."""
-    theirs, ours = socket.socketpair()
-    with theirs, ours:
-        ours.setblocking(False)
-
-        async def listens() -> None:
-            signal.set_wakeup_fd(ours.fileno())
-
-        asyncio.run(with_signal_wakeup(listens()))
-        assert woken_by() == ours.fileno()
-
-
 def test_other_threads_skip_signal_handling():
     """In other threads the work is awaited without any signal handling."""
 
@@ -102,14 +72,3 @@ def test_other_threads_skip_signal_handling():
 
     name, seven = asyncio.run(main())
     assert (name != threading.main_thread().name, seven, woken_by()) == (True, 7, -1)
-
-
-def test_a_failure_restores_the_wakeup_socket():
-    """If the work fails, the exception is raised and nothing is left behind."""
-
-    async def fails() -> None:
-        raise LookupError
-
-    with pytest.raises(LookupError):
-        asyncio.run(with_signal_wakeup(fails()))
-    assert woken_by() == -1

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from run_specialist.api.runner import Runner, Stream
-from run_specialist.errors import SpecialistNotFound, UsageError
-from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls
+from run_specialist.api.runner import Runner
+from run_specialist.errors import UsageError
+from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.tools.base import Tool
 from tests.unit.api.finder_scripts import ANSWER, LOOKS
 from tests.unit.api.streaming import FINDER, StreamingHarness
@@ -155,60 +155,11 @@ async def test_s3_6_after_an_abort_the_events_continue_to_the_last(desk):
 
 
 @pytest.mark.anyio
-async def test_a_failing_listener_does_not_stop_the_stream(desk):
-    """A listener that fails is removed with a warning, and the stream continues."""
-
-    def listen(event):
-        raise KeyError(event.event)
-
-    async with desk(LOOKS, ANSWER).stream(listener=listen) as stream:
-        read = [event.event async for event in stream]
-    assert (read[0], read[-1]) == ("started", "finished")
-    assert [warning for warning in stream.outcome.warnings if "the listener failed" in warning]
-
-
-@pytest.mark.anyio
-async def test_an_invalid_call_raises_when_the_stream_starts(desk):
-    """An invalid call raises on entering the block or on the first event, and there is no outcome."""
-    runner = desk().runner
-    with pytest.raises(SpecialistNotFound):
-        async with runner.stream("nobody", "What?"):
-            pass
-    stream = runner.stream("nobody", "What?")
-    with pytest.raises(SpecialistNotFound):
-        _ = [event async for event in stream]
-    await stream.aclose()
-    with pytest.raises(UsageError, match="has not started"):
-        _ = stream.outcome
-
-
-@pytest.mark.anyio
 async def test_reading_the_outcome_before_the_end_raises(desk):
     """Asking for the outcome before the end raises a one-line error that says what to wait for."""
     async with desk(LOOKS, ANSWER).stream() as stream:
         with pytest.raises(UsageError, match="no outcome yet"):
             _ = stream.outcome
-
-
-@pytest.mark.anyio
-async def test_an_unexpected_exception_is_raised_to_the_reader(desk):
-    """An exception that no run survives, here of a broken test double, is raised to the reader."""
-    with pytest.raises(OffScript):
-        async with desk().stream() as stream:
-            _ = [event async for event in stream]
-
-
-@pytest.mark.anyio
-async def test_s4_5_a_resumed_run_can_be_streamed(desk, tmp_path):
-    """A stream also reads a resumed run: it accepts anything that prepares a run."""
-    store = f"sqlite:///{tmp_path}/runs.db"
-    first = desk(LOOKS, ANSWER, store=store)
-    await first.runner.run(FINDER, "What do owls eat?", tool_calls_limit=1)
-    second = desk(calls(("look", {"query": "bats"}), first_id=2), ANSWER, store=store)
-    async with Stream(lambda: second.runner.resume("last", "And bats?", tool_calls_limit=5)) as stream:
-        read = [event.event async for event in stream]
-    assert "resumed" in read
-    assert stream.outcome.tool_calls.used == 2
 
 
 @pytest.mark.anyio
@@ -228,51 +179,3 @@ async def test_s3_6_a_cancelled_run_keeps_its_outcome_in_ended(desk):
             await task
     assert (prepared.ended.status, prepared.ended.tool_calls.used) == ("aborted", 2)
     assert "note on owls" in prepared.ended.answer
-
-
-@pytest.mark.anyio
-async def test_s3_6_a_timeout_around_a_run_keeps_the_outcome(desk):
-    """A timeout around a run with a hanging tool raises TimeoutError, and `ended` has the outcome."""
-    one = desk(LOOKS, LOOKS_ON)
-    prepared = await one.runner.prepare(FINDER, "What do owls eat?")
-
-    async def wait():
-        async with asyncio.timeout(None) as timeout:
-            up = asyncio.create_task(one.reached.wait())
-            up.add_done_callback(lambda _: timeout.reschedule(0))
-            await prepared.outcome()
-
-    with pytest.raises(TimeoutError):
-        await wait()
-    assert (prepared.ended.status, one.released.is_set()) == ("aborted", True)
-    assert "note on owls" in prepared.ended.answer
-
-
-@pytest.mark.anyio
-async def test_ended_is_the_returned_outcome(desk):
-    """`ended` is the object that `outcome` returned."""
-    prepared = await desk(ANSWER).runner.prepare(FINDER, "What?")
-    assert await prepared.outcome() is prepared.ended
-
-
-@pytest.mark.anyio
-async def test_two_simultaneous_readers_share_one_run(desk):
-    """Two readers that start at the same time share one run, even while it is being prepared.
-
-    Nobody could stop a second run.
-    """
-    runner = desk(LOOKS, ANSWER, LOOKS, ANSWER).runner
-    prepared = []
-
-    async def prepare():
-        await asyncio.sleep(0)
-        prepared.append(await runner.prepare(FINDER, "What do owls eat?"))
-        return prepared[-1]
-
-    stream = Stream(prepare)
-
-    async def read():
-        return [event.event async for event in stream]
-
-    first, second = await asyncio.gather(read(), read())
-    assert (len(prepared), (first + second).count("finished")) == (1, 1)

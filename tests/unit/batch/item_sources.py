@@ -24,7 +24,7 @@ def items_in(folder: Path, name: str, content: str | bytes, form: str | None = N
     """Write a file of items and read them."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return [*source_of(str(path), form)]
+    return [*source_of(str(path), form).read()]
 
 
 def inputs_in(folder: Path, name: str, content: str | bytes, form: str | None = None) -> list[Input]:

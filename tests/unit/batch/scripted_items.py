@@ -6,7 +6,7 @@ from run_specialist.batch.batch import Batch, Bounds
 from run_specialist.batch.item import Item
 from run_specialist.record.events import Replied
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Exit, Outcome, ToolCalls
+from tests.unit.record.outcomes import outcome as any_outcome
 
 LIMIT = 5
 """Of the waits for a step of a test [s]."""
@@ -14,10 +14,9 @@ LIMIT = 5
 
 def outcome(status="answered", *, run_id="", cost=0.01, kind=None, retry_after=None):
     """Return an outcome; `kind` is that of the failure."""
-    return Outcome(
-        run_id, "looker", "m", status, "mice", (), (), None, ToolCalls(0, None, 0, 0), {}, None, Usage(), cost, 1.0, (),
-        (), None if kind is None else f"the endpoint says {kind}", Exit.OK, kind, retry_after,
-    )  # fmt: skip
+    error = None if kind is None else f"the endpoint says {kind}"
+    failure = {"error": error, "error_kind": kind, "retry_after": retry_after}
+    return any_outcome(run_id=run_id, status=status, cost_usd=cost, **failure)
 
 
 def failed(kind, retry_after=None):

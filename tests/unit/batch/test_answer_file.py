@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.batch import answer_file
-from run_specialist.batch.answer_file import AnswerFile
-from run_specialist.batch.answer_rows import cells_of, unguarded_cell
+from run_specialist.batch.answer_file import AnswerFile, cells_of, unguarded_cell
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import INPUTS, done, rows
 
@@ -44,15 +43,6 @@ def left(folder) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_whole_call_replaces_the_file(tmp_path, name):
-    """In the order of the ends, and no other file is left."""
-    write(tmp_path / name, [done(1, "old"), done(2, "old"), done(9, "old")])
-    write(tmp_path / name, [done(3, "c"), done(1, "a")])
-    assert [(row["number"], row["item"]) for row in read(tmp_path / name)] == [("3", "c"), ("1", "a")]
-    assert left(tmp_path) == [name]
-
-
 def test_a_row_is_on_the_disk_as_soon_as_it_is_written(tmp_path):
     """In the file beside, as JSON Lines in both formats; the old file stays until the end."""
     for name in NAMES:
@@ -78,14 +68,6 @@ def test_an_early_end_keeps_the_rows_that_were_not_replaced(tmp_path, name):
     missing = "" if name == "a.csv" else None
     assert found == [("3", "old", missing, "-x"), ("7", "new", "b", missing), ("1", "new", "a", missing)]
     assert left(tmp_path) == [name]
-
-
-def test_runs_without_an_id_are_told_apart_by_their_input(tmp_path):
-    """Items that failed before they had a run do not replace each other."""
-    path = tmp_path / "a.jsonl"
-    write(path, [done(1, "a", run_id=""), done(2, "b", run_id="")])
-    write(path, [done(2, "b", run_id=""), done(3, "c", run_id="")], whole=False)
-    assert numbers(path) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -124,9 +106,7 @@ def test_a_crashed_call_is_recovered(tmp_path, name):
     "content",
     [
         b"name,age\nx,3\n",
-        b'{"a": 1}\n',
         b"\xff\xfe\x00",
-        b"text",
         b'number,state\r\n"1',
         b"number,state,answer,evidence,verified,gaps,calls,cost_usd,seconds,run_id,error\r\nx\r\n",
     ],
@@ -138,14 +118,6 @@ def test_another_file_is_never_overwritten(tmp_path, name, content):
         AnswerFile(tmp_path / name)
     assert (tmp_path / name).read_bytes() == content
     assert left(tmp_path) == [name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_empty_file_is_overwritten(tmp_path, name):
-    """As `touch` and `mktemp` leave it."""
-    (tmp_path / name).touch()
-    write(tmp_path / name, [done(1)])
-    assert numbers(tmp_path / name) == [1]
 
 
 def test_paths_that_cannot_be_written(tmp_path):
@@ -217,18 +189,6 @@ def test_a_link_in_the_place_of_the_other_file_is_not_followed(tmp_path):
     with pytest.raises(UsageError, match=r"a\.jsonl cannot be written: "):
         AnswerFile(tmp_path / "a.jsonl")
     assert (tmp_path / "victim").read_text() == "precious"
-
-
-def test_an_error_of_the_batch_is_not_hidden(tmp_path):
-    """The rows are in the file, and the error propagates."""
-
-    def ended():
-        yield done(1)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write(tmp_path / "a.jsonl", ended())
-    assert numbers(tmp_path / "a.jsonl") == [1]
 
 
 ENDED = st.lists(st.tuples(st.integers(1, 6), INPUTS, st.text(max_size=8)), max_size=5, unique_by=lambda one: one[0])

@@ -7,8 +7,7 @@ from itertools import product
 
 import pytest
 
-from run_specialist.batch.answer_file import AnswerFile
-from run_specialist.batch.answer_rows import rows_in
+from run_specialist.batch.answer_file import AnswerFile, stored_rows
 from tests.unit.batch.item_sources import done
 from tests.unit.batch.test_answer_file import NAMES, left, numbers, write
 
@@ -86,7 +85,7 @@ def test_no_row_is_lost(died, number):
     assert code == (0 if renamed and place in {"open", "unlink"} else 9)
     written = {2, 4} if when == "half" else {2, 4, 5}
     part = path.with_name(f"{name}.part")
-    beside = {row["number"] for row in rows_in(part)} if part.exists() else set()
+    beside = {int(row.cells["number"]) for row in stored_rows(part)} if part.exists() else set()
     now = set(numbers(path))
     assert now | beside >= written
     # The old rows are there until all new ones are.

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from run_specialist.batch.batch import Batch, Bounds
-from run_specialist.errors import AtWork, StoreUnusable, UsageError
+from run_specialist.errors import AtWork, UsageError
 from run_specialist.record.outcome import Exit
-from tests.unit.batch.scripted_items import LIMIT, ScriptedRuns, all_of, batch_of, items, outcome
+from tests.unit.batch.scripted_items import ScriptedRuns, all_of, batch_of, items, outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -102,18 +102,6 @@ async def test_events_tell_what_happens_in_order():
     assert of_runs == [(1, "reply"), (2, "reply")]
 
 
-async def test_earlier_outcomes_are_passed_on_and_cost_nothing_now():
-    """An item that has ended is yielded with its outcome, without an `item_started`."""
-    runs = ScriptedRuns(answers, {"b1-0000000000000002": outcome(cost=0.5)})
-    batch, events = batch_of(3, runs), []
-    batch.listen(lambda event: events.append(event.event))
-    done = await all_of(batch)
-    assert sorted(runs.begun) == [1, 3]
-    assert [done[number].is_earlier for number in (1, 2, 3)] == [False, True, False]
-    assert events.count("item_started") == 2
-    assert batch.counts.earlier == 1
-
-
 async def test_an_item_at_work_elsewhere_is_tried_again_at_the_end():
     """It comes last; if somebody still works on it, that is its state."""
     tried = []
@@ -169,22 +157,6 @@ async def test_a_defect_in_one_run_costs_no_other_item():
     assert "internal error: RuntimeError('defect')" in done[2].error
 
 
-async def test_a_batch_is_iterated_over_once():
-    """Its outcomes are passed on once; the same call brings them again."""
-    batch = batch_of(1, ScriptedRuns(answers))
-    await all_of(batch)
-    with pytest.raises(UsageError, match="call `map` again"):
-        await all_of(batch)
-
-
-async def test_no_items_are_a_batch_too():
-    """An empty input ends immediately, with a success."""
-    for sized in (True, False):
-        batch = batch_of(0, ScriptedRuns(answers), sized=sized)
-        assert await all_of(batch) == {}
-        assert (batch.counts.total, batch.exit_code) == (0, Exit.OK)
-
-
 @pytest.mark.parametrize("name", ["at_once", "breaker", "cost_limit", "pause_limit"])
 @pytest.mark.parametrize("value", [-1, float("nan")])
 def test_a_bound_that_is_too_small_is_refused(name, value):
@@ -205,35 +177,3 @@ async def test_an_error_that_is_the_same_for_every_item_is_raised():
     with pytest.raises(UsageError, match="not trusted"):
         await all_of(batch)
     assert (batch.counts.failed, batch.counts.not_run, batch.exit_code) == ({}, 100, Exit.USAGE)
-
-
-async def test_without_its_store_the_batch_ends():
-    """If the store is lost, no item counts as failed: the same call continues once it is available again."""
-    runs = ScriptedRuns(answers)
-    whole = runs.take_up
-
-    async def take_up(item, run_id, lend, *, is_new):
-        if item.number > 10:
-            raise StoreUnusable("runs.db: disk I/O error")
-        return await whole(item, run_id, lend, is_new=is_new)
-
-    runs.take_up = take_up
-    batch = batch_of(100, runs, at_once=4)
-    assert len(await all_of(batch)) == 10
-    assert (batch.ended_because, batch.problem) == ("store_lost", "runs.db: disk I/O error")
-    assert (batch.counts.failed, batch.counts.not_run, batch.exit_code) == ({}, 90, Exit.NO_ANSWER)
-
-
-async def test_what_check_finds_is_raised_before_anything_begins():
-    """If a check fails for all items, no item starts."""
-    runs = ScriptedRuns(answers)
-
-    async def check():
-        raise UsageError("the price is unknown")
-
-    runs.check = check
-    batch = batch_of(3, runs)
-    with pytest.raises(UsageError, match="price is unknown"):
-        await asyncio.wait_for(all_of(batch), LIMIT)
-    assert runs.begun == []
-    assert batch.counts.not_run == 3

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from run_specialist.batch.record import BatchRecord
-from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import LIMIT, ScriptedRuns, all_of, batch_of, outcome
 
 pytestmark = pytest.mark.anyio
@@ -15,18 +14,6 @@ async def waits(run, item):
     """Work until the batch aborts the run."""
     await run.was_aborted.wait()
     return outcome("aborted")
-
-
-async def test_stop_begins_nothing_more_and_lets_the_turns_end():
-    """The items in progress are aborted after their turns and yielded; the others are not run."""
-    runs = ScriptedRuns(waits)
-    batch = batch_of(10, runs, at_once=3)
-    batch.listen(lambda event: batch.stop() if event.event == "item_started" and event.number == 3 else None)
-    done = await all_of(batch)
-    assert {number: one.state for number, one in done.items()} == dict.fromkeys((1, 2, 3), "aborted")
-    assert runs.runs[1].aborts == ["after_turn"]
-    assert (batch.counts.not_run, batch.counts.aborted, batch.ended_because) == (7, 3, "stopped")
-    assert batch.exit_code == Exit.INTERRUPTED
 
 
 async def test_a_stop_ends_the_writing_of_the_items():
@@ -43,22 +30,6 @@ async def test_a_stop_ends_the_writing_of_the_items():
     batch = batch_of(3, runs, record=Record())
     assert await all_of(batch) == {}
     assert (heard, runs.runs, batch.counts.not_run) == ([False, True], {}, 3)
-
-
-async def test_a_second_stop_aborts_at_once():
-    """`stop(now=True)` after `stop()` cuts the turns."""
-    runs = ScriptedRuns(waits)
-
-    async def script(run, item):
-        await run.was_cut.wait()
-        return outcome("aborted")
-
-    runs.script = script
-    batch = batch_of(2, runs)
-    stops = iter([batch.stop, lambda: batch.stop(now=True)])
-    batch.listen(lambda event: next(stops)() if event.event == "item_started" else None)
-    await all_of(batch)
-    assert runs.runs[1].aborts == ["after_turn", "now"]
 
 
 async def test_after_a_stop_outcomes_of_earlier_calls_are_still_passed_on():

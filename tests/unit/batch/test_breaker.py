@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from run_specialist.batch.limits import ENDING, PAUSING, Breaker
-from run_specialist.errors import UsageError
+from run_specialist.batch.limits import PAUSING, Breaker
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, failed, outcome
 
@@ -72,17 +71,6 @@ def test_an_answered_probe_ends_the_pause_and_another_answer_does_not():
     assert not breaker.failed("run", "rate_limited", "", None, 1.0), "the row begins anew"
 
 
-@pytest.mark.parametrize("kind", sorted(ENDING))
-def test_a_wrong_key_or_model_ends_at_once_and_later_in_a_row(kind):
-    """Before any answer the first failure is certain; after one it takes three in a row."""
-    breaker = Breaker()
-    assert breaker.failed("run", kind, "401", None, 0.0)
-    assert breaker.ended == kind
-    breaker = Breaker()
-    breaker.answered(is_probe=False)
-    assert [breaker.failed(f"run {n}", kind, "401", None, 0.0) for n in range(3)] == [False, False, True]
-
-
 class Endpoint:
     """Fails in some way until a time of the clock, and answers afterwards."""
 
@@ -97,20 +85,6 @@ class Endpoint:
             return failed(self.kind, self.retry_after)
         run.reply()
         return outcome()
-
-
-@pytest.mark.anyio
-async def test_a_pause_names_kind_reason_and_end_while_it_lasts():
-    """The caller can show it."""
-    clock, seen = Clock(), []
-    batch = batch_of(5, ScriptedRuns(Endpoint(clock, "quota", 20)), clock, at_once=2)
-    batch.listen(lambda event: seen.append((event.as_json(), batch.paused)))
-    await all_of(batch)
-    event, pause = next(one for one in seen if one[0]["event"] == "batch_paused")
-    assert event == {
-        "event": "batch_paused", "kind": "quota", "reason": "the endpoint says quota", "seconds": 30.0,
-    }  # fmt: skip
-    assert (pause.kind, pause.until) == ("quota", 30.0)
 
 
 @pytest.mark.anyio
@@ -140,28 +114,3 @@ async def test_an_item_that_breaks_the_server_fails_after_three_attempts():
     assert (done[3].state, asked.count(3), len(done)) == ("failed", 3, 8)
     assert dict(batch.counts.failed) == {"server_error": 1}
     assert clock.slept == []
-
-
-@pytest.mark.anyio
-async def test_a_stop_ends_a_pause():
-    """Nobody waits for the end of a pause to stop."""
-    clock = Clock()
-    batch = batch_of(9, ScriptedRuns(Endpoint(clock, "quota", math.inf)), clock)
-    batch.listen(lambda event: batch.stop() if event.event == "batch_paused" else None)
-    assert await all_of(batch) == {}
-    assert (batch.ended_because, batch.counts.not_run) == ("stopped", 9)
-
-
-@pytest.mark.anyio
-async def test_different_errors_without_a_run_fail_their_items():
-    """An error that names the item is that of the item."""
-    runs = ScriptedRuns(None)
-
-    async def take_up(item, run_id, lend, *, is_new):
-        raise UsageError(f"item {item.number} is too long")
-
-    runs.take_up = take_up
-    batch = batch_of(6, runs)
-    done = await all_of(batch)
-    assert [done[number].error for number in (1, 6)] == ["item 1 is too long", "item 6 is too long"]
-    assert dict(batch.counts.failed) == {"usage": 6}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from run_specialist.batch.batch import Batch, Bounds
 from run_specialist.batch.limits import Grants
 from run_specialist.batch.record import BatchRecord
-from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, items, outcome
+from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, items, outcome
 
 COSTS = st.floats(0, 10, allow_nan=False)
 TINY = 1e-8
@@ -46,18 +46,6 @@ def test_what_is_spent_and_granted_never_exceeds_the_limit(limit, slots, typical
     assert grants.is_exhausted == (grants.take() is None)
 
 
-@given(limit=st.floats(0.01, 10), slots=st.integers(1, 8), cost=st.floats(0.001, 1))
-def test_it_comes_to_an_end(limit, slots, cost):
-    """Items of a price each are begun until the limit does not cover another one."""
-    grants, begun = Grants(limit, slots), 0
-    while (grant := grants.take()) is not None:
-        begun += 1
-        grants.settle(grant, min(grant, cost))
-        assert begun < 20_000
-    assert grants.is_exhausted
-    assert grants.left < max(cost, TINY) + TINY
-
-
 def test_a_share_is_at_least_a_typical_item_so_that_few_items_get_enough_instead_of_all_too_little():
     """Four of the eight slots get a quarter each, and the others wait."""
     grants = Grants(1.0, 8, typical=0.25)
@@ -65,36 +53,6 @@ def test_a_share_is_at_least_a_typical_item_so_that_few_items_get_enough_instead
     assert not grants.is_exhausted
     grants.settle(0.25, 0.05)
     assert grants.take() is None, "0.20 does not cover an item of 0.25"
-
-
-def test_a_limit_below_a_typical_item_goes_to_a_single_item():
-    """It lands at the limit, instead of nothing being run."""
-    grants = Grants(0.1, 4, typical=0.5)
-    assert grants.take() == pytest.approx(0.1)
-    grants.settle(0.1, 0.09)
-    assert grants.is_exhausted
-
-
-def test_an_item_that_spends_more_than_its_grant_leaves_less_for_the_others():
-    """The sum of what is left never becomes negative."""
-    grants = Grants(1.0, 2)
-    first = grants.take()
-    grants.settle(first, 2.0)
-    assert (grants.left, grants.is_exhausted, grants.take()) == (0.0, True, None)
-
-
-@pytest.mark.anyio
-async def test_at_the_cost_limit_outcomes_of_earlier_calls_are_passed_on():
-    """They cost nothing, so an exhausted cost limit must not drop them."""
-
-    async def script(run, item):
-        return outcome(cost=0.6)
-
-    runs = ScriptedRuns(script, {f"b1-{number:016x}": outcome() for number in (5, 50)})
-    batch = batch_of(60, runs, at_once=2, cost_limit=1.0)
-    done = await all_of(batch)
-    assert {5, 50} < set(done)
-    assert batch.counts.done + batch.counts.not_run == 60
 
 
 class Record(BatchRecord):
@@ -138,15 +96,3 @@ async def test_a_limit_that_earlier_calls_have_spent_begins_nothing():
     )
     assert await all_of(batch) == {}
     assert (runs.begun, batch.ended_because, batch.counts.not_run) == ([], "cost_limit", 5)
-
-
-@pytest.mark.anyio
-async def test_without_a_limit_nothing_is_lent():
-    """A batch without a limit leaves the limits of its runs alone."""
-
-    async def script(run, item):
-        return outcome(cost=None)
-
-    runs = ScriptedRuns(script)
-    await all_of(batch_of(3, runs))
-    assert runs.lent == [None, None, None]

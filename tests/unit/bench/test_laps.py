@@ -49,21 +49,6 @@ async def test_each_peer_sends_one_request_per_call(peer: str):
     assert not any(tally["refusals"] for tally in told.values())
 
 
-@pytest.mark.exhaustive
-@pytest.mark.anyio
-@pytest.mark.usefixtures("_own_folder")
-async def test_the_tool_runner_is_billed_like_the_full_loop():
-    """The tool runner sends only new content, but is billed like the loop that sends everything."""
-    billed, sent = {}, {}
-    async with served() as (url, service):
-        for peer in ("bare", "tool_runner"):
-            await measure(peer, "calls", {"url": url, "run": peer, "calls": [12]})
-            told = service.statistics(f"{peer}-12")[f"{peer}-12"]
-            billed[peer], sent[peer] = told["billed"], told["bytes_in"]
-    assert sent["tool_runner"] < sent["bare"] / 5
-    assert billed["tool_runner"] == pytest.approx(billed["bare"], rel=0.03)
-
-
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 async def test_children_and_a_landing_are_measured():
@@ -95,16 +80,7 @@ def test_the_script_tag_is_found_in_a_request():
     assert [script.query(number) for number in range(4)] == ["one", "two", "one 2", "two 3"]
 
 
-@pytest.mark.parametrize(
-    ("told", "calls"),
-    [
-        ("10 tool calls remaining", 2),
-        ("1 call left", 2),
-        ("0 tool calls remaining", 0),
-        ("Your budget is spent: 0 tool calls remain", 0),
-        ("Tool call limit reached (3)", 0),
-    ],
-)
+@pytest.mark.parametrize(("told", "calls"), [("10 tool calls remaining", 2), ("0 tool calls remaining", 0)])
 def test_an_obedient_model_reacts_only_to_the_end_of_its_calls(told: str, calls: int):
     """A scripted model that obeys reacts to notices that no calls are left, and to no other notice."""
     script = Script("it", wants=9, abreast=2, obeys=1)

@@ -1,24 +1,19 @@
 """The benchmark with real models: its scorer, its results and its table; no model is needed."""
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from bench.local_models.command import QUESTIONS, TOP, main
 from bench.local_models.leaked import has_leaked_call
-from bench.local_models.results import SALVAGED, SILENT, Lap, Results, ResultsUnreadable
+from bench.local_models.results import SALVAGED, SILENT, Lap, Results
 from bench.local_models.scorer import Notes, Question, QuestionsUnreadable, mistakes, read_questions
 from bench.local_models.table import HEAD, mixed, table
-from bench.local_models.variants import PATCHES, VARIANTS, NotHere, Variant
 from run_specialist.api.runner import Runner
-from run_specialist.loop import evidence, landing
+from run_specialist.loop import evidence
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.outcome import Evidence
-from tests.local.llama_server import ServerFailed, ServerSettings, llama_server
 
 QUESTION = Question.of(
     {
@@ -38,15 +33,12 @@ LAP = Lap("tiny, 4 s", "defaults", "chat", "abc")
     ("question", "answer", "wrong"),
     [
         (QUESTION, "12 owls (notes/owls.md:3)", []),
-        (QUESTION, "12 owls, see `birds.md`", []),
         (QUESTION, "12 owls, also in old.md, which birds.md replaces", []),
         (QUESTION, "112 owls, owls.md", ["fact missing: 12 owls"]),
         (QUESTION, "12 owls", ["no citation of owls.md or birds.md"]),
         (QUESTION, "12 owls, owls.md and newts.md", ["cites files that do not exist: newts.md"]),
         (UNKNOWN, "The notes say nothing about it.", []),
-        (UNKNOWN, "I found no decision on it.", []),
         (UNKNOWN, "They use Kubernetes.", ["does not say that the notes hold nothing"]),
-        (UNKNOWN, "Nothing is recorded, not in newts.md.", ["cites files that do not exist: newts.md"]),
     ],
 )
 def test_what_is_wrong_with_an_answer(question: Question, answer: str, wrong: list[str]):
@@ -68,10 +60,7 @@ def test_our_own_questions_are_about_our_notes():
     ("text", "why"),
     [
         (None, "No such file"),
-        ("{", "Expecting"),
         ("{}", "a key is missing: 'questions'"),
-        ('{"questions": []}', "no questions"),
-        ('{"questions": [{"id": "q"}]}', "a key is missing: 'facts'"),
         (
             '{"questions": [{"id": "q", "answerable": true, "facts": [{"fact": "f", "answer_regex": "("}]}]}',
             "unterminated",
@@ -95,42 +84,27 @@ CALL = '{"name": "grep", "arguments": {"pattern": "owls"}}'
 @pytest.mark.parametrize(
     "text",
     [
-        CALL,
         f" {CALL}\n{CALL}\n",
         f"[{CALL}, {CALL}]",
         f"```json\n{CALL}\n```",
-        f"```\n{CALL}```",
         f"<tool_call>\n{CALL}\n</tool_call>\n<tool_call>{CALL}</tool_call>",
         CALL.replace("arguments", "parameters"),
-        CALL.replace("arguments", "input"),
         '{"call": {"tool": "grep", "arguments": {}}}',
         '{"answer": "12", "evidence": []}',
     ],
 )
 def test_calls_written_as_text_are_recognised(text: str):
-    """A text of nothing but calls counts in every form that servers pass on, and not among other words."""
+    """A text of nothing but calls of offered tools counts in every form that servers pass on, not among other words."""
     assert has_leaked_call(text)
     assert has_leaked_call(text, {"grep"})
+    assert not has_leaked_call(CALL, {"read"})
     assert not has_leaked_call(f"I will call this: {text}")
     assert not has_leaked_call(f"{text} and more")
 
 
-@pytest.mark.parametrize("text", ["", "12", "12 owls", "[]", "{}", '{"name": "owl"}', '{"answer": "12"}', "```json"])
+@pytest.mark.parametrize("text", ["", "12 owls", "[]", "{}", '{"name": "owl"}', '{"answer": "12"}', "[" * 100_000])
 def test_other_answers_are_no_calls(text: str):
     """Prose, and JSON that calls nothing, are answers."""
-    assert not has_leaked_call(text)
-
-
-def test_only_offered_tools_count_as_calls():
-    """Given the offered tools, JSON that names another one is an answer."""
-    assert not has_leaked_call(CALL, {"read"})
-    assert not has_leaked_call('{"call": {"tool": "grep"}}', {"read"})
-
-
-@given(st.text(alphabet='}[]":,`\n<>/tool_cal ansxyz1', max_size=60))
-@example("[" * 100_000)
-def test_without_an_object_there_is_no_call(text: str):
-    """Text without a JSON object is never a call, however it is nested or cut."""
     assert not has_leaked_call(text)
 
 
@@ -189,16 +163,6 @@ async def test_results_are_kept_and_not_measured_again(outcome, tmp_path):
     assert Results(file).of("another setup", ["defaults"]) == Results(file).of(LAP.setup, ["all"]) == []
 
 
-@pytest.mark.parametrize("text", ['{"rows": 1}\n', '{"rows": 1}', '{"setup": "a"}\n', "[]\n", "words"])
-def test_a_file_with_something_else_is_refused(tmp_path, text: str):
-    """A file that holds no results is left as it is, and the error names it."""
-    file = tmp_path / "other.json"
-    file.write_text(text)
-    with pytest.raises(ResultsUnreadable, match=r"other\.json:.* not a"):
-        Results(file)
-    assert file.read_text() == text
-
-
 async def test_the_table_has_a_row_for_each_variant_and_api(outcome):
     """A row counts answers, statuses and landings, and adds up calls, tokens and seconds."""
     one = LAP.result(QUESTION, replace(outcome, answer="12, owls.md"), NOTES, seconds=3)
@@ -219,44 +183,11 @@ async def test_the_table_has_a_row_for_each_variant_and_api(outcome):
     assert "right" in one.line()
 
 
-def test_a_variant_that_is_not_here_says_why():
-    """An unknown setting, value or patched name is one clause; the variant `defaults` is always there."""
-    VARIANTS["defaults"].check()
-    with pytest.raises(NotHere, match="unknown setting: nonsense"):
-        Variant("x", {"nonsense": 1}).check()
-    with pytest.raises(NotHere, match="landing: must be"):
-        Variant("x", {"landing": "nonsense"}).check()
-    assert {feature for variant in VARIANTS.values() for feature in variant.without} == set(PATCHES)
-
-
-def test_a_patch_is_undone(monkeypatch):
-    """A feature is off only within the context, and a name that does not exist is reported."""
-    seen = []
-
-    def ladder(*given, **options):
-        seen.append(options)
-        return ("force",)
-
-    monkeypatch.setattr(landing, "ladder", ladder)
-    with Variant("x", without=("the schema rung",)).applied():
-        assert landing.ladder("auto", forced_choice=True, schema=True) == ("force",)
-        landing.ladder("auto", forced_choice=True)
-        assert landing.ladder is not ladder
-    assert landing.ladder is ladder
-    assert seen == [{"forced_choice": True, "schema": False}, {"forced_choice": True}]
-    monkeypatch.setitem(PATCHES, "it", ("run_specialist.loop.landing:Landing.nonsense", lambda _: None))
-    with pytest.raises(NotHere, match=r"it cannot be switched off, there is no run_specialist\.loop"):
-        Variant("x", without=("it",)).check()
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (["there-is-none.gguf"], "no such file: there-is-none.gguf"),
         ([__file__, "--only", "q9"], "no question q9"),
-        ([__file__, "--limit", "some"], "an integer of at least 0, got some"),
-        ([__file__, "--variant", "nonsense"], "invalid choice: 'nonsense'"),
-        ([__file__, "--json", "/there/is/none/all.json"], "no such folder: /there/is/none"),
         ([__file__, "--root", "/there/is/none"], "no such folder: /there/is/none"),
     ],
 )
@@ -265,20 +196,3 @@ def test_a_wrong_flag_is_reported_before_a_model_is_loaded(arguments: list[str],
     with pytest.raises(SystemExit):
         main(arguments)
     assert why in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_server_that_does_not_start_says_why(tmp_path, monkeypatch):
-    """The error has the exit code and the last lines of the log, and the process has ended."""
-    started = []
-    popen = subprocess.Popen
-
-    def start(*given, **options):
-        started.append(popen(*given, **options))
-        return started[-1]
-
-    monkeypatch.setattr("subprocess.Popen", start)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "xllamacpp.py").write_text("raise SystemExit('no such model')\n")
-    with pytest.raises(ServerFailed, match=r"(?s)exit code 1.*no such model"), llama_server(ServerSettings("none", 1)):
-        pass
-    assert [process.returncode for process in started] == [1]

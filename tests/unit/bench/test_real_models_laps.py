@@ -1,7 +1,6 @@
 """Laps of the benchmark with real models, with simulated APIs in the place of the model's server."""
 
 import json
-import socket
 from contextlib import contextmanager
 
 import pytest
@@ -79,17 +78,6 @@ def test_both_apis_and_a_variant_that_is_not_here(bench, monkeypatch):
         _, told = bench(servers, "--only", "one", "--variant", "no-leaked-calls", "defaults")
     assert "no-leaked-calls: skipped: calls read from text cannot be switched off" in told.out
     assert [line.split(" | ")[1] for line in told.out.splitlines()[-2:]] == ["messages", "chat"]
-
-
-@pytest.mark.exhaustive
-def test_a_silent_question_does_not_end_the_lap(bench):
-    """A question without a reply in time counts as silent, and the next one gets a new server."""
-    with socket.create_server(("127.0.0.1", 0)) as silent, ChatSimulator([answers("12, owls.md")]) as api:
-        servers = [{"OPENAI_BASE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}]
-        _, told = bench([*servers, {"OPENAI_BASE_URL": api.base_url}], "--api", "chat", "--seconds", "1")
-    assert "one defaults chat: silent, 0 calls" in told.out
-    assert "two defaults chat: answered" in told.out
-    assert "| answered 1, silent 1 |" in told.out
 
 
 def test_an_unknown_specialist_ends_the_command_with_one_line(bench):

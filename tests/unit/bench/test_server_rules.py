@@ -47,28 +47,17 @@ def bare(*messages, **more):
     return {"model": "m", "max_tokens": 9, "messages": list(messages), **more}
 
 
-def test_without_a_marker_the_full_price_applies():
-    """Without a cache marker the full input price applies."""
+def test_cached_tokens_are_billed_at_a_tenth():
+    """A growing conversation is billed 1.25 for new tokens and 0.1 for cached ones; without a marker the full price."""
     cache = Cache()
     assert [cache.account(bare(user(text()))) for _ in range(2)] == [Input(TOKENS)] * 2
-
-
-def test_cached_tokens_are_billed_at_a_tenth():
-    """A growing conversation is billed 1.25 for new tokens and 0.1 for cached ones."""
-    cache = Cache()
     first = user(text("a"))
     assert cache.account(bare(first, **MARK)) == Input(0, TOKENS, 0)
-    longer = bare(first, assistant(text("b")), user(text("c")), **MARK)
-    came = cache.account(longer)
+    came = cache.account(bare(first, assistant(text("b")), user(text("c")), **MARK))
     assert came == Input(0, 2 * TOKENS, TOKENS)
     assert came.billed == pytest.approx(1.25 * 2 * TOKENS + 0.1 * TOKENS)
-
-
-def test_a_short_prefix_is_not_cached():
-    """A marker on fewer than 1,024 tokens has no effect."""
-    cache = Cache()
+    # A marker on fewer than 1,024 tokens has no effect.
     assert [cache.account(bare(user(text(tokens=1023)), **MARK)) for _ in range(2)] == [Input(1023)] * 2
-    assert cache.account(bare(user(text(tokens=1024)), **MARK)) == Input(0, 1024, 0)
 
 
 @pytest.mark.parametrize(("blocks", "read"), [(19, TOKENS), (20, 0)])
@@ -110,17 +99,6 @@ def test_a_cache_entry_expires_five_minutes_after_its_last_use():
     assert reads == [0, TOKENS, TOKENS, 0]
 
 
-def test_a_read_renews_an_entry_after_the_marker_moved():
-    """A read renews a cache entry also after the marker has moved on."""
-    now = 0.0
-    cache = Cache(lambda: now)
-    first = text("a")
-    reads = []
-    for now, more in ((0.0, []), (200.0, [text("b")]), (400.0, [text("c")])):  # noqa: B007 - the clock reads it
-        reads.append(cache.account(bare(user(first, *more), **MARK)).read)
-    assert reads == [0, TOKENS, TOKENS]
-
-
 def test_at_most_four_markers():
     """At most four markers are allowed, and the automatic one counts."""
     four = [text(tokens=300 + number, **MARK) for number in range(4)]
@@ -131,37 +109,17 @@ def test_at_most_four_markers():
 
 
 @pytest.mark.parametrize(
-    "fine",
-    [
-        request(user(text())),
-        request({"role": "user", "content": "a question"}),
-        request(user(text()), assistant(use("1"), use("2")), user(result("2"), result("1"), text())),
-        request(user(text()), tool_choice={"type": "tool", "name": "look"}),
-    ],
-)
-def test_a_valid_request_is_accepted(fine):
-    """A request that the API accepts passes the check."""
-    check(fine)
-
-
-@pytest.mark.parametrize(
     ("wrong", "why"),
     [
         (request(), "at least one message"),
         (request(user(text())) | {"max_tokens": None}, "max_tokens"),
-        (request(user(text()), temperature=0.5), "temperature"),
         (request(user(text()), assistant(text())), "prefill"),
-        (request(user({"type": "text", "text": ""})), "non-empty"),
         (request(user(text()), assistant(use("1")), user(text())), "immediately after"),
         (request(user(text()), assistant(use("1"), use("2")), user(result("1"))), "immediately after.*2"),
-        (request(user(text()), assistant(use("1")), user(result("1"), result("1"))), "twice"),
         (request(user(result("1"))), "the other way round"),
         (request(user(text()), assistant(use("1")), user(text(), result("1"))), "must come first"),
-        (request(user(text()), tool_choice={"type": "tool", "name": "gaze"}), "not found"),
         (request(user(text()), tool_choice={"type": "any"}, thinking={"type": "enabled"}), "Thinking"),
-        (request(user(text()), tool_choice={"type": "any"}) | {"model": "claude-sonnet-5-5"}, "not supported"),
         (bare(user(text()), tool_choice={"type": "none"}), "while providing tools"),
-        (request(user(text()), output_config={"format": {"type": "json_schema"}}), "JSON schema format"),
         (
             request(user(text()), output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}}),
             "explicitly set to false",
@@ -169,6 +127,7 @@ def test_a_valid_request_is_accepted(fine):
     ],
 )
 def test_an_invalid_request_is_refused(wrong, why: str):
-    """A request that the API refuses is refused with the reason."""
+    """A request that the API refuses is refused with the reason; one that it accepts passes the check."""
+    check(request(user(text()), assistant(use("1"), use("2")), user(result("2"), result("1"), text())))
     with pytest.raises(Refused, match=why):
         check(wrong)

@@ -39,9 +39,7 @@ def project(tmp_path, monkeypatch):
 
 async def checked(frozen, root, *, trust=False):
     """Check a batch on the host with this root."""
-    here = BatchHere.found(
-        "b1", frozen.model_dump(), {"notes": Root(root)}, "postgresql://nobody@127.0.0.1:1/x", trust=trust
-    )
+    here = BatchHere("b1", frozen.model_dump(), {"notes": Root(root)}, "postgresql://nobody@127.0.0.1:1/x", trust=trust)
     try:
         await here.check()
     finally:
@@ -139,4 +137,11 @@ async def test_p1_a_batch_that_workers_would_refuse_is_not_put_into_the_queue(pr
     monkeypatch.chdir(root)
     async with Runner(root=root, store="none") as runner:
         with pytest.raises(UsageError, match="--queue: tool_calls_limit: can only lower the limit, which is 30"):
-            await put(runner, "postgresql://nobody@127.0.0.1:1/x", "finder", ["a"], settings={"tool_calls_limit": 60})
+            await put(
+                runner,
+                "postgresql://nobody@127.0.0.1:1/x",
+                "finder",
+                ["a"],
+                batch_id="b1",
+                settings={"tool_calls_limit": 60},
+            )

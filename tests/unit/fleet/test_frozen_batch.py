@@ -33,12 +33,6 @@ def test_what_is_frozen_survives_the_store(project):
     assert FrozenBatch.from_json(json.loads(json.dumps(frozen.model_dump()))) == frozen
 
 
-def test_the_same_file_below_the_root_is_used_in_its_place(project, tmp_path):
-    """Paths that the file names are relative to it."""
-    found = frozen_in(project).file_on_this_host(Registry([]), project, tmp_path / "copies")
-    assert (found.path, found.origin) == (project / "specialists" / "finder.md", "project")
-
-
 @pytest.mark.parametrize("here", [None, "---\nname: finder\n---\nAnother one.\n"])
 def test_another_or_no_file_is_replaced_by_a_copy(project, tmp_path, here):
     """A host works with the file that the batch was made with, whatever it has itself."""
@@ -92,11 +86,3 @@ def test_a_file_that_changes_meanwhile_is_refused(project):
     path.write_text(FILE + "More.\n")
     with pytest.raises(UsageError, match="changed while it was read"):
         freeze(loaded, project, {})
-
-
-def test_a_file_that_is_no_text_is_refused(project):
-    """One line names the file."""
-    path = project / "specialists" / "finder.md"
-    path.write_bytes(FILE.encode() + b"\xff\n")
-    with pytest.raises(UsageError, match=r"finder\.md: is not UTF-8 text"):
-        freeze(load(path), project, {})

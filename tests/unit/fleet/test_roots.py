@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.fleet.batches import RootMissing, find_root, root_ids, roots_of
+from run_specialist.fleet.batches import find_root, root_ids, roots_of
 
 
 def test_without_roots_the_project_has_its_own_name(tmp_path):
@@ -16,16 +16,6 @@ def test_without_roots_the_project_has_its_own_name(tmp_path):
     (project / "deep").mkdir()
     (found,) = roots_of([], project / "deep").items()
     assert (found[0], found[1].path, found[1].is_named) == ("notes", project, False)
-
-
-def test_roots_have_names(tmp_path):
-    """Each root is given with a name; the project is not added to them."""
-    for name in ("a", "b=c"):
-        (tmp_path / name).mkdir()
-    given = [f"one={tmp_path / 'a'}", f"two={tmp_path / 'b=c'}"]
-    roots = roots_of(given, tmp_path)
-    assert {name: root.path for name, root in roots.items()} == {"one": tmp_path / "a", "two": tmp_path / "b=c"}
-    assert all(root.is_named for root in roots.values())
 
 
 @pytest.mark.parametrize(
@@ -66,7 +56,7 @@ def found(folder, batch_root, *, named):
     given = [f"notes={folder}"] if named else []
     try:
         return find_root(roots_of(given, folder), "notes", root_ids(batch_root), "b1")
-    except RootMissing as error:
+    except UsageError as error:
         return str(error)
 
 

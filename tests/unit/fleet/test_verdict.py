@@ -4,10 +4,9 @@ from typing import get_args
 
 import pytest
 
-from run_specialist.api.batch_maker import PriceUnknown
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.errors import AtWork, StoreUnusable, UsageError
-from run_specialist.fleet.job import (
+from run_specialist.fleet.worker import (
     AT_WORK_DELAY,
     MAX_SERVER_ERRORS,
     SHARE_DELAY,
@@ -17,22 +16,17 @@ from run_specialist.fleet.job import (
     judge,
     unbegun,
 )
-from run_specialist.record.outcome import ErrorKind, Status
+from run_specialist.record.outcome import ErrorKind
+from run_specialist.spawning.spawner import PriceUnknown
 from tests.unit.record.outcomes import outcome as make_outcome
 
 HELD_UP = {"rate_limited", "overloaded", "quota", "connection"}
-STOPS = {"credentials", "model_missing"}
+STOPS = {"credentials": "stop the worker", "model_missing": "pause the batch"}
 
 
 def outcome(status="failed", kind=None, error=None, retry_after=None):
     """Return an outcome with what matters here."""
     return make_outcome(status=status, error=error, error_kind=kind, retry_after=retry_after)
-
-
-@pytest.mark.parametrize("status", [status for status in get_args(Status) if status not in {"failed", "aborted"}])
-def test_an_answer_ends_the_item(status):
-    """Answered, landed and partial runs are never repeated."""
-    assert judge(outcome(status), 0) == JobFinished()
 
 
 @pytest.mark.parametrize("kind", [None, *get_args(ErrorKind)])
@@ -42,9 +36,9 @@ def test_every_kind_of_failure_has_one_consequence(kind):
     if kind == "store_lost":
         assert verdict == JobRequeued(STORE_DELAY)
     elif kind in HELD_UP:
-        assert verdict == JobRequeued(closes=True, wait=7.0, reason="why")
+        assert verdict == JobRequeued(also="close the gate", wait=7.0, reason="why")
     elif kind in STOPS:
-        assert verdict == JobRequeued(stops="why", pauses=kind == "model_missing")
+        assert verdict == JobRequeued(also=STOPS[kind], reason="why")
     elif kind == "server_error":
         assert verdict == JobRequeued(30.0, counts=True, reason="why")
     else:
@@ -72,7 +66,7 @@ def test_an_aborted_run_goes_back_unless_its_batch_was_cancelled():
         (StoreUnusable("away"), JobRequeued(STORE_DELAY)),
         (NotAffordable("b1"), JobRequeued(SHARE_DELAY)),
         (LimitReached("b1"), JobFinished(state=None)),
-        (PriceUnknown("no price"), JobRequeued(stops="no price", pauses=True)),
+        (PriceUnknown("no price"), JobRequeued(also="pause the batch", reason="no price")),
         (UsageError("wrong"), JobFinished(error="wrong")),
     ],
     ids=lambda one: type(one).__name__,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers import local as facts
+from run_specialist.providers import local_servers as facts
 from tests.wire.local_api import llamacpp, lmstudio, ollama, vllm
 
 LIES = [-1, 0, 255, 2**25 + 1, 10**400, 8192.0, "8192", True, None, [8192], {"n": 8192}]
@@ -12,12 +12,12 @@ LIES = [-1, 0, 255, 2**25 + 1, 10**400, 8192.0, "8192", True, None, [8192], {"n"
 
 def of_ollama(routes, name="qwen3:8b", assumed=None):
     """Return the length that the routes of Ollama tell."""
-    return facts.of_ollama(name, routes["POST /api/show"].get(name), routes["GET /api/ps"], assumed, 4096)
+    return facts.of_ollama(name, routes["POST /api/show"].get(name), routes["GET /api/ps"], assumed)
 
 
 def of_lmstudio(routes, name="qwen2.5-7b"):
     """Return the length that the routes of LM Studio tell."""
-    return facts.of_lmstudio(name, routes["GET /api/v0/models"], routes["GET /v1/models"], 4096)
+    return facts.of_lmstudio(name, routes["GET /api/v0/models"], routes["GET /v1/models"])
 
 
 def test_llamacpp_and_vllm_tell_it_directly():
@@ -114,8 +114,8 @@ def test_any_json_gives_plausible_lengths_and_names(one, other):
     found = [
         facts.of_llamacpp(one),
         facts.of_vllm("", one),
-        facts.of_lmstudio("", one, other, 4096),
-        facts.of_ollama("", one, other, None, 4096),
+        facts.of_lmstudio("", one, other),
+        facts.of_ollama("", one, other, None),
     ]
     assert all(each.tokens is None or 256 <= each.tokens <= 2**25 for each in found)
     assert all(name.isprintable() and name for name in [*facts.model_names(one), *facts.loaded_names(one)])

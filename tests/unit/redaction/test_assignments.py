@@ -89,6 +89,13 @@ def test_the_value_is_masked_and_the_name_stays(place):
         ("Authorization: Basic {}", "bWU6aHVudGVyMg=="),
         ('"auth": "{}"', "bWU6aHVudGVyMg=="),
         ("https://a.bc/d?sv=1&sig={}&se=2", "abc%2Bdef123456789abc%3D"),
+        ("Authorization: Bearer {}", "abcdefghij0123456789"),
+        ("curl -H 'authorization: bearer {}'", "abc.def-ghi_jkl~mno+p/q=="),
+        ("BEARER  {};", "abcdefghij0123456789"),
+        ("API-KEY: {}", "abcdef0123456789"),
+        ("client_secret_key = {}", "abcdef0123456789"),
+        ("secret: {} # ours", "abcdef0123456789"),
+        ("password : '{}'", "abcdef0123456789"),
     ],
 )
 def test_values_of_any_length_are_masked_completely(place, value):
@@ -152,6 +159,22 @@ CODE_AND_PROSE = [
     "password = words2[0]; password = hunter2(1)",
     "authorization = base64.decodebytes(authorization).decode()",
     "https://${USER}:${PASSWORD}@host",
+    "",
+    "The password is asked for twice; keep your API key secret.",
+    "def check_password(password: str, *, secret_key: bytes | None = None) -> bool:",
+    'api_key = os.environ["ANTHROPIC_API_KEY"]',
+    "api_key: config.settings.service.api_key",
+    "secret: ${{ secrets.DEPLOY_TOKEN }}",
+    "the bearer of bad news; Bearer token; bearer: none",
+    "sk-learn, task-runner, sk-, risk-assessment-of-something-long-and-winding-in-the-mountains",
+    "AKIA is a prefix; AKIAIOSFODNN7 is too short",
+    "ghp_short, gho_, github_pat_, glpat-, xoxo-hugs",
+    "eyJ is how base64 of a JSON object begins",
+    "-----BEGIN PUBLIC KEY-----\nMIIBIjANBg\n-----END PUBLIC KEY-----",
+    "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "src/run/redaction.py:12: MASK = 1  # see docs/design.md:40",
+    "naïve – ✓ 猫頭鷹 \x00\x1b[31m\r\n\t",
 ]
 
 

@@ -19,28 +19,16 @@ UNITS = [
     *(f"{DASHES}BEGIN PRIVATE KEY{DASHES}\nabcdefghijkl\n", f"{DASHES}BEGIN A ", "a" * 64 + "\n", "aB3" * 21 + "d\n"),
     *("-", "----", "BEGIN ", "Private-Lines: 9\n", "Private-Lines: 9\na\n", "\n", "\r\n", "\\n", "\\", "\t", "1\t"),
     *("://", "://a:", "://a:b", "://a:b@", "@", "curl ", "curl -u a:", "bearer ", "basic ", "basic abcdefgh", "sig="),
-    *("authorization: ", 'authorization="', "authorization: bearer ", '"auth":', "&sig="),
-    *("password", "password ", "password=", "password='", 'password="', "password: ", "password=\\\n", 'password="\\'),
-    *("password: a[", "password: a = ", "password>", "<password>", "<password>a</", "_", "_pass", "token", "token:"),
-    *(
-        "key",
-        "a_key=",
-        "A_KEY=",
-        "api_key=a",
-        "secret_",
-        "secret: |\n",
-        "secret:\n  '",
-        "--",
-        "--a",
-        "--token ",
-        "--token a",
-    ),
+    *("authorization: ", 'authorization="', "authorization: bearer ", '"auth":', "&sig=", "password", "password "),
+    *("password=", "password='", 'password="', "password: ", "password=\\\n", 'password="\\', "password: a["),
+    *("password: a = ", "password>", "<password>", "<password>a</", "_", "_pass", "token", "token:", "key", "a_key="),
+    *("A_KEY=", "api_key=a", "secret_", "secret: |\n", "secret:\n  '", "--", "--a", "--token ", "--token a"),
     *("machine a login b ", "machine a login b password ", "login", "netrc:1: password ", "a:1: ", "a-1- ", "é", "İ"),
 ]
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("before", ["", "password='"])
+@pytest.mark.parametrize("before", ["", "password='", "-----BEGIN PRIVATE KEY-----"])
 def test_long_hostile_texts_do_not_hang_redaction(before):
     """Thousands of secret prefixes in one text do not hang redaction."""
     code = (

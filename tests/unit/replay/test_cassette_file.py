@@ -1,7 +1,7 @@
 """Cassette files: stable and complete, without credentials and paths, and each problem with its place."""
 
 import json
-from dataclasses import replace
+from functools import reduce
 
 import pytest
 
@@ -13,86 +13,60 @@ from run_specialist.record.outcome import Child, Evidence
 from run_specialist.replay.cassette import (
     Cassette,
     RecordedCall,
+    RecordedModel,
     RecordedOutcome,
     RecordedRequest,
-    Setup,
-    cassette_text,
-    fit_for_file,
     read_cassette,
 )
 from run_specialist.specialist.fields import Specialist
 
-SETTINGS = Specialist(name="finder", description="Finds.", prompt="You find.", tool_calls_limit=3)
-TOOL = {"name": "read", "description": "Read a file.", "input_schema": {"type": "object"}}
-CALL = {"type": "tool_use", "id": "call_1", "name": "read", "input": {"path": "a"}}
-RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "first\u2028line\n2 tool calls remaining"}
-OUTCOME = RecordedOutcome("answered", "A.", None, [], [], {"used": 1}, None)
 
-
-def cassette(**changes):
-    """Return a cassette with a line of each kind."""
-    setup = Setup(
+def cassette(text="first\u2028line"):
+    """Return a cassette with a value of each kind, and with a text in all places for texts."""
+    call = {"type": "tool_use", "id": "call_1", "name": "read", "input": {"path": text}}
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": text}
+    called = Reply(Stop.WANTS_TOOLS, ({"type": "text", "text": text}, call), Usage(1, 2, 3, 4), "tool_use")
+    requests = [
+        RecordedRequest(Choice.AUTO, [Message.user(text)], None, called, 0.5, is_entered=True),
+        RecordedRequest(Choice.RESPOND, [Message("user", (result,), text)]),
+        RecordedRequest(Choice.SCHEMA, [], text, Reply(Stop.ANSWERED, (), Usage(), "end", more_room_helps=False)),
+    ]
+    quoted = (Evidence(text, text, verified=None),)
+    below = Child("run-3", "owls", "answered", 1, Usage(1), 0.1)
+    return Cassette(
+        run_specialist_cassette=1,
         specialist="finder",
         digest="0" * 64,
-        model="haiku",
-        question="Where?",
-        settings=SETTINGS.model_dump(mode="json", by_alias=True),
-        overridden=["tool_calls_limit"],
-        system="You find.\n\nBudget: 3",
-        tools=[TOOL],
-        rungs=[Rung.FORCE],
-    )
-    called = Reply(Stop.WANTS_TOOLS, (CALL,), Usage(1, 2, 3, 4), "tool_use")
-    lines = (
-        Message.user("Where?"),
-        RecordedRequest(Choice.AUTO, "answered", None, called, 0.5, True),
-        Message("user", (RESULT,), "Answer now."),
-        RecordedRequest(Choice.RESPOND, "refused"),
-        RecordedRequest(
-            Choice.SCHEMA,
-            "answered",
-            "Answer now.",
-            Reply(Stop.ANSWERED, (), Usage(), "end", more_room_helps=False),
-            None,
-            False,
-        ),
-    )
-    whole = Cassette(
-        run_specialist_cassette=1,
-        setup=setup,
-        lines=lines,
+        question=text,
+        settings=Specialist(name="finder", description="Finds.", prompt="You find.", tool_calls_limit=3),
+        overridden=("tool_calls_limit",),
+        system=text,
+        tools=({"name": "read", "description": text, "input_schema": {"type": "object"}},),
+        models=(RecordedModel("haiku", requests, [Rung.FORCE]),),
         calls=(
-            RecordedCall("call_1", "read", {"path": "a"}, "first\u2028line"),
+            RecordedCall("call_1", "read", {"path": text}, text, note=text),
             RecordedCall("x", "no", None, "n", is_error=True),
         ),
-        outcome=OUTCOME,
-        children=(Child("run-2", "owls", "answered", 1, Usage(1), 0.1, (Evidence("a:1", "q", verified=True),)),),
+        outcome=RecordedOutcome("answered", text, None, [{"source": text}], [text], {"used": 1}, None),
+        children=(Child("run-2", "owls", "answered", 1, Usage(1), 0.1, quoted, children=(below,)),),
         source="run-1",
     )
-    return whole.model_copy(update=changes)
 
 
 @pytest.fixture
 def saved(tmp_path):
     """Return the path of a cassette file."""
     path = tmp_path / "one.json"
-    path.write_text(cassette_text(fit_for_file(cassette(), tmp_path)))
+    path.write_text(cassette().text(tmp_path))
     return path
 
 
 def test_c4_a_cassette_is_read_as_it_was_written(tmp_path, saved):
-    """Everything that a replay needs is in the file, and writing it again gives the same bytes."""
-    found, before = read_cassette(saved), fit_for_file(cassette(), tmp_path)
-    assert found.setup.settings["tool_calls_limit"] == 3
-    assert ([*found.lines], [*found.calls], [*found.children]) == ([*before.lines], [*before.calls], [*before.children])
-    assert (found.setup.system, [*found.setup.tools]) == (before.setup.system, [TOOL])
-    assert cassette_text(found) == saved.read_text()
-
-
-def test_c4_a_cassette_is_readable_json(saved):
-    """Invisible characters are escaped, and settings with their default value are left out."""
-    text = saved.read_text()
-    assert json.loads(text)["setup"]["settings"] == {"tool_calls_limit": 3}
+    """Everything is in the file but settings with their default, as JSON without invisible characters."""
+    found, text = read_cassette(saved), saved.read_text()
+    assert (found.models, found.calls, found.children[0].usage) == (cassette().models, cassette().calls, Usage(1))
+    assert found.text(tmp_path) == text
+    assert json.loads(text)["settings"] == {"tool_calls_limit": 3}
     assert "first\\u2028line" in text
     assert text.replace("\n", "").isprintable()
 
@@ -102,64 +76,37 @@ def test_c4_credentials_paths_and_ids_are_not_in_the_file(tmp_path, monkeypatch)
     monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
     token = "ghp_" + "a1B2" * 9
     text = f"very-secret-value {token} {tmp_path}/notes run-1 run-2 run-3 {tmp_path.home()}"
-    before = cassette()
-    child, quoted = before.children[0], (Evidence(text, text, verified=None),)
-    call = {**CALL, "input": {"path": text}}
-    reply = replace(before.lines[1].reply, content=({"type": "text", "text": text}, call))
-    result = {**RESULT, "content": text}
-    cassette_with = cassette(
-        setup=replace(before.setup, question=text, system=text, tools=[{**TOOL, "description": text}]),
-        lines=(Message.user(text), replace(before.lines[1], reply=reply), Message("user", (result,), text)),
-        calls=(RecordedCall("call_1", "read", {"path": text}, text, note=text),),
-        outcome=replace(OUTCOME, answer=text, evidence=[{"source": text, "quote": text}], gaps=[text]),
-        children=(replace(child, evidence=quoted, children=(replace(child, run_id="run-3"),)),),
-    )
-    written = cassette_text(fit_for_file(cassette_with, tmp_path))
+    written = cassette(text).text(tmp_path)
     for secret in ("very-secret-value", token, str(tmp_path), "run-1", "run-2", "run-3", f'{tmp_path.home()}"'):
         assert secret not in written
     assert "[redacted] [redacted] $ROOT/notes RUN CHILD-1 CHILD-2" in written
 
 
-def changed(*path, to):
-    """Return a function that sets a value of the file; None removes its key."""
-
-    def change(values):
-        for part in path[:-1]:
-            values = values[part]
-        if to is None:
-            del values[path[-1]]
-        else:
-            values[path[-1]] = to
-
-    return change
+REQUEST = ("models", 0, "requests", 0)
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("path", "value", "reason"),
     [
-        (changed("run_specialist_cassette", to=3), "format 3 is not supported, only 1"),
-        (changed("run_specialist_cassette", to=None), "not a cassette: the key run_specialist_cassette is missing"),
-        (changed("setup", "question", to=None), "setup.question: field required"),
-        (changed("colour", to=1), "colour: extra inputs are not permitted"),
-        (changed("setup", "settings", "tool_calls_limit", to="x"), "setup.settings.tool_calls_limit: "),
-        (changed("setup", "settings", "colour", to="x"), "setup.settings.colour: "),
-        (changed("setup", "rungs", 0, to="x"), "setup.rungs.0: input should be 'force', "),
-        (changed("setup", "tools", 0, "name", to=None), "setup.tools.0: is not the definition of a tool"),
-        (changed("lines", 1, "reply", "stop", to="x"), "lines.1.reply.stop: input should be 'answered', "),
-        (changed("lines", 1, "choice", to="x"), "lines.1.choice: input should be 'auto', "),
-        (changed("lines", 1, to=3), "lines.1: input should be an object"),
-        (changed("lines", 0, "blocks", 0, "type", to=None), "lines.0: is not a block of a message"),
-        (changed("lines", 1, "reply", "content", 0, "id", to=1), "lines.1: is not a block of a message"),
-        (changed("calls", 0, "output", to=None), "calls.0.output: field required"),
-        (changed("outcome", "gaps", to=1), "outcome.gaps: "),
-        (changed("outcome", "status", to="x"), "outcome.status: input should be 'answered', "),
-        (changed("children", 0, "usage", to=None), "children.0.usage: field required"),
+        (["run_specialist_cassette"], 3, "not a cassette of format 1"),
+        (["run_specialist_cassette"], None, "not a cassette of format 1"),
+        (["question"], None, "question: field required"),
+        (["settings", "tool_calls_limit"], "x", "settings.tool_calls_limit: "),
+        (["settings", "colour"], "x", "settings.colour: "),
+        (["tools", 0, "name"], None, "tools.0: is not the definition of a tool"),
+        ([*REQUEST, "choice"], "x", "models.0.requests.0.choice: input should be 'auto', "),
+        ([*REQUEST, "messages", 0, "blocks", 0, "type"], None, "models.0.requests.0.messages.0: is not a block of a "),
+        ([*REQUEST, "reply", "content", 1, "id"], 1, "models.0.requests.0.reply: is not a block of a message"),
     ],
 )
-def test_c4_a_problem_of_a_file_has_its_place(saved, change, reason):
+def test_c4_a_problem_of_a_file_has_its_place(saved, path, value, reason):
     """Unknown and missing keys, wrong values, and another format are named in one line."""
     values = json.loads(saved.read_text())
-    change(values)
+    inner = reduce(lambda outer, key: outer[key], path[:-1], values)
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
     saved.write_text(json.dumps(values))
     with pytest.raises(UsageError) as refused:
         read_cassette(saved)
@@ -172,27 +119,18 @@ def test_c4_a_problem_of_a_file_has_its_place(saved, change, reason):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", ": not valid JSON: EOF while parsing a value"),
-        (b"[]", ": not a cassette: "),
-        (b"{}", ": not a cassette: the key"),
-        (b'{"a": 1} x', ": not valid JSON: trailing characters"),
-        (b'{\n"a": 1,\n"b": x}', ": not valid JSON: expected value"),
-        (b'{\n"a": "\xff"}', ": not valid JSON: invalid unicode"),
-        (b'{"a": ' + b"[" * 100_000, ": not valid JSON: recursion limit"),
-        (b'{"a": 1', ": not valid JSON: EOF while parsing an object"),
+        (b"", "not valid JSON: EOF while parsing a value"),
+        (b"[]", "not a cassette of format 1"),
+        (b'{\n"a": "\xff"}', "not valid JSON: invalid unicode"),
+        (b'{"a": ' + b"[" * 100_000, "not valid JSON: recursion limit"),
     ],
 )
 def test_c4_a_file_that_is_no_cassette_is_refused_in_one_line(tmp_path, content, reason):
-    """An empty file, other JSON, binary data and endless nesting."""
+    """An empty file, other JSON, binary data and endless nesting; so is a folder."""
     path = tmp_path / "no.json"
     path.write_bytes(content)
     with pytest.raises(UsageError) as refused:
         read_cassette(path)
-    assert str(refused.value).startswith(f"{path}{reason}")
-
-
-def test_c4_a_missing_file_or_a_folder_is_refused(tmp_path):
-    """The reason of the operating system is given."""
-    for path, reason in ((tmp_path / "none.json", "No such file"), (tmp_path, "Is a directory")):
-        with pytest.raises(UsageError, match=reason):
-            read_cassette(path)
+    assert str(refused.value).startswith(f"{path}: {reason}")
+    with pytest.raises(UsageError, match="Is a directory"):
+        read_cassette(tmp_path)

@@ -3,8 +3,8 @@
 import pytest
 
 from run_specialist.spawning import prompt_texts as subject
-from run_specialist.spawning.prompt_texts import MemoryRequest, agent_memory
-from run_specialist.spawning.trust import Trust, origins_of, origins_of_stored
+from run_specialist.spawning.prompt_texts import agent_memory
+from run_specialist.spawning.trust import RunContext, Trust, origins_of_stored
 from run_specialist.specialist.loader import load
 from run_specialist.specialist.origins import ValueOrigins
 from tests.projects import project
@@ -25,18 +25,13 @@ def given(tmp_path, monkeypatch):
             file = load(path)
             settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
             trusting = Trust(given=trust, folder=tmp_path / "trusted")
-            origins = origins_of(file) if resumed is None else origins_of_stored(settings, file)
-            wanted = MemoryRequest(("our-own-secret",), resumed is not None, ValueOrigins() if by_program else origins)
-            return agent_memory(file, settings, made.root, trusting, wanted)
+            origins = None if resumed is None else origins_of_stored(settings, file)
+            origins = ValueOrigins() if by_program else origins
+            context = RunContext(file, settings, made.root, trusting, origins, resumed=resumed is not None)
+            return agent_memory(context, ("our-own-secret",))
 
         write.made = made
         yield write
-
-
-def test_without_the_key_there_is_nothing(given):
-    """No file is read and nothing is added, whatever lies there."""
-    given.made.write(IN_PROJECT, "- one")
-    assert given("tools: search", trust=True) == subject.AgentMemory()
 
 
 def test_a_trusted_file_gets_its_notes_and_the_tool(given):
@@ -81,17 +76,11 @@ def test_own_files_need_no_trust(given, tmp_path):
     (home / "own.md").write_text("---\nname: own\ndescription: d\nmemory: project\n---\nBody\n")
     file = load(home / "own.md")
     trust = Trust(folder=tmp_path / "trusted")
-    found = agent_memory(file, file.specialist, given.made.root, trust, MemoryRequest())
+    found = agent_memory(RunContext(file, file.specialist, given.made.root, trust))
     assert found.tool is not None
     assert "`memory`" in found.text.text
     assert found.text.text.endswith("(There are none yet.)")
     assert given("memory: project", by_program=True).tool is not None
-
-
-def test_agents_of_claude_code_know_what_they_learnt_there(given):
-    """The folder is the one that Claude Code gives them."""
-    given.made.write(".claude/agent-memory/finder/MEMORY.md", "- learnt there")
-    assert given("memory: project", folder=".claude/agents").text.text.endswith("- learnt there")
 
 
 def test_a_resumed_run_has_its_prompt_already(given):
@@ -102,14 +91,6 @@ def test_a_resumed_run_has_its_prompt_already(given):
     assert found.tool is not None
     assert "- one" not in found.text.text
     assert given("memory: project", resumed={"memory": "local"}).tool is None
-
-
-def test_the_tool_can_be_disallowed(given):
-    """The notes are read all the same, and the prompt does not mention the tool."""
-    given.made.write(IN_PROJECT, "- one")
-    found = given("memory: project", "disallowed_tools: memory", trust=True)
-    assert (found.tool, found.withheld, found.warnings) == (None, "", ())
-    assert "`memory`" not in found.text.text
 
 
 @pytest.mark.parametrize(
@@ -172,8 +153,8 @@ def test_stored_settings_of_an_own_file_are_trusted_only_as_they_are_in_it(given
 
     def tool(**stored):
         settings = file.specialist.model_copy(update=stored)
-        wanted = MemoryRequest(resumed=True, origins=origins_of_stored(settings, file))
-        return agent_memory(file, settings, given.made.root, trust, wanted).tool
+        origins = origins_of_stored(settings, file)
+        return agent_memory(RunContext(file, settings, given.made.root, trust, origins, resumed=True)).tool
 
     assert tool() is not None
     assert [tool(memory="user"), tool(name="other")] == [None, None]

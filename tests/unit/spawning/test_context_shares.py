@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from run_specialist.budget import PRESETS
 from run_specialist.providers.base import Capabilities
 from run_specialist.providers.scripted import ScriptedProvider
-from run_specialist.spawning.spawner import CHARACTERS_PER_TOKEN, fit_to_context, share
+from run_specialist.spawning.spawner import CHARACTERS_PER_TOKEN, fit_to_context
 from run_specialist.specialist.fields import Specialist
 from tests.loop_jobs import job
 
@@ -50,22 +50,23 @@ def test_prompt_results_and_reply_fit_into_any_context(context, front, calls):
     That holds wherever the prompt leaves room at all, and for turns whose results are not at their minimum.
     """
     reply = min(32_000, max(context // 4, 1))
-    found = share(context, reply, front)
+    front_tokens = -(-front // CHARACTERS_PER_TOKEN)
+    room = context - reply - front_tokens
     fitted = fit(context, reply, front)
     summarize_at = fitted.settings.summarize_at
     limit = fitted.settings.tool_result_limit
     one = job(ScriptedProvider([]), tool_result_limit=limit, turn_chars=fitted.turn_chars)
     turn = one.result_chars(calls) * calls
     assert one.result_chars(calls) <= 20_000
-    if found.room < 800 or one.result_chars(calls) == 200:
+    if room < 800 or one.result_chars(calls) == 200:
         return
-    assert one.result_chars(1) / CHARACTERS_PER_TOKEN <= found.room / 3
-    assert turn / CHARACTERS_PER_TOKEN <= found.room / 2
+    assert one.result_chars(1) / CHARACTERS_PER_TOKEN <= room / 3
+    assert turn / CHARACTERS_PER_TOKEN <= room / 2
     # The transcript counts four characters as a token; only the last turn is an estimate, the rest is as reported.
     underestimated = turn / CHARACTERS_PER_TOKEN - turn / 4
     assert summarize_at + underestimated + reply <= context + 1
     # After a summary, the newest turn is all that is left beside it.
-    assert found.front + fitted.settings.summary_limit + turn / CHARACTERS_PER_TOKEN + reply <= context + 1
+    assert front_tokens + fitted.settings.summary_limit + turn / CHARACTERS_PER_TOKEN + reply <= context + 1
 
 
 @pytest.mark.parametrize("limit", [500, 12_000, 20_000])
@@ -93,24 +94,3 @@ def test_a_preset_suits_any_model_and_does_not_win():
     fitted = fit(8192, preset="finalize", **PRESETS["finalize"])
     assert (fitted.settings.summarize_at, fitted.warnings) == (5108, ())
     assert fit(8192, preset="finalize", **{**PRESETS["finalize"], "summarize_at": 3000}).settings.summarize_at == 3000
-
-
-@pytest.mark.parametrize(("context", "front", "warns"), [(2048, 6000, True), (4096, 6000, False), (4096, 9000, True)])
-def test_a_context_without_room_warns(context, front, warns):
-    """Where prompt and tools fill the context, the run starts, with a warning that says what takes how much."""
-    fitted = fit(context, front=front)
-    assert ["is left for results" in text for text in fitted.warnings] == [True] * warns
-    assert fitted.settings.tool_result_limit >= 400
-
-
-def test_what_is_assumed_about_the_context_is_a_warning():
-    """The note of the provider reaches the user."""
-    assert fit(8192, note="not loaded").warnings == ("not loaded",)
-
-
-@pytest.mark.parametrize(("calls", "length"), [(1, 4144), (2, 3108), (4, 1554), (100, 200)])
-def test_many_calls_in_one_turn_share_the_length(calls, length):
-    """One call has the whole limit of a result; several share that of the turn, down to a minimum."""
-    provider = ScriptedProvider([])
-    assert job(provider, tool_result_limit=4144, turn_chars=6216).result_chars(calls) == length
-    assert job(provider, tool_result_limit=4144).result_chars(calls) == 4144

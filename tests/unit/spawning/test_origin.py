@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.budget import Kind
 from run_specialist.providers.scripted import ScriptedProvider
-from run_specialist.spawning.spawner import Parent, RunEnvironment, resumed, spawn
+from run_specialist.spawning.spawner import Parent, RunEnvironment, spawn
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.project import project_path
 from run_specialist.specialist.settings import resolve
 
 FILE = load_text(
@@ -48,28 +46,3 @@ def test_the_time_of_a_child_is_not_a_changed_limit(tmp_path):
     """A parent's time always bounds that of its child, so it does not count; its other limits do."""
     parent = Parent("run-1", tmp_path, ())
     assert origin(tmp_path, parent, time_limit=60, tool_calls_limit=2)["changed_limits"] == ["tool_calls_limit"]
-
-
-def test_the_project_is_the_nearest_folder_with_git(tmp_path):
-    """The project is the real path of the folder with `.git` at or above the root, else the root itself."""
-    (tmp_path / "a" / ".git").mkdir(parents=True)
-    (tmp_path / "a" / "docs").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "a")
-    real = str((tmp_path / "a").resolve())
-    for root in ("a", "a/docs", "link", "link/docs"):
-        assert project_path(tmp_path / root) == origin(tmp_path / root)["project"] == real
-    assert project_path(tmp_path) == str(tmp_path.resolve())
-    assert project_path(tmp_path / "a" / "gone") == f"{real}/gone"
-
-
-def test_a_resumption_adds_its_limits_and_its_question():
-    """A resumption adds the limits it changes and its question."""
-    stored = {"settings": {}, "changed_limits": ["time_limit"], "questions": ["Why?"]}
-    assert resumed(stored, [Kind.TOOL_CALLS], "And how?") == {
-        "changed_limits": ["time_limit", "tool_calls_limit"],
-        "questions": ["Why?", "And how?"],
-    }
-    settings = {"tool_calls_limit": 3, "time_limit": None}
-    before = {"settings": settings, "changed_limits": [], "begun_limits": {"tool_calls_limit": 2}}
-    changed = resumed(before, [Kind.TOOL_CALLS, Kind.TIME], None)
-    assert changed["begun_limits"] == {"tool_calls_limit": 2, "time_limit": None}

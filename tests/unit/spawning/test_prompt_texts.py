@@ -7,7 +7,7 @@ import pytest
 from run_specialist.errors import UsageError
 from run_specialist.spawning import prompt_texts
 from run_specialist.spawning.prompt_texts import missing_skill, read_texts, with_skills_checked
-from run_specialist.spawning.trust import Trust
+from run_specialist.spawning.trust import RunContext, Trust
 from run_specialist.specialist import skills as project_instructions
 from run_specialist.specialist.loader import SpecialistFile, load
 
@@ -38,17 +38,7 @@ def skill(folder: Path, text: str) -> Path:
 def added(file: SpecialistFile, project: Path) -> list[str]:
     """Return the texts that are added to a file's prompt."""
     assert file.specialist is not None
-    return [one.text for one in read_texts(file, file.specialist, project, Trust(given=True)).texts]
-
-
-def test_nothing_is_added_unless_the_file_says_so(project: Path) -> None:
-    """The prompt of a specialist without these keys is its body, byte for byte, whatever the project has."""
-    (project / "AGENTS.md").write_text("rules")
-    (project / "CLAUDE.md").write_text("rules")
-    file = agent(project)
-    assert file.specialist is not None
-    texts = read_texts(file, file.specialist, project, Trust(given=True))
-    assert (texts.texts, texts.added_to("Body ")) == ((), "Body ")
+    return [one.text for one in read_texts(RunContext(file, file.specialist, project, Trust(given=True))).texts]
 
 
 def test_skills_are_found_from_near_to_far(project: Path) -> None:
@@ -76,7 +66,7 @@ def test_a_missing_skill_is_an_error_with_its_place(project: Path, name: str) ->
     assert file.specialist is not None
     reason = "no skill named nope" if name == "nope" else ".* is not a valid skill name"
     with pytest.raises(UsageError, match=rf"agent\.md:4:1: skills: {reason}"):
-        read_texts(file, file.specialist, project, Trust(given=True))
+        read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
     assert missing_skill(file, file.specialist, project)
     (checked,) = with_skills_checked([file], project)
     assert [(p.line, p.key, p.level) for p in checked.problems] == [(4, "skills", "error")]
@@ -93,7 +83,7 @@ def test_links_out_of_the_project_are_not_followed(project: Path) -> None:
     assert "outside the project" in missing_skill(file, file.specialist, project)
     file = agent(project, "project_instructions: true")
     assert file.specialist is not None
-    texts = read_texts(file, file.specialist, project, Trust(given=True))
+    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
     assert (texts.texts, "outside the project" in str(texts.warnings)) == ((), True)
     (project / "AGENTS.md").unlink()
     (project / "AGENTS.md").symlink_to("docs.md")
@@ -125,7 +115,7 @@ def test_programs_that_give_instructions_to_their_agents_do_so_here(
     (project / "CLAUDE.md").write_text("of Claude")
     file = agent(project, front, where=where)
     assert file.specialist is not None
-    texts = read_texts(file, file.specialist, project, Trust(given=True)).texts
+    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True))).texts
     assert [one.name for one in texts] == ([name] if name else [])
     assert not [problem for problem in file.problems if problem.level == "warning"]
 
@@ -136,24 +126,10 @@ def test_instructions_are_bounded_and_one_file_stands_in_for_the_other(project: 
     assert file.specialist is not None
     assert added(file, project) == []
     (project / "CLAUDE.md").write_bytes(b"\xef\xbb\xbf" + "ä".encode() * project_instructions.LARGEST_INSTRUCTIONS)
-    texts = read_texts(file, file.specialist, project, Trust(given=True))
+    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
     assert texts.texts[0].name == "CLAUDE.md"
     assert texts.texts[0].text.count("ä") == (project_instructions.LARGEST_INSTRUCTIONS - 3) // 2
     assert texts.warnings[0].endswith(":4:1: project_instructions: CLAUDE.md is cut after 32 KiB")
-
-
-def test_a_skill_that_is_empty_too_large_or_no_file_is_an_error(project: Path) -> None:
-    """The error for an invalid skill names its path."""
-    folder = project / ".agents" / "skills"
-    skill(folder / "empty", "---\nname: empty\n---\n")
-    skill(folder / "large", "x" * (project_instructions.LARGEST + 1))
-    (folder / "folder" / "SKILL.md").mkdir(parents=True)
-    for name, reason in (("empty", "is empty"), ("large", "is larger than 256 KiB"), ("folder", "cannot be read")):
-        file = agent(project, f"skills: {name}")
-        assert file.specialist is not None
-        why = missing_skill(file, file.specialist, project)
-        assert reason in why
-        assert f"{name}/SKILL.md" in why
 
 
 def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,19 +142,7 @@ def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeyp
     for module in (project_instructions, project_instructions):
         monkeypatch.setattr(module, "ownership_problem", lambda *_: "it belongs to another user")
     assert "belongs to another user" in missing_skill(file, file.specialist, project)
-    texts = prompt_texts.read_texts(file, file.specialist.model_copy(update={"skills": ()}), project, Trust(given=True))
+    texts = prompt_texts.read_texts(
+        RunContext(file, file.specialist.model_copy(update={"skills": ()}), project, Trust(given=True))
+    )
     assert (texts.texts, "another user" in str(texts.warnings)) == ((), True)
-
-
-def test_a_project_file_linked_from_the_own_folder_has_the_own_skills_last(project: Path) -> None:
-    """A file of a project stays one by a link: the user's skills beside the link do not hide the project's."""
-    home = project.parent / "home"
-    skill(home / ".claude" / "skills" / "a", "of the user")
-    agent(project, "skills: [a]")
-    link = home / ".claude" / "agents" / "agent.md"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(project / "specialists" / "agent.md")
-    file = load(link, project)
-    assert added(file, project) == ["# Skill: a\n\nof the user"]
-    skill(project / ".agents" / "skills" / "a", "of the project")
-    assert added(file, project) == ["# Skill: a\n\nof the project"]

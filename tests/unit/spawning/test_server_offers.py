@@ -5,7 +5,7 @@ import pytest
 from run_specialist.spawning import server_tools
 from run_specialist.spawning.extra_tools import OFFERS, offered_tools
 from run_specialist.spawning.server_tools import with_server_tools
-from run_specialist.spawning.trust import Trust, origins_of, origins_of_stored
+from run_specialist.spawning.trust import RunContext, Trust, origins_of_stored
 from run_specialist.specialist.loader import load
 from run_specialist.specialist.origins import ValueOrigins
 from tests.projects import project
@@ -25,31 +25,25 @@ def given(tmp_path, monkeypatch):
             settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
             trusting = Trust(given=trust, folder=tmp_path / "trusted")
             offers = with_server_tools(OFFERS, settings, on_server=on_server)
-            origins = origins_of_stored(settings, file) if resumed is not None else origins_of(file)
+            origins = origins_of_stored(settings, file) if resumed is not None else None
             origins = ValueOrigins() if by_program else origins
-            return offered_tools(file, settings, made.root, trusting, origins, offers)
+            return offered_tools(RunContext(file, settings, made.root, trusting, origins), offers)
 
         yield write
 
 
 def names(found):
     """Return the names of the tools."""
-    return [tool.name for tool in found.tools]
+    return [tool.name for tool in found.offered]
 
 
 def test_a_file_that_allows_it_gets_both(given):
     """The API's way to read pages has the tool of this program behind it, and the domains are passed on."""
     found = given(BOTH, "server_tools: true", "allowed_domains: example.com")
     assert names(found) == ["web_fetch", "web_search"]
-    assert [tool.on_server["allowed_domains"] for tool in found.tools] == [["example.com"], ["example.com"]]
-    assert [tool.instead and tool.instead.name for tool in found.tools] == ["fetch", None]
+    assert [tool.on_server["allowed_domains"] for tool in found.offered] == [["example.com"], ["example.com"]]
+    assert [tool.instead and tool.instead.name for tool in found.offered] == ["fetch", None]
     assert (found.withheld, found.warnings) == ({}, ())
-
-
-def test_the_api_needs_no_extra_to_read_pages(given, monkeypatch):
-    """Without the packages of the extra there is nothing behind the tool of the API."""
-    monkeypatch.setattr(server_tools, "find_spec", lambda _name: None)
-    assert [tool.instead for tool in given(BOTH, "server_tools: true").tools] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -90,16 +84,8 @@ def test_stored_consent_of_others_is_not_trusted(tmp_path, monkeypatch):
         file, trust = load(path), Trust(folder=tmp_path / "trusted")
         settings = file.specialist.model_copy(update={"server_tools": True})
         offers = with_server_tools(OFFERS, settings, on_server=True)
-        return names(offered_tools(file, settings, tmp_path, trust, origins_of_stored(settings, file), offers))
+        context = RunContext(file, settings, tmp_path, trust, origins_of_stored(settings, file))
+        return names(offered_tools(context, offers))
 
     assert got("true") == ["web_fetch", "web_search"]
     assert got("false") == []
-
-
-@pytest.mark.parametrize(
-    "lines", [("tools: '*'",), (), ("tools: search",), (BOTH, "disallowed_tools: WebSearch, fetch")]
-)
-def test_who_does_not_name_it_does_not_get_it(given, lines):
-    """A pattern, no list, another list, and a list that disallows it: no tool and no warning."""
-    found = given(*lines, "server_tools: true")
-    assert (names(found), found.withheld, found.warnings) == ([], {}, ())

@@ -11,7 +11,6 @@ from run_specialist.spawning.server_tools import (
     reserved,
     search_tool,
     server_tools,
-    uses_at_once,
 )
 from run_specialist.spawning.spawner import as_stored
 from run_specialist.specialist.fields import Specialist
@@ -61,7 +60,7 @@ def test_a_request_before_the_landing_cannot_exceed_the_limit(limit, count, alon
     tools = ("fetch", "web_search") if alone else ("fetch", "web_search", *["search"] * count)
     offered = Toolset(server_tools(settings(tool_calls_limit=limit, tools=tools)))
     budget = reserved(Budget.of({Kind.TOOL_CALLS: limit}), offered).spend(min(used, limit))
-    at_once = uses_at_once(offered.on_server)
+    at_once = sum(tool.on_server["max_uses"] for tool in offered.on_server)
     assert at_once <= min(limit, MOST_AT_ONCE)
     if budget.phase is not Phase.SPENT:
         assert budget[Kind.TOOL_CALLS].used + at_once <= limit

@@ -7,7 +7,6 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
-from run_specialist.errors import UsageError
 from run_specialist.loop.job import Executed
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import ToolCall
@@ -73,23 +72,6 @@ def test_s3_4_explicit_limit_overrides_file_and_default(root, lines, overrides, 
     assert ("Tool budget: " in job.opening.system) is (limit is not None)
 
 
-@pytest.mark.parametrize(
-    ("lines", "names"),
-    [
-        ([], ("get_tool_response", "glob", "grep", "ls", "mine", "read", "respond", "search")),
-        (["tools: search, read"], ("get_tool_response", "mine", "read", "respond", "search")),
-        (["tools: []"], ("get_tool_response", "mine", "respond")),
-        (
-            ["disallowed_tools: mine, respond, read, ls, grep"],
-            ("get_tool_response", "glob", "mine", "respond", "search"),
-        ),
-    ],
-)
-def test_tools_are_sorted_and_custom_tools_are_not_filtered(root, lines, names):
-    """The file selects among the file tools; the call site's tools and `respond` are always available."""
-    assert job_of(root, *lines, tools=[tool("mine")]).opening.tools.names == names
-
-
 def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
     """The caller's later changes do not reach a run, and a job's fields cannot be reassigned."""
     mine = [tool("mine")]
@@ -101,14 +83,6 @@ def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
     with pytest.raises(FrozenInstanceError):
         job.opening = replace(job.opening, system="")
     assert not hasattr(job.opening.tools, "__setitem__")
-
-
-@pytest.mark.anyio
-async def test_a_custom_tool_may_replace_a_file_tool_but_not_respond(root):
-    """A caller's `read` replaces the built-in one; `respond`, which returns the answer, cannot be replaced."""
-    tools = job_of(root, tools=[tool("read"), tool("respond")]).opening.tools
-    assert (await tools.get("read").call({})).text == "mine: read"
-    assert "answer" in tools.get("respond").input_schema["properties"]
 
 
 def test_s3_3_custom_augmenters_run_before_the_countdown(root):
@@ -157,56 +131,6 @@ def test_s0_8_without_a_limit_there_is_no_countdown_in_any_style(root):
     assert countdown(job, 50) == [None] * 50
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("lines", "seen"),
-    [
-        ([], ["notes/deep/bats.md", "notes/owls.md", "plans/next.md", "top.md"]),
-        (["paths: notes"], ["notes/deep/bats.md", "notes/owls.md"]),
-        (["paths: notes/"], ["notes/deep/bats.md", "notes/owls.md"]),
-        (["paths: [plans, top.md]"], ["plans/next.md", "top.md"]),
-        (["paths: notes/*.md"], ["notes/owls.md"]),
-        (["paths: missing, plans"], ["plans/next.md"]),
-        (["paths: ."], ["notes/deep/bats.md", "notes/owls.md", "plans/next.md", "top.md"]),
-    ],
-    ids=" ".join,
-)
-async def test_paths_limit_the_files_that_tools_see(root, lines, seen):
-    """`paths` takes folders, files and globs; a missing one is ignored while another one exists."""
-    tools = job_of(root, *lines).opening.tools
-    assert (await tools.get("glob").call({"pattern": "**"})).text.splitlines() == seen
-
-
-def test_a_file_with_only_unknown_tools_is_refused(root):
-    """A file whose listed tools are all unknown is refused; `tools: []` is allowed because it requests none."""
-    with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Painter, Camera exists; available: .*search"):
-        job_of(root, "tools: Painter, Camera")
-    with pytest.raises(UsageError, match="none of Painter"):
-        job_of(root, "tools: Painter", tools=[tool("mine")])
-
-
-def test_the_job_has_warnings_but_not_notices(root):
-    """Warnings from before the run are in the job for its outcome; harmless notices are not."""
-    job = job_of(root, "quux: 1", "license: MIT", "mcp_servers: [files]")
-    assert [text.split(": ")[1] for text in job.warnings] == ["quux", "mcp_servers"]
-    assert all(text.startswith("specialists/finder.md:") for text in job.warnings)
-
-
-def test_settings_of_the_file_reach_the_job(root):
-    """Effort, landing and its prompt, dispatch settings, question and provider all reach the job."""
-    lines = ["effort: high", "landing: order", "landing_prompt: Stop and tell.", "parallel_tools_limit: 2"]
-    job = job_of(root, *lines, "tool_timeout: 1m", "tool_result_limit: 99")
-    assert (job.opening.effort, job.settings.landing, job.settings.landing_prompt) == (
-        "high",
-        "order",
-        "Stop and tell.",
-    )
-    dispatch = job.settings
-    assert (dispatch.parallel_tools_limit, dispatch.tool_timeout, dispatch.tool_result_limit) == (2, 60, 99)
-    assert (job.settings.name, job.question, job.provider.model) == ("finder", "What is known?", "scripted")
-    assert all(limit.used == 0 for limit in job.budget.limits)
-
-
 @pytest.mark.parametrize(
     "body", ["You find notes.", "Ends with blanks. \n\n", "", "Tool budget: you have 99 tool calls."]
 )
@@ -219,8 +143,3 @@ def test_s3_1_the_prompt_is_the_body_then_the_rules_then_the_budget(root, body):
     assert system.count(prompts.DATA_NOT_INSTRUCTIONS) == 1
     assert system.split("\n\n")[-1] == prompts.notice(Budget.of({Kind.TOOL_CALLS: 1}))
     assert prompts.notice(Budget.of({Kind.TOOL_CALLS: 1})).startswith("Tool budget: you have 1 tool call for")
-
-
-def test_run_ids_are_unique(root):
-    """Run ids are unique, also for many runs started in the same second."""
-    assert len({job_of(root, "tools: []").run_id for _ in range(50)}) == 50

@@ -10,7 +10,7 @@ import pytest
 
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.spawning.extra_tools import wanted_by
-from run_specialist.spawning.trust import Claim, Demand, Trust, origins_of_stored
+from run_specialist.spawning.trust import Claim, Demand, RunContext, Trust, origins_of_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from tests.projects import project
@@ -46,7 +46,7 @@ def claim_of(app, path: Path | None = None, **how: bool) -> Claim:
     """Return what a specialist's file would start and import."""
     file = load(path or app.root / "specialists" / "finder.md")
     origins = origins_of_stored(file.specialist, file) if how.get("resumed") else None
-    return wanted_by(file, file.specialist, app.root, origins, **how).claim
+    return wanted_by(RunContext(file, file.specialist, app.root, origins=origins, **how)).claim
 
 
 def test_a_refusal_names_place_action_and_remedy(tmp_path):
@@ -114,14 +114,6 @@ def test_a_damaged_trust_file_grants_nothing(tmp_path, content):
     assert Trust(folder=tmp_path).is_known(asked)
 
 
-def test_an_unreadable_trust_file_is_named(tmp_path):
-    """A folder in place of the trust file is reported as unreadable."""
-    asked = claim(tmp_path)
-    (tmp_path / f"{asked.fingerprint}.json").mkdir()
-    with pytest.raises(NotTrusted, match="cannot be read: Is a directory"):
-        Trust(folder=tmp_path).check(asked)
-
-
 def test_unstorable_trust_is_valid_for_one_runner(tmp_path):
     """If trust cannot be stored, a warning names the folder, and trust holds for this runner only."""
     (tmp_path / "file").write_text("")
@@ -151,14 +143,6 @@ def test_several_processes_may_store_trust_at_once(tmp_path):
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 4
     assert len(list(tmp_path.iterdir())) == 10
-
-
-def test_a_project_file_needs_trust_for_a_function(app):
-    """The demand names the line of the key, the module and the module's file."""
-    (demand,) = claim_of(app).demands
-    path = app.root / "specialists" / "finder.md"
-    assert demand.place == f"{path}:4:1: python_tools"
-    assert demand.action == f"import {app.package}.tools ({app.root / app.package / 'tools.py'})"
 
 
 @pytest.mark.parametrize("path", ["PKG/tools.py", "PKG/__init__.py", "specialists/finder.md"])
@@ -191,16 +175,6 @@ def test_a_command_and_a_loopback_url_need_trust(app, entry):
     """Loopback URLs need trust too: any local user can listen there, and environment variables may be sent."""
     app.specialist(f"mcp_servers: {{web: {entry}}}")
     assert [demand.action for demand in claim_of(app).demands] == [SERVERS[entry]]
-
-
-def test_one_error_names_every_demand(app):
-    """One error line names every demand with its key."""
-    app.specialist("python_tools: ['PKG.tools:lookup']", "mcp_servers: {files: {command: serve}}")
-    with pytest.raises(
-        NotTrusted,
-        match=r"finder\.md:4:1: python_tools: would import .*; .*finder\.md:5:1: mcp_servers: would start serve;",
-    ):
-        Trust().check(claim_of(app))
 
 
 @pytest.mark.parametrize("place", [".config/run-specialist/specialists", ".claude/agents"])
@@ -264,9 +238,11 @@ def test_a_specialist_created_in_python_needs_no_trust(app):
     """A Specialist created in Python needs no trust, because its program can import and start anything anyway."""
     value = Specialist(name="mine", description="", prompt="", python_tools=(f"{app.package}.tools:lookup",))
     file = SpecialistFile(Path("<mine>"), "mine", "", specialist=value, given_origin="caller")
-    assert wanted_by(file, value, app.root).claim.demands == ()
+    assert wanted_by(RunContext(file, value, app.root)).claim.demands == ()
     gone = load(app.root / "mine.md")
-    (demand,) = wanted_by(gone, value, app.root, origins_of_stored(value, gone), resumed=True).claim.demands
+    (demand,) = wanted_by(
+        RunContext(gone, value, app.root, origins=origins_of_stored(value, gone), resumed=True)
+    ).claim.demands
     assert demand.refused.startswith("data, such as a stored run")
 
 
@@ -281,7 +257,9 @@ def test_a_stored_run_is_compared_with_the_current_file(app, home):
 
     def wanted(path, settings):
         file = load(path)
-        return wanted_by(file, settings, app.root, origins_of_stored(settings, file), resumed=True).claim
+        return wanted_by(
+            RunContext(file, settings, app.root, origins=origins_of_stored(settings, file), resumed=True)
+        ).claim
 
     assert wanted(own, stored).demands == ()
     forged = stored.model_copy(update={"mcp_servers": {"files": {"command": "harm"}}})
@@ -291,13 +269,3 @@ def test_a_stored_run_is_compared_with_the_current_file(app, home):
         Trust(given=True).check(wanted(own, forged))
     forged = load(app.root / "specialists" / "finder.md").specialist.model_copy(update={"python_tools": ("os:system",)})
     assert not Trust(given=True).allows(wanted(app.root / "specialists" / "finder.md", forged))
-
-
-def test_the_claim_covers_the_bytes_that_were_read(app):
-    """The claim covers the bytes read; a later change to the file affects only later loads."""
-    path = app.root / "specialists" / "finder.md"
-    file = load(path)
-    before = wanted_by(file, file.specialist, app.root).claim.fingerprint
-    path.write_text(path.read_text() + "\nMore.")
-    assert wanted_by(file, file.specialist, app.root).claim.fingerprint == before
-    assert claim_of(app).fingerprint != before

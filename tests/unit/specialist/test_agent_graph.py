@@ -82,13 +82,6 @@ def test_a_file_that_lists_itself_is_a_cycle():
     assert problems_of(file("a", "a"))["a"] == [("error", CIRCLE.format("a -> a"))]
 
 
-def test_the_error_shows_the_shortest_cycle():
-    """The error shows the shortest cycle through the file."""
-    said = problems_of(file("a", "b"), file("b", "c", "a"), file("c", "a"))
-    assert said["a"] == [("error", CIRCLE.format("a -> b -> a"))]
-    assert said["c"][0] == ("error", CIRCLE.format("c -> a -> b -> c"))
-
-
 def test_a_file_between_two_cycles_is_in_neither():
     """A file that connects two cycles is part of neither."""
     said = problems_of(file("a", "a", "m"), file("m", "z"), file("z", "z"))
@@ -100,15 +93,6 @@ def test_a_cycle_through_a_more_distant_file_is_reported():
     said = problems_of(file("a", "b"), further=[file("b", "a", folder="/far")])
     assert list(said) == ["a"]
     assert said["a"][0] == ("error", CIRCLE.format("a -> b -> a"))
-
-
-def test_more_than_two_levels_below_is_a_warning():
-    """More than two levels give a warning, with the path, in the first file only; unusable agents do not count."""
-    files = [file("a", "b"), file("b", "c"), file("c", "d"), file("d")]
-    said = problems_of(*files)
-    assert said["a"] == [("warning", "a -> b -> c -> d: d is more than 2 levels deep and cannot be called")]
-    assert said["b"] == said["c"] == said["d"] == []
-    assert problems_of(*files[:3], file("d", lines=["effort: 1", "turns_limit: no"]))["a"] == []
 
 
 def test_the_maximum_depth_equals_the_default_of_runner():
@@ -173,7 +157,6 @@ def test_long_chains_are_checked_without_recursion():
     assert {text[:21] for said in problems_of(*ring(2_000)).values() for _, text in said} == {"calls form a cycle: n"}
     chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(2_000)))
     assert chain["n1999"] == [("warning", "no specialist named n2000; did you mean n200 or n1200 or n1000?")]
-    assert chain["n7"] == [("warning", "n7 -> n8 -> n9 -> n10: n10 is more than 2 levels deep and cannot be called")]
     team = problems_of(*(file(f"n{number}", *(f"n{other}" for other in range(90))) for number in range(90)))
     assert all(said[0][0] == "error" for said in team.values())
 

@@ -32,9 +32,9 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
             {"properties": {"$ref": {"type": "null"}, "default": {"items": {"$ref": "#"}}}},
             {"properties": {"$ref": {"type": "null"}, "default": {"items": {"$ref": "#/properties/answer"}}}},
         ),
-        # An unused `$id` is removed; one that is used creates a separate resource.
+        # A reference by the schema's own `$id` has no new place.
         ({"$id": "http://x/y", "items": {"$ref": "#"}}, {"items": {"$ref": "#/properties/answer"}}),
-        ({"$id": "http://x/y", "items": {"$ref": "y#"}}, {"$id": "http://x/y", "items": {"$ref": "y#"}}),
+        ({"$id": "http://x/y", "items": {"$ref": "y#"}}, None),
         (
             {"$defs": {"i": NESTED}, "allOf": [{"$ref": "item.json"}, {"$ref": "#/$defs/i"}]},
             {"$defs": {"i": NESTED}, "allOf": [{"$ref": "item.json"}, {"$ref": "#/properties/answer/$defs/i"}]},

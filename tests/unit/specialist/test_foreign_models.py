@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.choose import make_provider
-from run_specialist.spawning.trust import Trust, check_model
+from run_specialist.spawning.trust import RunContext, Trust, check_model
 from run_specialist.specialist.dialects import served_name, unserved
 from run_specialist.specialist.loader import load, load_text
 
@@ -88,5 +88,6 @@ async def test_a_local_model_needs_trust_by_each_of_its_names(tmp_path: Path, mo
         file = load(path, tmp_path / "project")
         assert file.specialist is not None
         trust = Trust(folder=tmp_path / "trusted")
+        context = RunContext(file, file.specialist, tmp_path / "project", trust)
         with pytest.raises(NotTrusted, match="to Ollama at"):
-            await check_model(file, file.specialist.model, tmp_path / "project", trust, "model", file.origin)
+            await check_model(context, file.specialist.model, "model")

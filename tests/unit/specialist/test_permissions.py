@@ -35,7 +35,7 @@ def test_allowed_commands_stay_and_others_do_not(loaded, permission, allowed, re
     """The last rule that matches holds; one for everything replaces those before it."""
     file = loaded("tools: {bash: true, read: true}", permission)
     settings = file.specialist
-    rules = CommandRules.of(settings.tools, settings.disallowed_tools)
+    rules = CommandRules(settings.tools, settings.disallowed_tools)
     assert SHELL_OFFER.is_wanted(settings)
     assert rules.refusal(allowed) == ""
     assert refused is None or rules.refusal(refused)

@@ -173,7 +173,7 @@ def test_rule_3_a_file_without_front_matter_uses_its_name_and_text(text: str) ->
     assert file.description
     assert file.specialist is not None
     assert file.specialist.prompt == text.strip()
-    assert "no front matter" in file.problems[0].text
+    assert "no front matter" in str(file.problems)
     assert file.status == "warning"
 
 

@@ -97,7 +97,6 @@ def test_rule_6_all_errors_at_once() -> None:
         ("[Read, Grep, Bash(git log:*)", ("Read", "Grep", "Bash(git log:*)")),
         ("Read Grep Bash(git log)", ("Read", "Grep", "Bash(git log)")),
         ("|\n  Read\n  Grep", ("Read", "Grep")),
-        ("\n  - Read\n  - name: Grep", ("Read", "Grep")),
         ("{read: true, bash: false}", ("read",)),
         ("{bash: false}", None),
         ("{'*': false}", ()),

@@ -81,7 +81,7 @@ def test_rule_5_an_unclosed_example_does_not_absorb_later_keys() -> None:
         ("'It's fine'", "It's fine"),
         (r'"Finds \d+ and \"x\""', r'Finds \d+ and "x"'),
         ('"never closed', "never closed"),
-        ("'it's never closed", "it's never closed"),
+        ("'it's never closed", "'it's never closed"),
         ("`code`: first", "`code`: first"),
         ("@notes first", "@notes first"),
         ("[draft] notes", "[draft] notes"),
@@ -119,13 +119,6 @@ def test_rule_5_a_warning_names_the_last_line_of_broken_text() -> None:
     assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
     assert lines_of(file)[0] == "3:1: description: is not valid YAML; using its text up to line 6"
     assert "7:1: tools: is not valid YAML; using its text up to line 8" in lines_of(file)
-
-
-def test_rule_5_keys_indented_less_than_the_first_are_read() -> None:
-    """Rule 5: keys indented less than the first key end the YAML, but are still read."""
-    file = file_of("  name: agent\ndescription: Finds notes\ntools: Read")
-    assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read",))
-    assert "not valid YAML" in lines_of(file)[0]
 
 
 def test_rule_5_no_break_spaces_count_as_spaces() -> None:

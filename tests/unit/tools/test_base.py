@@ -1,13 +1,11 @@
-"""A tool made from a function: its schema, arguments and thread."""
+"""A tool made from a function: its thread and its cancellation; and a toolset."""
 
 import asyncio
 import threading
 
 import pytest
-from pydantic import BaseModel
 
 from run_specialist.budget import Budget
-from run_specialist.errors import ToolError
 from run_specialist.tools.base import Context, Output, Toolset
 from run_specialist.tools.python_tools import tool
 from run_specialist.tools.threads import is_cancelled
@@ -15,46 +13,6 @@ from run_specialist.tools.threads import is_cancelled
 pytestmark = pytest.mark.anyio
 
 CONTEXT = Context("run-1", "call-1", Budget(()), 60)
-
-
-class Point(BaseModel):
-    """A place on a map."""
-
-    x: int
-    y: int = 0
-
-
-@tool
-def go(to: Point, fast: bool = False) -> str:
-    """Go somewhere."""
-    return f"{type(to).__name__} {to.x},{to.y} {fast}"
-
-
-async def test_arguments_are_checked_and_converted():
-    """Arguments are validated and converted to the annotated types, and defaults are filled in."""
-    assert (await go.call({"to": {"x": "3"}})).text == "Point 3,0 False"
-    with pytest.raises(ToolError, match=r"to\.x: .*valid integer.*; speed: "):
-        await go.call({"to": {"x": "far"}, "speed": 3})
-
-
-def test_the_schema_comes_from_the_signature():
-    """Name, description, types, defaults and required parameters come from the function."""
-    assert (go.name, go.description) == ("go", "Go somewhere.")
-    assert go.input_schema["type"] == "object"
-    assert go.input_schema["required"] == ["to"]
-    assert go.input_schema["properties"]["fast"]["default"] is False
-
-
-async def test_a_validation_error_inside_a_tool_is_not_an_invalid_argument():
-    """A validation error raised inside a tool is not reported as an invalid argument."""
-
-    @tool
-    def build(x: str) -> str:
-        """Build."""
-        return str(Point(x=x))
-
-    with pytest.raises(ValueError, match="Point"):
-        await build.call({"x": "far"})
 
 
 async def test_functions_run_in_a_thread_and_coroutines_in_the_loop():
@@ -133,11 +91,10 @@ async def test_each_call_has_its_own_cancellation_state():
 def test_a_toolset_is_sorted_and_the_last_of_a_name_wins():
     """A toolset is sorted by name, because the prompt cache needs a fixed order; the last of a name wins."""
 
-    @tool
-    def alpha() -> str:
-        """First."""
+    def go() -> str:
+        """Go."""
         return ""
 
-    other = tool(go.function)
-    assert Toolset([go, alpha, other]).names == ("alpha", "go")
-    assert Toolset([go, alpha, other]).get("go") is other
+    alpha, first, other = tool(name="alpha")(go), tool(go), tool(go)
+    assert Toolset([first, alpha, other]).names == ("alpha", "go")
+    assert Toolset([first, alpha, other]).get("go") is other

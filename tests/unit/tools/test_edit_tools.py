@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools import edit as subject
+from run_specialist.safety import safe_files
 from run_specialist.tools.edit import RESULT_DIFF
 from run_specialist.tools.file_checkpoint import EVENT_DIFF
 from tests.unit.tools.edited_files import EditingRun, apply_patch, names_in
@@ -162,14 +162,14 @@ def test_a_search_after_a_change_finds_the_new_text(run):
 async def test_a_cancelled_change_is_made_or_not_but_never_half(run, monkeypatch):
     """Before it is recorded nothing happens; after that the file is replaced and reported, then the call ends."""
     await run.calling("read", path="docs/a.md")
-    replace = subject.replace_file
+    replace = safe_files.replace_file
     tasks = []
 
     def replacing(*given, **named):
         tasks[0].get_loop().call_soon_threadsafe(tasks[0].cancel)
         replace(*given, **named)
 
-    monkeypatch.setattr(subject, "replace_file", replacing)
+    monkeypatch.setattr(safe_files, "replace_file", replacing)
     tasks.append(asyncio.ensure_future(run.calling("edit", path="docs/a.md", old="two", new="2")))
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]

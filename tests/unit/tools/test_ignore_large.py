@@ -34,7 +34,7 @@ def test_the_last_matching_line_decides():
 
     This also holds if one expression merges older and newer lines.
     """
-    file = IgnoreFile.of(
+    file = IgnoreFile(
         b"\n".join([b"!a*", b"a.md", b"zz*q", b"b.md", b"!b*", b"!*.log", b"x*.log", b"!*.?d/", b"x.md/"])
     )
     names = {"a.md": True, "b.md": False, "ab": False, "x1.log": True, "y.log": False, "c": None, "zzq": True}

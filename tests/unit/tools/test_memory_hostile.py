@@ -39,14 +39,6 @@ def test_names_that_are_no_names_of_notes(notes, name):
     assert sorted(notes.project.rglob("*")) == before
 
 
-def _link_to_file(notes, outside):
-    (notes.folder / "x.md").symlink_to(outside / "x.md")
-
-
-def _link_to_folder(notes, outside):
-    (notes.folder / "topics").symlink_to(outside)
-
-
 def _folder_is_a_link(notes, outside):
     (notes.folder / "MEMORY.md").unlink()
     notes.folder.rmdir()
@@ -60,30 +52,26 @@ def _folder_above_is_a_link(notes, outside):
     (notes.project / ".run-specialist").symlink_to(outside)
 
 
-def _second_name(notes, outside):
-    os.link(outside / "x.md", notes.folder / "x.md")
+PREPARED = {
+    "link to a file": lambda notes, outside: (notes.folder / "x.md").symlink_to(outside / "x.md"),
+    "link to a folder": lambda notes, outside: (notes.folder / "topics").symlink_to(outside),
+    "folder": _folder_is_a_link,
+    "folder above": _folder_above_is_a_link,
+    "second name": lambda notes, outside: os.link(outside / "x.md", notes.folder / "x.md"),
+    "pipe": lambda notes, outside: os.mkfifo(notes.folder / "x.md"),
+    "no file": lambda notes, outside: (notes.folder / "x.md").mkdir(),
+}
 
 
-def _pipe(notes, outside):
-    os.mkfifo(notes.folder / "x.md")
-
-
-def _folder(notes, outside):
-    (notes.folder / "x.md").mkdir()
-
-
-@pytest.mark.parametrize(
-    "prepare",
-    [_link_to_file, _link_to_folder, _folder_is_a_link, _folder_above_is_a_link, _second_name, _pipe, _folder],
-)
-def test_links_and_files_that_are_none_are_not_followed(notes, prepare):
+@pytest.mark.parametrize("case", PREPARED)
+def test_links_and_files_that_are_none_are_not_followed(notes, case):
     """A note that leads elsewhere is neither read nor changed, and a pipe does not hold up the call."""
     outside = notes.project.parent / "outside"
-    prepare(notes, outside)
-    name = "topics/x.md" if prepare is _link_to_folder else "x.md"
+    PREPARED[case](notes, outside)
+    name = "topics/x.md" if case == "link to a folder" else "x.md"
     for command in ("view", "append", "create", "str_replace", "delete"):
         said = notes.call(command, name, file_text="b", old_str="outside", new_str="b")
-        assert said.startswith("error: ") or (prepare is _second_name and command == "view"), (command, said)
+        assert said.startswith("error: ") or (case == "second name" and command == "view"), (command, said)
     assert (outside / "x.md").read_text() == OUTSIDE
     assert all(path.read_text() == OUTSIDE for path in outside.rglob("x.md"))
 

@@ -109,7 +109,7 @@ def test_secrets_and_control_characters_are_not_written(notes):
 
 
 def test_notes_are_bounded(notes, monkeypatch):
-    """A note has at most 64 KiB, there are at most 100, and a long result is cut with the offset of the rest."""
+    """In size, in number, in a result, which is cut with the offset of the rest, and in the prompt."""
     assert "would be larger than 64 KiB" in notes.call("append", "a.md", file_text="ä" * 33_000)
     notes.call("append", "a.md", file_text="x\n" * 32_000)
     assert "would be larger than 64 KiB" in notes.call("append", "a.md", file_text="y" * 2_000)
@@ -119,16 +119,11 @@ def test_notes_are_bounded(notes, monkeypatch):
     short = Notes.of(notes.project, result_limit=500).call("view", "a.md")
     assert len(short) <= 500
     assert "of 32000; view on with offset=" in short
-    monkeypatch.setattr(memory, "MOST", 2)
-    assert "there are 2 notes already" in notes.call("create", "c.md", file_text="c")
-    assert notes.call("append", "a.md", file_text="more") == "Appended to a.md."
-
-
-def test_the_model_learns_when_its_notes_do_not_fit_into_the_prompt(notes):
-    """A write result announces lines that exceed the limit of the prompt."""
     assert "first 200 lines" not in notes.call("append", "MEMORY.md", file_text="x\n" * 200)
     assert "Only its first 200 lines, or 25 KiB, are in your prompt" in notes.call("append", "MEMORY.md", file_text="y")
-    assert "Only its first" not in notes.call("append", "other.md", file_text="x\n" * 300)
+    monkeypatch.setattr(memory, "MOST", 3)
+    assert "there are 3 notes already" in notes.call("create", "c.md", file_text="c")
+    assert notes.call("append", "a.md", file_text="more") == "Appended to a.md."
 
 
 def test_a_note_that_is_no_text_is_kept_as_it_is(notes):

@@ -39,14 +39,9 @@ def test_each_tool_refuses_its_names(names, expected):
     assert {name: refusals(name) for name in names} == dict.fromkeys(names, expected)
 
 
-@pytest.mark.parametrize("name", PROTECTED)
-def test_case_does_not_matter_to_commands(name):
-    """Some file systems ignore it."""
-    assert is_protected_from_commands(name.upper())
-    assert is_protected_from_commands(name.lower())
-
-
-def test_important_names_are_protected_in_hidden_folders_too():
-    """A folder with secrets is hidden from commands, and what agents obey in it cannot be changed."""
+def test_case_and_hidden_folders_do_not_matter_to_commands():
+    """Some file systems ignore case; a hidden folder may hold what agents obey."""
+    for name in PROTECTED:
+        assert is_protected_from_commands(name.upper())
+        assert is_protected_from_commands(name.lower())
     assert is_protected_from_commands(".ssh/AGENTS.md")
-    assert is_protected_from_commands(".ssh/opencode.json")

@@ -15,58 +15,33 @@ from run_specialist.record.messages import ToolCall
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.respond import MOST_EVIDENCE, Citation, Response, respond_tool
 
-
-def test_valid_arguments_are_unchanged():
-    """Well-formed arguments are kept unchanged."""
-    response = Response.parse(
-        {"answer": "Yes.", "evidence": [{"source": "a.md:1", "quote": "yes"}], "gaps": ["the date"]}
-    )
-    assert response.model_dump() == {
-        "answer": "Yes.",
-        "evidence": [{"source": "a.md:1", "quote": "yes"}],
-        "gaps": ["the date"],
-    }
-
-
-@pytest.mark.parametrize("arguments", [None, {}, {"answer": None}, {"Answer": "x"}])
-def test_a_missing_answer_is_empty(arguments):
-    """A missing answer becomes the empty string."""
-    assert Response.parse(arguments).answer == ""
-
-
-def test_an_answer_that_is_no_string_becomes_json_text():
-    """An answer that is not a string is kept as JSON text."""
-    assert Response.parse({"answer": 3}).answer == "3"
-    assert Response.parse({"answer": ["x"]}).answer == '["x"]'
+SAID = [{"source": "", "quote": "said so"}]
 
 
 @pytest.mark.parametrize(
-    "evidence",
+    ("arguments", "expected"),
     [
-        ["said so"],
-        "said so",
-        '["said so"]',
-        [{"quote": "said so"}],
-        {"quote": " said so "},
-        '[{"quote": "said so"}]',
-        '{"quote": "said so", "source": null}',
+        (
+            {"answer": "Yes.", "evidence": [{"source": "a.md:1", "quote": "yes"}], "gaps": ["the date"]},
+            {"answer": "Yes.", "evidence": [{"source": "a.md:1", "quote": "yes"}], "gaps": ["the date"]},
+        ),
+        (None, {"answer": ""}),
+        ({"Answer": "x"}, {"answer": ""}),
+        ({"answer": ["x"]}, {"answer": '["x"]'}),
+        ({"evidence": "said so"}, {"evidence": SAID}),
+        ({"evidence": '["said so"]'}, {"evidence": SAID}),
+        ({"evidence": {"quote": " said so "}}, {"evidence": SAID}),
+        ({"evidence": '{"quote": "said so", "source": null}'}, {"evidence": SAID}),
+        ({"evidence": [{}, None, "", *["said so"] * 30]}, {"evidence": SAID * MOST_EVIDENCE}),
+        ({"gaps": "the date"}, {"gaps": ["the date"]}),
+        ({"gaps": 7}, {"gaps": ["7"]}),
     ],
 )
-def test_evidence_is_accepted_in_any_form(evidence):
-    """Evidence may be strings, one object, or JSON in a string."""
-    assert Response.parse({"answer": "x", "evidence": evidence}).evidence == [Citation(quote="said so")]
-
-
-def test_too_much_evidence_is_cut_and_empty_pieces_dropped():
-    """At most twenty pieces of evidence are kept; empty pieces are dropped."""
-    many = [{"source": str(number), "quote": "q"} for number in range(30)]
-    assert len(Response.parse({"evidence": [{}, None, "", *many]}).evidence) == MOST_EVIDENCE
-
-
-def test_a_single_gap_may_be_a_string():
-    """A single gap may be given without a list."""
-    assert Response.parse({"gaps": "the date"}).gaps == ["the date"]
-    assert Response.parse({"gaps": 7}).gaps == ["7"]
+def test_arguments_are_read_in_any_form(arguments, expected):
+    """Text in place of lists, JSON in strings and single items are accepted; missing parts are empty."""
+    response = Response.parse(arguments).model_dump()
+    assert response.keys() == {"answer", "evidence", "gaps"}
+    assert response == {"answer": "", "evidence": [], "gaps": [], **expected}
 
 
 ANYTHING = st.recursive(
@@ -185,17 +160,8 @@ def test_an_invalid_answer_keeps_its_text_and_gets_a_reason(arguments, text, rea
     response = Response.parse(arguments, DISH)
     assert (response.answer, response.output) == (text, None)
     assert str(response.reason).startswith(reason)
-
-
-def test_the_wrapping_of_an_invalid_answer_is_not_the_answer():
-    """The arguments around an invalid answer do not match a schema that accepts any object."""
-    anything = shape(type="object")
-    assert Response.parse({"answer": "Nothing.", "evidence": []}, anything).reason is not None
-    assert Response.parse({}, anything).reason == "there is no answer"
-
-
-def test_a_reference_in_brackets_is_no_list():
-    """A reference such as [1] inside a sentence is not the answer."""
+    # Neither the arguments around an answer nor a reference in brackets is one.
+    assert Response.parse({"answer": "Nothing.", "evidence": []}, shape(type="object")).reason is not None
     assert Response.of_text("See [1] for more.", shape(type="array")).output is None
 
 
@@ -229,13 +195,9 @@ def test_json_in_text_is_the_answer(text):
     response = Response.of_text(text, DISH)
     assert (response.output, response.reason) == (MENU, None)
     assert json.loads(response.answer) == MENU
-
-
-def test_a_respond_call_written_as_text_keeps_its_evidence():
-    """A call of `respond` written as text is parsed as a call, with its evidence and gaps."""
     said = {"answer": MENU, "evidence": ["nine"], "gaps": ["wine"]}
-    response = Response.of_text(json.dumps(said), DISH)
-    assert (response.evidence, response.gaps) == ([Citation(quote="nine")], ["wine"])
+    called = Response.of_text(json.dumps(said), DISH)
+    assert (called.evidence, called.gaps) == ([Citation(quote="nine")], ["wine"])
 
 
 @pytest.mark.parametrize(
@@ -253,11 +215,6 @@ def test_an_invalid_answer_in_text_gets_a_reason(text, reason):
     response = Response.of_text(text, DISH)
     assert (response.answer, response.output) == (text, None)
     assert str(response.reason).startswith(reason)
-
-
-def test_the_output_is_not_part_of_the_arguments():
-    """The output is not part of the dumped arguments."""
-    assert Response.parse({"answer": MENU}, DISH).model_dump().keys() == {"answer", "evidence", "gaps"}
 
 
 @given(st.dictionaries(st.sampled_from(["answer", "output", "evidence", "gaps", "dish"]), ANYTHING))

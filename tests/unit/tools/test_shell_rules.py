@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from run_specialist.tools.shell.tool import CommandRules
 from tests.plugins.tiers import examples
 
-ONLY_GIT = CommandRules.of(["read", "Bash(git log:*, git show:*)", "Bash(npm run build)", "Bash(make * check)"], [])
-NO_RM = CommandRules.of(["Bash"], ["Bash(rm:*)"])
+ONLY_GIT = CommandRules(["read", "Bash(git log:*, git show:*)", "Bash(npm run build)", "Bash(make * check)"], [])
+NO_RM = CommandRules(["Bash"], ["Bash(rm:*)"])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_is_or_could_be_disallowed_is_refused(line):
 )
 def test_rules_mean_what_they_mean_in_other_programs_or_less(tools, disallowed, allowed, refused):
     """Prefixes with a whole word, several rules, and no rule that allows everything by a stray comma."""
-    rules = CommandRules.of(tools, disallowed)
+    rules = CommandRules(tools, disallowed)
     assert allowed is None or rules.refusal(allowed) == ""
     assert refused is None or rules.refusal(refused)
 
@@ -139,7 +139,7 @@ PARTS = st.sampled_from(
 def test_a_shell_runs_nothing_but_what_is_allowed(tmp_path_factory, parts):
     """A real bash runs each line that is allowed; a command that is not allowed would leave a mark."""
     line = "echo " + "".join(parts)
-    if "\0" in line or CommandRules.of(["Bash(echo:*)"], []).refusal(line):
+    if "\0" in line or CommandRules(["Bash(echo:*)"], []).refusal(line):
         return
     folder = tmp_path_factory.getbasetemp() / "marked"
     if not folder.exists():

@@ -9,46 +9,22 @@ from hypothesis import strategies as st
 from run_specialist.record.journal import FileChanging
 from run_specialist.safety.safe_files import digest_of, temporary_name
 from run_specialist.tools.edit import undo
-from tests.unit.tools.edited_files import EditingRun
 
 
-@pytest.fixture
-def run(root, write):
-    """Return a run that has changed a file twice and created another one."""
-    write({"docs/a.md": "one\n"})
-    run = EditingRun(root, "docs/")
-    run.call("read", path="docs/a.md")
-    run.call("edit", path="docs/a.md", old="one", new="two")
-    run.call("write", path="docs/new/b.md", content="b\n")
-    run.call("edit", path="docs/a.md", old="two", new="three")
-    return run
+def test_what_others_have_touched_is_left_alone(root, write):
+    """A file with another content, a deleted one, and one that became a link."""
+    write({"a.md": "mine\n", "c.md": "c\n"})
 
+    def undone():
+        (one,) = undo(root, [_record("a.md", "zero\n", "one\n")], dry_run=False)
+        return one.result, one.reason
 
-def undone(run, *, dry_run=False):
-    """Undo, and return the result of each file with its reason."""
-    return {one.path: (one.result, one.reason) for one in undo(run.root, run.log.records, dry_run=dry_run)}
-
-
-def test_all_changes_are_taken_back(run):
-    """A file has its first content, a new one is deleted with its folder; a second undo does nothing."""
-    assert undone(run, dry_run=True) == {"docs/a.md": ("restored", ""), "docs/new/b.md": ("deleted", "")}
-    assert (run.root / "docs/a.md").read_text() == "three\n"
-    assert undone(run) == {"docs/a.md": ("restored", ""), "docs/new/b.md": ("deleted", "")}
-    assert sorted(path.name for path in (run.root / "docs").rglob("*")) == ["a.md"]
-    assert (run.root / "docs/a.md").read_text() == "one\n"
-    assert undone(run) == {"docs/a.md": ("unchanged", ""), "docs/new/b.md": ("unchanged", "")}
-
-
-def test_what_others_have_touched_is_left_alone(run):
-    """A file with another content, a deleted one, one that became a link, and a folder with other files."""
-    (run.root / "docs/a.md").write_text("mine\n")
-    (run.root / "docs/new/c.md").write_text("c\n")
-    assert undone(run) == {"docs/a.md": ("left", "changed since"), "docs/new/b.md": ("deleted", "")}
-    assert [(run.root / name).read_text() for name in ("docs/a.md", "docs/new/c.md")] == ["mine\n", "c\n"]
-    (run.root / "docs/a.md").unlink()
-    assert undone(run)["docs/a.md"] == ("left", "deleted since")
-    (run.root / "docs/a.md").symlink_to("new/c.md")
-    assert undone(run)["docs/a.md"] == ("left", "changed since")
+    assert undone() == ("left", "changed since")
+    assert (root / "a.md").read_text() == "mine\n"
+    (root / "a.md").unlink()
+    assert undone() == ("left", "deleted since")
+    (root / "a.md").symlink_to("c.md")
+    assert undone() == ("left", "changed since")
 
 
 @pytest.mark.parametrize("made", [0, 1, 2])

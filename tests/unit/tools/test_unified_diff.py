@@ -1,58 +1,19 @@
 """Unified diffs: what they say, and that git applies them."""
 
-import re
+import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from run_specialist.tools import text_edit as subject
 from run_specialist.tools.text_edit import diff_of, shortened
 from tests.unit.tools.edited_files import apply_patch
 
-LINES = st.lists(st.sampled_from(["a", "b", "c", "", "\r", "@@ -1 +1 @@", "-x", "\\ y"]), max_size=14)
-TEXTS = st.builds(lambda lines, end: "\n".join(lines) + "\n" * end, LINES, st.booleans())
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n")
+LINES = ["a", "b", "c", "", "\r", "@@ -1 +1 @@", "-x", "\\ y"]
 
 
-def applied(diff, before):
-    """Return a text after a diff, whose hunks must fit."""
-    old, new, at = before.split("\n"), [], 0
-    shown = iter(diff.split("\n"))
-    left = (0, 0)
-    for line in shown:
-        if left == (0, 0):
-            if found := _HUNK.fullmatch(f"{line}\n"):
-                start, count, _, now = (int(number or 1) for number in found.groups())
-                begin = start - 1 if count else start
-                new += old[at:begin]
-                at, left = begin, (count, now)
-            continue
-        mark, text = line[:1], line[1:]
-        if mark in " -":
-            assert old[at] == text
-            at += 1
-        if mark in " +":
-            new.append(text)
-        left = (left[0] - (mark in " -"), left[1] - (mark in " +"))
-    assert left == (0, 0)
-    return "\n".join(new + old[at:])
-
-
-@settings(max_examples=60, deadline=None)
-@given(TEXTS, TEXTS, st.booleans())
-def test_a_diff_leads_from_one_text_to_the_other(before, after, by_position):
-    """Line by line, also where the lines are too many to be compared with each other."""
-    most = subject._MOST_COMPARED
-    subject._MOST_COMPARED = 0 if by_position else most
-    try:
-        diff = diff_of("x.md", before, after)
-    finally:
-        subject._MOST_COMPARED = most
-    # A remark marks the end of the last line; this small reader does not support it.
-    if before.endswith("\n") and after.endswith("\n"):
-        assert applied(diff.text, before) == after
-    assert (diff.text == "") == (before == after)
+def some_text(chance):
+    """Return a text of some lines, with or without an end of the last one."""
+    return "\n".join(chance.choices(LINES, k=chance.randrange(1, 14))) + "\n" * chance.randrange(2)
 
 
 CASES = {
@@ -69,15 +30,24 @@ CASES = {
 }
 
 
-def test_git_applies_a_patch_of_many_files(tmp_path):
-    """Files with CRLF, without a last line end, with blanks and quotes in their names, new and empty ones."""
-    for name, (before, _) in CASES.items():
+@pytest.mark.parametrize("most", [0, subject._MOST_COMPARED])
+def test_git_applies_a_patch_of_many_files(tmp_path, monkeypatch, most):
+    """Files with CRLF, without a last line end, with blanks and quotes in their names, new and empty ones, and others.
+
+    Also where the lines are too many to be compared with each other.
+    """
+    monkeypatch.setattr(subject, "_MOST_COMPARED", most)
+    chance = random.Random(1)  # noqa: S311 - no secret
+    cases = CASES | {f"{number}.md": (some_text(chance), some_text(chance)) for number in range(60)}
+    for name, (before, _) in cases.items():
         if before is not None:
             (tmp_path / name).write_bytes(before.encode())
-    patch = "".join(diff_of(name, before, after).text for name, (before, after) in CASES.items())
-    apply_patch(tmp_path, patch)
-    for name, (_, after) in CASES.items():
-        assert (tmp_path / name).read_bytes() == after.encode(), name
+    diffs = [diff_of(name, before, after) for name, (before, after) in cases.items()]
+    apply_patch(tmp_path, "".join(diff.text for diff in diffs))
+    assert {name: (tmp_path / name).read_bytes().decode() for name in cases} == {
+        name: after for name, (_, after) in cases.items()
+    }
+    assert diff_of("x.md", "a", "a").text == ""
 
 
 def test_long_texts_are_compared_quickly():

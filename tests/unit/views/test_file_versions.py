@@ -27,13 +27,6 @@ def test_other_versions_of_the_file_are_kept_apart():
     assert tune("finder", [*new, *old], 30, digest="new", last=4).runs == 4
 
 
-def test_an_edited_file_begins_without_runs():
-    """After an edit there are no runs yet: nothing is suggested, however many earlier versions have."""
-    tuning = tune("finder", runs(*[outcome(3)] * 50, digest="old"), 30, digest="new")
-    assert (tuning.runs, tuning.first_at, tuning.suggestion.verdict) == (0, None, "too early")
-    assert tuning.suggestion.reason == "no run shows the number of calls needed, and 10 are required"
-
-
 def test_limits_set_by_a_flag_do_not_count():
     """Runs whose limits a flag or a parent set are counted separately by status, and do not change any figure."""
     own = runs(*[outcome(9)] * 10)

@@ -2,18 +2,13 @@
 
 import pytest
 
-from run_specialist import prompts
 from run_specialist.tools.base import Tool
 from tests.journals import load
-from tests.wire.chat import replies as chat_replies
 from tests.wire.resumed_requests import (
-    CHAT,
     LOOKER,
     MESSAGES,
-    Endpoint,
     check_continued,
     look,
-    message_bytes,
     resume_note,
 )
 from tests.wire.simulator import faults, replies
@@ -48,37 +43,6 @@ async def test_s4_5_a_resumed_request_begins_with_all_bytes_sent_before(endpoint
 
 
 @pytest.mark.exhaustive(one_in=3)
-async def test_s3_8_the_new_budget_is_in_the_last_result_or_a_user_message(endpoint):
-    """The new budget is inside the last tool result on the Messages API, and a user message on Chat Completions."""
-    one = endpoint(lambda say: [look(say, "a"), say.answers("some"), say.answers("more")])
-    await one.ask(tool_calls_limit=1)
-    await one.resume(tool_calls_limit=9)
-    after = one.requests[-1]
-    told = f"{REFRESHED} 9 tool calls in all"
-    if one.kind == MESSAGES:
-        (block,) = after.messages[-1]["content"]
-        assert block["type"] == "tool_result"
-        assert block["content"].startswith(f"{prompts.DELIVERED}\n{told}")
-    else:
-        assert [message["role"] for message in after.messages[-2:]] == ["tool", "user"]
-        assert after.messages[-2]["content"] == prompts.DELIVERED
-        assert after.messages[-1]["content"].startswith(told)
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("end", ["answers", "says"])
-async def test_a_follow_up_question_is_appended_after_an_answer(endpoint, end):
-    """A follow-up question is appended to the history, whether the answer came by `respond` or as text."""
-    one = endpoint(lambda say: [look(say, "a"), getattr(say, end)("some"), look(say, "b"), getattr(say, end)("more")])
-    await one.ask()
-    _, outcome = await one.resume("Since when?")
-    assert (outcome.status, outcome.answer) == ("answered", "more")
-    check_continued(one, one.requests[1], one.requests[2])
-    assert resume_note(one.requests[2]).endswith("The user now asks: Since when?")
-    check_continued(one, one.requests[2], one.requests[3])
-
-
-@pytest.mark.exhaustive(one_in=3)
 async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     """The limit fields in an earlier result stay in the history; the new budget says that they no longer apply."""
     one = endpoint(lambda say: [look(say, "a"), look(say, "b"), say.says("some"), look(say, "c"), say.says("more")])
@@ -90,34 +54,6 @@ async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     last = list(results.values())[-1] if one.kind == MESSAGES else results[-1]
     assert last == "note on 'c', part 0"
     assert outcome.status == "answered"
-
-
-@pytest.mark.exhaustive(one_in=3)
-async def test_a_resumed_run_keeps_its_output_schema(endpoint):
-    """A resumed run sends the same output schema byte for byte and checks the new answer against it."""
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    counter = LOOKER.model_copy(update={"output_schema": schema})
-    one = endpoint(lambda say: [say.answers({"n": 1}), say.answers("two"), say.answers({"n": 2})])
-    await one.ask(counter)
-    _, outcome = await one.resume("And now?")
-    assert outcome.output == {"n": 2}
-    check_continued(one, one.requests[0], one.requests[1])
-    check_continued(one, one.requests[1], one.requests[2])
-
-
-async def test_repeated_call_ids_are_unique_across_resumptions(chat_api, tmp_path):
-    """Call ids that a small server repeats, such as `call_1`, are made unique across resumptions."""
-    same = lambda name, **given: chat_replies.says(None, chat_replies.tool_call(name, given, "call_1"))  # noqa: E731
-    script = [same("look", query="a"), same("look", query="b"), same("respond", answer="some")]
-    script += [same("look", query="c"), same("respond", answer="more")]
-    one = Endpoint(CHAT, chat_api(script), tmp_path, stream=False)
-    await one.ask()
-    _, outcome = await one.resume("And?")
-    assert outcome.answer == "more"
-    assert message_bytes(one.requests[3]).startswith(message_bytes(one.requests[2]))
-    made = [call["id"] for message in one.requests[4].messages for call in message.get("tool_calls", ())]
-    assert len(set(made)) == len(made) == 4
-    assert [call.call.id for call in load(f"sqlite:///{tmp_path}/runs.db").calls] == [made[0], made[1], made[3]]
 
 
 @pytest.mark.exhaustive(one_in=3)

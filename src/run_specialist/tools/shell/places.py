@@ -198,12 +198,11 @@ def _outermost(paths: Sequence[str]) -> list[str]:
 
 
 _LARGEST = 1_000_000
-_SECTION = re.compile(r"\[([\w.-]+)\]")
-_KEPT = {
-    "core": frozenset({"repositoryformatversion", "filemode", "bare", "ignorecase", "precomposeunicode", "symlinks"}),
-    "extensions": frozenset({"objectformat", "refstorage", "worktreeconfig", "compatobjectformat"}),
-}
-"""Settings that git needs to read a repository, by section."""
+_KEPT = dict.fromkeys(
+    ("repositoryformatversion", "filemode", "bare", "ignorecase", "precomposeunicode", "symlinks"), "core"
+) | dict.fromkeys(("objectformat", "refstorage", "worktreeconfig", "compatobjectformat"), "extensions")
+"""Settings that git needs to read a repository, with their sections."""
+_SETTING = re.compile(rf"^\s*({'|'.join(_KEPT)})\s*=\s*(\w+)\s*$", re.MULTILINE | re.IGNORECASE)
 
 
 def git_paths(root: Path) -> list[Path]:
@@ -245,19 +244,11 @@ def _add_git(root: Path, files: CommandFiles) -> None:
 
 def plain_config(path: Path) -> str:
     """Return the settings in a file that a repository needs, without remotes, which can contain credentials."""
-    section, lines = "", []
     try:
-        text = _read(path)
+        found = _SETTING.findall(_read(path))
     except (OSError, ValueError):
         return ""
-    for line in text.splitlines():
-        if line.lstrip().startswith("["):
-            match = _SECTION.fullmatch(line.strip().lower())
-            section = match[1] if match else ""
-            lines += [f"[{section}]"] if section in _KEPT else []
-        elif line.partition("=")[0].strip().lower() in _KEPT.get(section, ()) and not line.rstrip().endswith("\\"):
-            lines.append(line)
-    return "\n".join([*lines, ""])
+    return "".join(f"[{_KEPT[key.lower()]}]\n\t{key} = {value}\n" for key, value in found)
 
 
 def _read(path: Path) -> str:

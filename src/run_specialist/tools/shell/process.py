@@ -12,7 +12,6 @@ import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.errors import ToolError
@@ -136,18 +135,15 @@ def _read(file: Path) -> bytes:
     return b""
 
 
-@dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """A control group that limits the memory of one sandbox."""
+    """A control group that limits the memory of one sandbox; without effect where none can be made."""
 
-    folder: Path
-
-    @classmethod
-    def make(cls, most: int) -> "MemoryGroup | None":
-        """Make a group; None if this system has none that can be made.
+    def __init__(self, most: int) -> None:
+        """Make the group.
 
         most: maximum memory of its processes, with folders in memory [bytes].
         """
+        self._folder: Path | None = None
         for above, limits in _places():
             # Processes that were killed leave their groups; those with processes cannot be removed.
             with suppress(OSError):
@@ -155,34 +151,36 @@ class MemoryGroup:
                     if one.name.startswith(_NAME) and not Path("/proc", one.name.split("-")[2]).exists():
                         with suppress(OSError):
                             one.rmdir()
-            group = cls(above / f"{_NAME}{os.getpid()}-{secrets.token_hex(4)}")
-            try:
-                group.folder.mkdir()
-                (group.folder / limits[0]).write_text(str(most))
-            except OSError:
-                group.remove()
-                continue
-            # Not every kernel has these.
+            folder = above / f"{_NAME}{os.getpid()}-{secrets.token_hex(4)}"
             with suppress(OSError):
-                (group.folder / limits[1]).write_text("0" if limits[1] == "memory.swap.max" else str(most))
-            return group
-        return None
+                folder.mkdir()
+                self._folder = folder
+                (folder / limits[0]).write_text(str(most))
+                # Not every kernel has these.
+                with suppress(OSError):
+                    (folder / limits[1]).write_text("0" if limits[1] == "memory.swap.max" else str(most))
+                return
+            self.remove()
 
     def entering(self, command: Sequence[str]) -> list[str]:
         """Return a command that enters the group and then becomes another one, which runs in any case."""
+        if self._folder is None or not os.access(command[0], os.X_OK):
+            return [*command]
         enter = 'echo $$ 2>/dev/null > "$0"; exec "$@"'
-        return ["/bin/sh", "-c", enter, str(self.folder / "cgroup.procs"), *command]
+        return ["/bin/sh", "-c", enter, str(self._folder / "cgroup.procs"), *command]
 
     @property
     def has_killed(self) -> bool:
         """Whether the kernel has ended a process because of the limit."""
-        said = _read(self.folder / "memory.events") + _read(self.folder / "memory.oom_control")
-        return bool(re.search(rb"^oom_kill [1-9]", said, re.MULTILINE))
+        files = [self._folder / name for name in ("memory.events", "memory.oom_control")] if self._folder else []
+        return any(re.search(rb"^oom_kill [1-9]", _read(file), re.MULTILINE) for file in files)
 
     def remove(self) -> None:
         """Remove the group; it must be empty."""
-        with suppress(OSError):
-            self.folder.rmdir()
+        if self._folder is not None:
+            with suppress(OSError):
+                self._folder.rmdir()
+            self._folder = None
 
 
 def _places() -> Iterator[tuple[Path, tuple[str, str]]]:
@@ -207,14 +205,9 @@ _DRAINED_WITHIN = 1.0
 _GONE_WITHIN = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class CommandExit:
-    """How a command ended."""
-
-    exit_code: int | None
-    """Exit code; None if it was stopped, or if there was no sandbox for it."""
-    stopped: str = ""
-    """Why it was stopped, as a clause; empty if it ended by itself."""
+Exit = tuple[int | None, str]
+"""How a command ended: its exit code, None if it was stopped, or if there was no sandbox for it; and why it was
+stopped, as a clause, empty if it ended by itself."""
 
 
 class SandboxedProcess:
@@ -232,13 +225,11 @@ class SandboxedProcess:
         self._reports: int | None = None
         self.status = -1
         """Descriptor to which the sandbox writes."""
-        self._group = None
         if has_status:
             self._reports, self.status = self._pipe()
             os.set_blocking(self._reports, False)
-            self._group = MemoryGroup.make(MEMORY + FOLDERS)
-        if self._group is not None:
-            opened.callback(self._group.remove)
+        self._group = MemoryGroup(MEMORY + FOLDERS)
+        opened.callback(self._group.remove)
         self._said = b""
         self._is_ready = False
         """Whether the shell in the sandbox has said so, by a NUL before all output."""
@@ -261,7 +252,7 @@ class SandboxedProcess:
         descriptors: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
         folder: Path = Path("/"),
-    ) -> CommandExit:
+    ) -> Exit:
         """Run a command; all its processes have ended when this returns or raises.
 
         seconds: maximum time.
@@ -269,12 +260,12 @@ class SandboxedProcess:
         environment: all variables; by default none, because the first process of a sandbox shows its own to all others.
         Raises OSError if it cannot be started.
         """
-        if self._group is not None and os.access(command[0], os.X_OK):
-            command = self._group.entering(command)
         standard_input, release = self._pipe()
         given = [*descriptors, *([] if self._reports is None else [self.status])]
         pipes = {"stdin": standard_input, "stdout": PIPE, "stderr": STDOUT}
-        async with running(command, env=dict(environment or {}), cwd=folder, pass_fds=given, **pipes) as process:
+        async with running(
+            self._group.entering(command), env=dict(environment or {}), cwd=folder, pass_fds=given, **pipes
+        ) as process:
             reading = asyncio.ensure_future(self._read_output(process))
             try:
                 return await self._ended(process, reading, release, seconds)
@@ -290,9 +281,7 @@ class SandboxedProcess:
                 self._is_ready, data = bool(mark), before + after
             self._output.add(data)
 
-    async def _ended(
-        self, process: Process, reading: "asyncio.Future[None]", release: int, seconds: float
-    ) -> CommandExit:
+    async def _ended(self, process: Process, reading: "asyncio.Future[None]", release: int, seconds: float) -> Exit:
         """Wait until the command has ended, or must be stopped.
 
         release: descriptor to which a line is written; the command waits for it on its standard input.
@@ -309,7 +298,7 @@ class SandboxedProcess:
                 stopped = f"it took more than {seconds:.3g} seconds"
             elif tasks > MOST_TASKS:
                 stopped = f"it had more than {MOST_TASKS} processes and threads"
-            elif memory > MEMORY or (self._group is not None and self._group.has_killed):
+            elif memory > MEMORY or self._group.has_killed:
                 stopped = too_much
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL if has_begun else _POLL / 10):
@@ -319,14 +308,14 @@ class SandboxedProcess:
             await asyncio.wait([reading], timeout=_DRAINED_WITHIN if self._output.total <= MOST_OUTPUT else 0)
             if self._output.total > MOST_OUTPUT:
                 stopped = f"it wrote more than {MOST_OUTPUT // 1024**2} MB"
-            elif self._group is not None and self._group.has_killed:
+            elif self._group.has_killed:
                 stopped = too_much
         code = process.returncode
         if self._reports is not None:
             # The code of `bwrap` itself, or of its first process, says nothing about the command.
             self._find_init()
             code = _first(self._said, "exit-code")
-        return CommandExit(code if self._is_ready and not stopped else None, stopped)
+        return code if self._is_ready and not stopped else None, stopped
 
     def _is_bound(self, pid: int) -> bool:
         """Return whether the sandbox would end with this program."""
@@ -403,7 +392,7 @@ async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its 
     output: KeptOutput,
     seconds: float,
     checkpoint: FileCheckpoint | None = None,
-) -> CommandExit:
+) -> Exit:
     """Run a command line; return how it ended.
 
     sandbox: the files that the file tools see.
@@ -416,7 +405,8 @@ async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its 
     counts = is_linux and release is not None and (int(release[1]), int(release[2])) >= _COUNTS_PER_SANDBOX
     limited = _LIMITED.format(seconds=max(round(seconds), 1), processes=_PROCESSES if counts else "")
     words = [system_sandbox.shell(), "-c", limited, system_sandbox.shell(), line]
-    protected = checkpoint.before.mounted() if checkpoint else []
+    places = checkpoint.before.protected.items() if checkpoint else ()
+    protected = [path for path, target in places if target is None]  # a sandbox cannot show a symlink read-only
     try:
         files = await in_thread(lambda: command_files(sandbox, writable, protected))
         with ExitStack() as opened:
@@ -438,7 +428,7 @@ async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its 
                 ended = await process.run(command, seconds, (), environment, root)
     except (OSError, ValueError) as error:
         raise ToolError(f"the sandbox cannot be started: {error}") from error
-    if ended.exit_code is None and not ended.stopped:
+    if ended == (None, ""):
         said = output.text(2_000).strip().splitlines() or ["no reason was given"]
         raise ToolError(f"the sandbox cannot be made: {shown(said[-1])}")
     return ended

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -22,7 +22,7 @@ from run_specialist.tools.file_checkpoint import FileCheckpoint, held, recovered
 from run_specialist.tools.ignore import join_by_stars
 from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.shell.places import writable_places
-from run_specialist.tools.shell.process import CommandExit, KeptOutput, run_command
+from run_specialist.tools.shell.process import KeptOutput, run_command
 from run_specialist.tools.threads import in_thread
 
 LONGEST = 100_000
@@ -62,7 +62,7 @@ class _Shell:
         self._one_at_a_time = asyncio.Lock()
         self._has_looked_back = False
         self._closed = [Path(os.path.realpath(settings.path))] if settings.path else []
-        self._rules = CommandRules.of(settings.tools, settings.disallowed_tools)
+        self._rules = CommandRules(settings.tools, settings.disallowed_tools)
         self._limit = settings.tool_result_limit
         self.writable, _ = writable_places(root, settings.writable)
         changes = _NOTHING
@@ -87,30 +87,45 @@ class _Shell:
         if "\0" in command:
             raise ToolError("a command line cannot contain a NUL character")
         output = KeptOutput(4 * self._limit)
+        undone: list[str] = []
         seconds = context.seconds * (1 - _MARGIN)
         if not self.writable:
-            ended = await run_command(self._sandbox, (), command, output, seconds)
-            return Output(output.text(self._limit), _note(ended), is_error=bool(ended.stopped))
-        # A file moved by one command could be hidden from the checks of another, or taken for a change of it.
-        async with self._one_at_a_time, self._alone(seconds) as seconds:
-            if not self._has_looked_back:
-                # The process of this resumed run may have been killed during its last command.
-                left = await in_thread(lambda: recovered(context.run_id))
-                if left is not None:
-                    await report_changes(left, context.log)
-                self._has_looked_back = True
-            closed = [*self._closed, *(self._copy.closed() if self._copy is not None else ())]
-            checkpoint = await in_thread(
-                lambda: FileCheckpoint.take(self._root, self.writable, closed, context.run_id, context.call_id)
-            )
-            try:
-                ended = await run_command(self._sandbox, self.writable, command, output, seconds, checkpoint)
-            finally:
-                undone = await self._record_uncancelled(checkpoint, context)
-        note = _note(ended)
+            exit_code, stopped = await run_command(self._sandbox, (), command, output, seconds)
+        else:
+            # A file moved by one command could be hidden from the checks of another, or taken for a change of it.
+            async with self._one_at_a_time, self._alone(seconds) as seconds:
+                if not self._has_looked_back:
+                    # The process of this resumed run may have been killed during its last command.
+                    left = await in_thread(lambda: recovered(context.run_id))
+                    if left is not None:
+                        await report_changes(left, context.log)
+                    self._has_looked_back = True
+                closed = [*self._closed, *(self._copy.closed() if self._copy is not None else ())]
+                checkpoint = await in_thread(
+                    lambda: FileCheckpoint.take(self._root, self.writable, closed, context.run_id, context.call_id)
+                )
+
+                async def record() -> None:
+                    changes = await in_thread(checkpoint.compare)
+                    undone.extend(changes.undone)
+                    if await report_changes(changes, context.log):
+                        await in_thread(checkpoint.discard)
+
+                try:
+                    exit_code, stopped = await run_command(
+                        self._sandbox, self.writable, command, output, seconds, checkpoint
+                    )
+                finally:
+                    # A cancellation takes effect afterwards.
+                    try:
+                        await to_the_end(record(), lambda: None)
+                    finally:
+                        if self._copy is not None:
+                            self._copy.changes += 1
+        note = f"[stopped: {stopped}]" if stopped else f"[exit code {exit_code}]"
         if undone:
             note += f"\n[undone, because nothing may be changed there: {few([*map(escape_path, undone)], _NAMED)}]"
-        return Output(output.text(self._limit), note, is_error=bool(ended.stopped))
+        return Output(output.text(self._limit), note, is_error=bool(stopped))
 
     @asynccontextmanager
     async def _alone(self, seconds: float) -> AsyncIterator[float]:
@@ -124,30 +139,6 @@ class _Shell:
             if time.monotonic() > until:
                 raise ToolError("a command of another run is changing the same folders; try again later")
             await asyncio.sleep(_POLL)
-
-    async def _record_uncancelled(self, checkpoint: FileCheckpoint, context: Context) -> Sequence[str]:
-        """Record what a command has changed, and return the places that were put back.
-
-        A cancellation takes effect afterwards.
-        """
-        undone: list[str] = []
-
-        async def record() -> None:
-            changes = await in_thread(checkpoint.compare)
-            undone.extend(changes.undone)
-            if await report_changes(changes, context.log):
-                await in_thread(checkpoint.discard)
-
-        try:
-            await to_the_end(record(), lambda: None)
-        finally:
-            if self._copy is not None:
-                self._copy.changes += 1
-        return undone
-
-
-def _note(ended: CommandExit) -> str:
-    return f"[stopped: {ended.stopped}]" if ended.stopped else f"[exit code {ended.exit_code}]"
 
 
 # The commands that a file allows, from entries such as `Bash(git log:*)` in `tools` and `disallowed_tools`.
@@ -167,23 +158,19 @@ _RUN_OTHERS = frozenset(
 _MOST_SHOWN = 300
 
 
-@dataclass(frozen=True, slots=True)
 class CommandRules:
     """The commands that a file allows."""
 
-    allowed: Sequence[str] | None
-    """Patterns, one of which each command must match; None = all commands."""
-    denied: Sequence[str] = ()
-    """Patterns that no command may match."""
-
-    @classmethod
-    def of(cls, tools: Iterable[str] | None, disallowed: Iterable[str]) -> Self:
-        """Return the rules in the lists of a file; entries for other tools do not count."""
+    def __init__(self, tools: Iterable[str] | None, disallowed: Iterable[str]) -> None:
+        """Take the rules in the lists of a file; entries for other tools do not count."""
         named = shell_rules(tools or ())
         allows_all = not named or any(rule is None or rule in _EVERYTHING for _, rule in named)
         allowed = [pattern for name, rule in named for pattern in _patterns(rule or "", is_prefix=name in _OF_PREFIXES)]
         denied = [pattern for _, rule in shell_rules(disallowed) for pattern in _patterns(rule or "", is_prefix=True)]
-        return cls(None if allows_all else tuple(dict.fromkeys(allowed)), tuple(dict.fromkeys(denied)))
+        self.allowed = None if allows_all else tuple(dict.fromkeys(allowed))
+        """Patterns, one of which each command must match; None = all commands."""
+        self.denied = tuple(dict.fromkeys(denied))
+        """Patterns that no command may match."""
 
     def refusal(self, line: str) -> str:
         """Return why a command line must not run, as a sentence; empty if it may."""
