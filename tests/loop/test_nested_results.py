@@ -79,31 +79,6 @@ async def test_a_failed_child_becomes_an_error_result(run_lead, files):
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 1)
 
 
-async def test_a_child_cancelled_by_its_provider_is_counted(run_lead, files):
-    """If a child's provider raises CancelledError unprompted, the child's spending counts for the parent."""
-    files()
-    gone = asyncio.CancelledError()
-
-    def cancelled(asked):
-        raise gone
-
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), cancelled]])
-    outcome, _ = await run_lead(cast)
-    (child,) = outcome.children
-    assert (child.status, child.tool_calls, outcome.tool_calls.used) == ("aborted", 1, 2)
-    assert outcome.usage.input_tokens == 30
-
-
-async def test_the_salvage_of_a_parent_includes_the_results_of_a_failed_child(run_lead, files):
-    """If parent and child both fail, the salvaged answer includes the child's results."""
-    files()
-    gone = ProviderError("the server is gone")
-    cast = ScriptedSpecialists(lead=[[asks("finder"), gone]], finder=[[looks("owls"), gone]])
-    outcome, _ = await run_lead(cast)
-    assert outcome.status == "failed"
-    assert "note on 'owls', part 0" in outcome.answer
-
-
 async def test_an_abort_keeps_the_results_of_the_child(files, tmp_path, monkeypatch):
     """After an abort the child's calls are counted and its results are part of the parent's salvage."""
     files()

@@ -4,12 +4,10 @@ import asyncio
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from run_specialist.budget import Kind
 from run_specialist.errors import Unavailable
-from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, MOST_REPEATED, Retries, backoff
+from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, MOST_REPEATED, Retries
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import Retrying, Started
@@ -132,13 +130,6 @@ async def test_w5_an_abort_or_a_cancellation_ends_a_wait(monkeypatch, how):
     assert "note on 'a'" in outcome.answer
 
 
-async def test_w5_an_abort_by_a_listener_ends_the_wait_that_begins(monkeypatch):
-    """A listener may abort the run when it hears of a wait."""
-    monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
-    run = Run(job(ScriptedProvider([BUSY])), lambda event: run.abort() if isinstance(event, Retrying) else None)
-    assert (await run.outcome()).status == "aborted"
-
-
 async def test_w5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
     """When the working time is over in the middle of a wait, the landing asks for the answer."""
     monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
@@ -148,10 +139,3 @@ async def test_w5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
     assert (outcome.status, outcome.answer, outcome.landing.reason) == ("landed", "mice", "time")
     assert len([event for event in events if isinstance(event, Retrying)]) == 1
     assert isinstance(events[0], Started)
-
-
-@given(st.integers(0, 10**6), st.floats(0, 1))
-def test_w1_a_wait_is_never_too_short_or_too_long(attempt, chance):
-    """Whatever the number of the attempt, the wait is bounded, and jitter shortens it by a quarter at most."""
-    assert 0.75 * FIRST_WAIT <= backoff(attempt, chance) <= LONGEST_WAIT
-    assert backoff(attempt, 1) == 0.75 * backoff(attempt, 0)

@@ -8,7 +8,7 @@ from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
@@ -77,18 +77,6 @@ async def test_an_end_in_that_turn_is_the_end_of_the_run(reply, status):
     assert (outcome.answer == "It is known.") is (status == "answered")
 
 
-@pytest.mark.parametrize(
-    ("event", "requests", "calls_run"),
-    [("started", 0, 0), ("request", 0, 0), ("reply", 1, 1), ("tool_call", 1, 1), ("budget", 1, 1)],
-)
-async def test_a_listener_may_stop_the_run_after_its_turn(event, requests, calls_run):
-    """A listener may ask for it at any event: what has begun is finished, and nothing else begins."""
-    provider = ScriptedProvider([looks(1)])
-    run = Run(job(provider, 4), lambda told: run.abort(after_turn=True) if told.event == event else None)
-    outcome = await run.outcome()
-    assert (outcome.status, len(provider.requests), outcome.tool_calls.used) == ("aborted", requests, calls_run)
-
-
 @pytest.mark.parametrize("order", [(True, False), (False, True), (True, False, False, True)])
 async def test_an_abort_without_waiting_cuts_the_turn(hanging, order):
     """`abort()` cuts the call that runs, before or after a stop that would wait for it."""
@@ -151,21 +139,6 @@ async def test_a_request_that_fails_after_the_stop_is_not_sent_again():
     run, _, _ = stopped_by([looks(1), (ProviderError("wrong key", kind="credentials"),)])
     outcome = await run.outcome()
     assert (outcome.status, outcome.error_kind) == ("failed", "credentials")
-
-
-async def test_an_empty_reply_is_not_asked_for_again():
-    """The one repetition of an empty reply is left to the resumption."""
-    run, provider, _ = stopped_by([looks(1), (says(""),)])
-    assert ((await run.outcome()).status, len(provider.requests)) == ("aborted", 2)
-
-
-async def test_x_6_a_cut_call_is_not_asked_for_again():
-    """The repetition of a cut reply is left to the resumption; its call is not run and still gets a result."""
-    cut = calls(("look", {"query": "b"}), first_id=2, stop=Stop.TRUNCATED)
-    run, provider, _ = stopped_by([looks(1), (cut,)])
-    outcome = await run.outcome()
-    assert (outcome.status, outcome.tool_calls.used, len(provider.requests)) == ("aborted", 1, 2)
-    assert len(results(run.transcript[-1])) == 1
 
 
 async def test_a_time_limit_still_ends_the_turn(hanging):

@@ -6,12 +6,10 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import Unavailable
-from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received
 from run_specialist.store.reader import Store
-from tests.journals import Notebook
-from tests.loop.nested_replies import answers, asks
+from tests.loop.nested_replies import asks
 from tests.loop.nested_replies import looks as child_looks
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK
@@ -108,24 +106,6 @@ async def test_a_summary_with_a_failed_request_is_dropped(desk):
     assert (again.outcome.status, len(again.named("summarized"))) == ("answered", 1)
 
 
-async def test_no_summary_begins_if_the_stop_comes_while_the_store_is_waited_for(desk):
-    """A stop during the wait for the store comes before the summary, which then does not begin."""
-
-    class Stopping(Notebook):
-        """A journal that stops the run when it is waited for."""
-
-        async def committed(self):
-            if len(provider.requests) == 2:
-                run.abort(after_turn=True)
-
-    provider = ScriptedProvider(WIDE)
-    async with desk.process(provider, store="none") as runner:
-        job = (await runner.prepare(LONG, "What is known?")).job
-    run = Run(job, journal=Stopping())
-    outcome = await run.outcome()
-    assert (outcome.status, len(provider.requests)) == ("aborted", 2)
-
-
 # Children
 
 
@@ -160,19 +140,6 @@ async def test_x_11_the_turn_of_a_child_ends_too(family):
     assert (outcome.children[0].tool_calls, outcome.tool_calls.failed) == (1, 0)
     assert "note on 'owls'" in outcome.answer
     assert [len(runs[name].turns) for name in ("lead", "finder")] == [1, 1]
-
-
-async def test_x_11_an_answer_of_a_child_in_its_last_turn_is_kept(family):
-    """A child that answers in its turn has answered, and its parent continues from that when it is resumed."""
-    stop = Stopper()
-    cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[child_looks("owls"), stop(answers("mice"))]])
-    outcome, runs = await lead(family, cast, stop)
-    assert (outcome.status, runs["finder"].status) == ("aborted", "answered")
-    cast = ScriptedSpecialists(lead=[[answers("all")]])
-    async with Runner(provider=cast, tools=[LOOK], store=family) as runner:
-        again = await (await runner.resume(outcome.run_id)).outcome()
-    assert (again.status, len(again.children)) == ("answered", 1)
-    assert "mice" in str(cast.played["lead"][0].requests[0].messages[-1].content)
 
 
 async def test_x_11_an_abort_after_the_stop_cuts_the_child(family):

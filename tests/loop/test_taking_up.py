@@ -102,13 +102,6 @@ async def test_a_failed_run_is_resumed_by_the_name_of_its_status(office):
     assert (again.status, again.error, again.tool_calls.used) == ("answered", None, 1)
 
 
-@pytest.mark.parametrize("retry", ["answered", ("failed", "landed"), ("",)])
-async def test_only_runs_without_a_complete_answer_are_retried(office, retry):
-    """A status that cannot be resumed without more is refused by its name."""
-    with pytest.raises(UsageError, match=r"^retry: .* is not one of failed, aborted, partial$"):
-        await office.take(retry=retry)
-
-
 async def test_a_run_whose_process_died_is_resumed(office, monkeypatch):
     """A run whose process died is resumed, and no stored reply is requested again."""
     monkeypatch.setattr(writers, "GRACE", 0.01)
@@ -117,17 +110,6 @@ async def test_a_run_whose_process_died_is_resumed(office, monkeypatch):
     again = await office.take(ANSWER)
     assert (again.status, again.tool_calls.used, again.usage.output_tokens) == ("answered", 2, 15)
     assert await office.take() == again
-
-
-async def test_a_run_whose_process_died_before_its_first_request_is_the_same(office, monkeypatch):
-    """A run that was stored and never asked sends the same first request as a new one."""
-    monkeypatch.setattr(writers, "GRACE", 0.01)
-    await broken_off(office)
-    sent = []
-    for run_id in (ID, "another"):
-        outcome = await office.take(lambda request: sent.append(request.messages) or ANSWER, run_id=run_id)
-        assert outcome.status == "answered"
-    assert sent[0] == sent[1]
 
 
 async def test_of_eight_callers_at_once_one_works(office):
@@ -170,17 +152,6 @@ async def test_a_cancellation_while_the_run_is_stored_leaves_no_run_behind(offic
             await task
         assert ask(office.url, RAW) == [(ID, "aborted")]
         assert (await taken(runner)).ended.status == "aborted"
-
-
-async def test_a_dropped_run_can_be_taken_up_again(office):
-    """A run that was prepared and dropped can be taken up again in the same process."""
-    async with office.process(ANSWER) as runner:
-        run = await taken(runner)
-        with pytest.raises(AtWork, match=f"{ID} is being worked on: this process; "):
-            await taken(runner)
-        run._run.observers.journal = None
-        del run
-        assert (await (await taken(runner)).outcome()).status == "answered"
 
 
 async def test_prepare_refuses_a_stored_id(office):

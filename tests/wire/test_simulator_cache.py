@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tests.wire.simulator import MessagesSimulator, replies
-from tests.wire.simulator.client import post
-from tests.wire.simulator.examples.base import (
+from tests.wire.simulator.bodies import (
     MARK,
     OPUS,
     RESPOND,
@@ -20,6 +19,7 @@ from tests.wire.simulator.examples.base import (
     user,
     words,
 )
+from tests.wire.simulator.client import post
 from tests.wire.simulator.prompt import Block, canonical
 
 FORCED = {"type": "tool", "name": "respond"}

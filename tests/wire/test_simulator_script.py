@@ -6,26 +6,15 @@ from typing import Any
 import pytest
 
 from tests.wire.simulator import MessagesSimulator, ScriptError, replies
-from tests.wire.simulator.client import Response, post
-from tests.wire.simulator.examples.base import (
+from tests.wire.simulator.bodies import (
     OPUS,
     chat,
     request,
 )
+from tests.wire.simulator.client import Response, post
 from tests.wire.simulator.sse import encode, events
 
 Start = Callable[..., MessagesSimulator]
-
-
-def test_request_beyond_the_script_fails_loudly() -> None:
-    """An unexpected request gets a 500 that forbids a retry, and the test fails at the end."""
-    with (  # noqa: PT012 - the error is raised when the block ends
-        pytest.raises(ScriptError, match="request 2 has no scripted reply"),
-        MessagesSimulator([replies.says("Mice.")]) as api,
-    ):
-        assert post(api.base_url, request()).status == 200
-        response = post(api.base_url, request())
-        assert (response.status, response.headers["x-should-retry"]) == (500, "false")
 
 
 def test_unused_reply_fails_loudly() -> None:

@@ -1,12 +1,8 @@
 """The transcript after a compaction."""
 
-import pytest
-
 from run_specialist.loop.compaction import plan
-from run_specialist.record.messages import Message, ToolResult
-from run_specialist.tools.archive import SUMMARIZE
+from run_specialist.record.messages import Message
 from tests.transcripts import (
-    HIDDEN,
     QUESTION,
     THOUGHT,
     broken_rules,
@@ -16,28 +12,8 @@ from tests.transcripts import (
     summaries,
     text,
     turn,
-    use,
 )
 from tests.unit.loop.plans import archived_ids, chunk_texts, planned, refusals
-
-
-def test_s2_8_s2_9_compaction_adds_markers_and_a_summary_pair():
-    """Old outputs become markers and a summary pair is added.
-
-    Other blocks are kept, unchanged messages stay the same objects, and old instructions of the loop are removed.
-    """
-    said = history(3, before=[text("Let me see.")])
-    said[2] = said[2].with_instruction("You have used most of your tool calls.")
-    found = planned(said)
-    rebuilt = found.rebuild("notes")
-    assert rebuilt[2] == Message.results([ToolResult("call_1", "SUMMARIZED executionId:'call_1'")])
-    assert rebuilt[4] == Message.results([ToolResult("call_2", "SUMMARIZED executionId:'call_2'")])
-    asked, answered = rebuilt[5:7]
-    assert asked.content == ({**use("context_summarize_1", SUMMARIZE), "input": {"archived": 2}},)
-    assert answered == Message.results([ToolResult("context_summarize_1", "notes")])
-    assert all(rebuilt[at] is said[at] for at in (0, 1, 3))
-    assert all(new is old for new, old in zip(rebuilt[7:], said[5:], strict=True))
-    assert (broken_rules(rebuilt), refusals(rebuilt)) == ([], [])
 
 
 def test_s2_9_a_second_pass_replaces_the_first_summary():
@@ -61,33 +37,6 @@ def test_s2_9_a_second_pass_replaces_the_first_summary():
     assert twice[9].content[0]["id"] == "context_summarize_2"
     assert (broken_rules(twice), refusals(twice)) == ([], [])
     assert plan(twice, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
-
-
-@pytest.mark.parametrize("block", [THOUGHT, HIDDEN, {"type": "server_tool_use", "id": "s", "name": "x", "input": {}}])
-@pytest.mark.parametrize("where", [1, 5])
-def test_s2_9_with_thinking_the_transcript_becomes_one_user_message(block, where):
-    """With thinking the result is one user message: question, summary, a line per archived call, the newest turn.
-
-    No thinking is replayed.
-    """
-    said = history(3, size=30)
-    said[where] = Message("assistant", (block, text("Let me see."), *said[where].content))
-    (retold,) = planned(said).rebuild("notes")
-    question, summary, archived, *newest = (one["text"] for one in retold.content)
-    assert retold.role == "user"
-    assert question == QUESTION
-    assert summary.splitlines()[1:] == ["notes"]
-    assert archived.splitlines()[1:] == [
-        """search {"query":"about call_1"} -> SUMMARIZED executionId:'call_1'""",
-        """search {"query":"about call_2"} -> SUMMARIZED executionId:'call_2'""",
-    ]
-    assert newest[-1].splitlines() == [
-        'Tool call {"id":"call_3","name":"search","input":{"query":"about call_3"}} returned:',
-        "3".ljust(30, "."),
-    ]
-    assert ("Written on the way:\nLet me see." in newest) == (where == 5)
-    assert "hm" not in str(retold.content)
-    assert (broken_rules([retold]), refusals([retold])) == ([], [])
 
 
 def test_s2_9_a_flattened_transcript_can_be_flattened_again():

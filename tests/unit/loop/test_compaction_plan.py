@@ -2,7 +2,6 @@
 
 import pytest
 
-from run_specialist.loop.compaction import plan
 from run_specialist.record.messages import Message, ToolResult
 from tests.transcripts import (
     QUESTION,
@@ -11,25 +10,7 @@ from tests.transcripts import (
     turn,
     use,
 )
-from tests.unit.loop.plans import archived_ids, chunk_texts, planned
-
-
-def test_s2_9_the_first_message_and_the_newest_turn_are_never_summarised():
-    """The first message and the newest turn are never summarised.
-
-    With one turn there is nothing to do; of two turns the first is summarised.
-    """
-    for nothing in ([], history(0), history(1)):
-        assert plan(nothing, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
-    said = history(2)
-    assert plan(history(3)[1:], size=10_000, target=0, summary_limit=0, chunk_size=10) is None
-    found = planned(said)
-    assert archived_ids(found) == ["call_1"]
-    assert QUESTION not in chunk_texts(found)
-    rebuilt = found.rebuild("notes")
-    assert rebuilt[0] is said[0]
-    assert (rebuilt[-2], rebuilt[-1]) == (said[-2], said[-1])
-    assert rebuilt[-1] is said[-1]
+from tests.unit.loop.plans import archived_ids, planned
 
 
 @pytest.mark.parametrize(
@@ -41,21 +22,6 @@ def test_the_oldest_turns_are_summarized_until_the_rest_fits(target, count):
     marker = len("SUMMARIZED executionId:'call_1'")
     found = planned(history(9, size=400 + marker), size=2_000, target=target)
     assert archived_ids(found) == [f"call_{number}" for number in range(1, count + 1)]
-
-
-def test_s2_7_chunks_keep_pairs_together_and_in_order():
-    """Chunks keep pairs together and in order: results of about 110 tokens go two by two, a larger one alone."""
-    said = [Message.user(QUESTION), *turn(("a", "1" * 400), ("b", "2" * 400), ("c", "3" * 400))]
-    said += [*turn(("d", "4" * 4_000)), *turn(("e", "5" * 400)), *turn(("f", "6"))]
-    found = planned(said, chunk_size=250)
-    assert [[call.id for unit in chunk for call in unit.calls] for chunk in found.chunks] == [
-        ["a", "b"],
-        ["c"],
-        ["d"],
-        ["e"],
-    ]
-    assert all(len(unit.calls) == 1 for chunk in found.chunks for unit in chunk)
-    assert '{"id":"d","name":"search","input":{"query":"about d"}} returned:\n4444' in chunk_texts(found)
 
 
 def test_the_text_of_the_model_stays_with_its_calls():

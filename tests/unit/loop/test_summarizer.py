@@ -3,30 +3,12 @@
 import pytest
 
 from run_specialist.loop.summarizer import Summarizer
-from run_specialist.prompts import SYSTEM_PROMPT
-from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.tools.archive import Archive
-from tests.transcripts import QUESTION, history, outputs, summaries, turn
+from tests.transcripts import history, outputs, turn
 from tests.unit.loop.summarizing import SIZE, one_pass, request_text
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_s2_7_each_chunk_has_its_own_request_without_tools():
-    """Each chunk's request has the question and the calls with their entire results, and offers no tools."""
-    done, provider = await one_pass([says("notes on 1"), says("notes on 2")], history(3, size=600))
-    first, second = request_text(provider, 0), request_text(provider, 1)
-    assert all(QUESTION in one for one in (first, second))
-    assert "1".ljust(600, ".") in first
-    assert '"name":"search","input":{"query":"about call_1"}' in first
-    assert "2".ljust(600, ".") in second
-    assert "call_2" not in first
-    assert "call_3" not in first + second
-    assert provider.opening.system == SYSTEM_PROMPT
-    assert provider.opening.tools.names == ()
-    assert {one.choice for one in provider.requests} == {Choice.AUTO}
-    assert summaries(done.history) == [done.summary] == ["notes on 1\n\nnotes on 2"]
 
 
 async def test_s2_8_outputs_are_archived_unless_the_archive_has_them():

@@ -4,45 +4,15 @@ import asyncio
 
 import pytest
 
-from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.errors import ProviderError
 from run_specialist.loop.summarizer import Summarizer
 from run_specialist.providers.scripted import ScriptedProvider, says
-from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.record.messages import Stop
 from run_specialist.tools.archive import Archive
-from tests.transcripts import THOUGHT, history, text, turn, use
+from tests.transcripts import history, turn
 from tests.unit.loop.summarizing import SIZE, one_pass, request_text
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        (ProviderError("the API is\noverloaded"), "the API is overloaded"),
-        (ContextExceeded("prompt is too long"), "prompt is too long"),
-        (Reply(Stop.REFUSED, (), Usage(3), "harm"), "the model refused (harm)"),
-        (Reply(Stop.REFUSED, (text("I will not."),), Usage(3), "harm"), "the model refused (harm)"),
-        (says(""), "the model wrote nothing"),
-        (Reply(Stop.ANSWERED, (THOUGHT, text("  ")), Usage(3)), "the model wrote nothing"),
-        (Reply(Stop.TRUNCATED, (THOUGHT,), Usage(3)), "the model wrote nothing"),
-        (Reply(Stop.WANTS_TOOLS, (use("x"),), Usage(3)), "the model wrote nothing"),
-    ],
-)
-async def test_s2_7_a_chunk_that_fails_leaves_a_marker(line, why):
-    """A failed chunk leaves a marker that names its calls and the reason.
-
-    The other chunks are summarised, and the outputs stay readable.
-    """
-    archive, paid = Archive(), []
-    done, _ = await one_pass([line, says("notes on 2")], history(3, size=600), archive, paid)
-    notes, marker = done.summary.split("\n\n")
-    assert notes == "notes on 2"
-    assert marker == (
-        f"[not summarised: search (call_1); the reason: {why}; get_tool_response reads the outputs by their ids]"
-    )
-    assert archive["call_1"] == "1".ljust(600, ".")
-    assert any(why in warning for warning in done.warnings)
-    assert len(paid) == (1 if isinstance(line, Exception) else 2)
 
 
 async def test_s2_7_markers_outlast_merging_and_later_passes():

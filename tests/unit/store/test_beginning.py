@@ -15,7 +15,7 @@ from run_specialist.store.location import Location
 from run_specialist.store.rows import KnownRun
 from run_specialist.store.sqlite import FileSession
 from run_specialist.store.writer import Inbox, RunJournal, Writer
-from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, stored, turn_of, write
+from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, turn_of, write
 
 pytestmark = pytest.mark.anyio
 
@@ -54,29 +54,6 @@ async def test_a_stored_run_is_left_as_it_is(writer, store_url):
     known = writer.begin(opened("run-1", question="Another?", model="other"))
     assert (known.question, known.model, known.ended) == ("What is known?", "scripted", outcome("run-1"))
     assert (ask(store_url, "select * from runs"), ask(store_url, "select * from search")) == before
-
-
-async def test_a_run_is_looked_up_by_its_whole_id(writer):
-    """A run is looked up by its whole id, never by the beginning of one."""
-    assert await write(writer.journal("run-12"), *begun("run-12")) is None
-    assert writer.look("run-1") is None
-    known = writer.look("run-12")
-    assert (known.specialist, known.question, known.frozen, known.outcome) == (
-        "looker",
-        "What is known?",
-        {"system": "Look."},
-        None,
-    )
-
-
-async def test_an_earlier_outcome_does_not_end_a_resumed_run(writer):
-    """A run that was resumed has not ended, though its earlier outcome is stored."""
-    journal = writer.begin(opened("run-1"))
-    assert await write(journal, *ended("run-1")) is None
-    assert writer.look("run-1").ended == outcome("run-1")
-    writer.claim(stored("run-1"))
-    known = writer.look("run-1")
-    assert (known.ended, known.outcome) == (None, outcome("run-1"))
 
 
 async def test_damaged_data_is_one_line(writer, store_url):

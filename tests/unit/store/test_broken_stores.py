@@ -13,7 +13,6 @@ from run_specialist.store import ledger
 from run_specialist.store.base import StoreFailure
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import APPLICATION_ID
-from run_specialist.store.writer import Inbox, RunJournal
 from tests.unit.store.records import (
     ask,
     begun,
@@ -166,23 +165,6 @@ async def test_an_unexpected_exception_releases_all_waiting_runs(monkeypatch, la
     assert {reason.partition(": ")[0] for reason in told} == {"this run is not stored"}
     assert not any("\n" in reason for reason in told)
     assert await write(journals[0], *turn_of(1)) is None
-
-
-@pytest.mark.parametrize(
-    ("turns", "lost", "words"),
-    [
-        (None, begun("run-1"), "this run is not stored: disk full"),
-        (0, turn_of(1), "this run is not stored from turn 1 on: disk full"),
-        (3, [*turn_of(4), *ended("run-1")], "this run is not stored from turn 4 on: disk full"),
-        (3, ended("run-1"), "the end of this run is not stored: disk full"),
-    ],
-)
-async def test_the_first_unstored_turn_is_reported_once(turns, lost, words):
-    """The warning is given once and counts completely stored turns; a second failure adds no second warning."""
-    journal = RunJournal(Inbox(), "run-1", turns=turns)
-    journal.mark_failed("disk full", lost)
-    journal.mark_failed("another reason", lost)
-    assert [await journal.committed(), await journal.committed()] == [words, None]
 
 
 async def test_rows_after_a_failed_row_are_dropped(pause_writes, writer, store_url):

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.location import file_of
-from run_specialist.store.owners import UNKNOWN, acquire, describe, is_alive
+from run_specialist.store.owners import acquire, is_alive
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.sqlite import open_engine
 from tests.stores import without_privileges
@@ -79,13 +79,6 @@ def test_a_killed_process_counts_as_dead(url):
         process.kill()
         process.wait()
         assert died(url, token)
-
-
-def test_an_owner_is_described_by_process_and_host(url):
-    """An owner is described by process id and host, for a user who wants to resume a running run."""
-    with another_process(url) as (process, token):
-        assert describe(url, token).startswith(f"process {process.pid} on ")
-    assert describe(url, "never was") == UNKNOWN
 
 
 def test_a_forked_child_does_not_release_the_lock_of_its_parent(url):

@@ -1,13 +1,11 @@
 """Listing, finding and deleting the runs of a store, on both databases."""
 
-import os
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
-from run_specialist.store.location import file_of
 from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
 from tests.unit.store.finished_runs import keep, named, run_of, write
@@ -18,7 +16,6 @@ from tests.unit.store.records import (
     ended,
     nowhere,
     opened,
-    turn_of,
 )
 
 
@@ -118,21 +115,6 @@ def test_deleting_a_run_removes_only_its_rows(store_url):
         assert ids(store.runs()) == ["r12"]
     assert counts(store_url) == counts(store_url, "r12") == before
     assert min(before.values()) > 0
-
-
-def test_deleting_shrinks_the_file(tmp_path):
-    """Deleting shrinks the SQLite file and reports by how much; keeping a small run costs little."""
-    url = f"sqlite:///{tmp_path}/runs.db"
-    noise = [turn for number in range(1, 30) for turn in turn_of(number, os.urandom(20_000).hex())]
-    keep(url, r1=[*begun("r1"), *noise], r2=run_of("r2"))
-    path = file_of(url)
-    with Store(url) as store:
-        before = store.size
-        assert before >= path.stat().st_size > 500_000
-        freed = store.delete(["r1"])
-        assert freed == before - store.size
-        assert path.stat().st_size < 200_000
-        assert store.load("r2").outcome is not None
 
 
 def test_a_selection_with_a_running_run_is_not_deleted(store_url):

@@ -82,18 +82,6 @@ def test_calls_and_results_follow_the_order_of_their_messages():
     ]  # fmt: skip
 
 
-def test_an_appended_instruction_belongs_to_the_text_before_it():
-    """A text that the loop appends belongs to the result it is appended to, or to the question if there is none yet."""
-    rows = transcript_rows(
-        run(kept(QUESTION.with_instruction("Answer now."), said(call(1)), answered(1, words="Enough.")))
-    )
-    assert short(rows) == [
-        ("user", "What is known?\nAnswer now."),
-        ("tool_call", "call_1"),
-        ("tool_result", "result 1\nEnough."),
-    ]
-
-
 def test_a_summary_is_shown_once_where_it_was_made():
     """A summary is shown once, where it was made; messages it kept are not repeated.
 
