@@ -131,7 +131,8 @@ def test_stopping_an_mcp_server_ends_its_searches(api, write, program, fire, end
     fire.wait_for_end()
 
 
-@pytest.mark.parametrize("how", ["cancel", "abort"])
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.parametrize("how", ["abort", "cancel"])
 def test_a_run_cancelled_by_its_program_ends_its_search(api, write, fire, monkeypatch, how):
     """The end of the call kills the search, not the end of the program, which keeps running."""
     monkeypatch.setattr(by_pattern, "TIMEOUT", 3600.0)

@@ -29,11 +29,8 @@ async def test_a_function_of_the_project_is_called_and_counted(app):
 @pytest.mark.parametrize(
     ("lines", "there"),
     [
-        (["tools: []"], ["get_tool_response", "lookup", "respond"]),
         (["tools: [read]"], ["get_tool_response", "lookup", "read", "respond"]),
-        (["tools: [read, lookup]"], ["get_tool_response", "lookup", "read", "respond"]),
         (["tools: [lookup]"], ["get_tool_response", "lookup", "respond"]),
-        (["tools: [read]", "disallowed_tools: [lookup]"], ["read", "respond"]),
         (["tools: [read]", "disallowed_tools: ['look*']"], ["read", "respond"]),
     ],
     ids=str,
@@ -57,13 +54,6 @@ async def test_an_untrusted_module_is_not_imported(app):
     for trust in (True, False):
         async with playing(ANSWER, trust=trust) as runner:
             assert (await runner.run("finder", "What?")).answer == "mice"
-
-
-async def test_a_specialist_built_in_python_needs_no_trust(app):
-    """A specialist built in Python needs no trust, because the program itself vouches for it."""
-    value = Specialist(name="mine", description="", prompt="You find.", python_tools=(f"{app.package}.tools:lookup",))
-    async with playing(LOOKS, ANSWER) as runner:
-        assert (await runner.run(value, "What?")).answer == "mice"
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -105,21 +95,6 @@ async def test_an_untrusted_child_is_an_error_result_for_its_parent(app):
         (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
         assert ("could not be asked" in told, f"would import {app.package}.tools" in told) == (not trust, not trust)
         assert (outcome.answer, len(outcome.children)) == ("mice", int(trust))
-
-
-async def test_a_function_passed_by_a_program_becomes_a_tool():
-    """A plain function passed by a program becomes a tool; the runner refuses a value that is not a function."""
-
-    def lookup(word: str) -> str:
-        """Look up a word."""
-        return f"found {word}"
-
-    value = Specialist(name="mine", description="", prompt="You find.", tools=())
-    async with playing(LOOKS, ANSWER, tools=[lookup]) as runner:
-        await runner.run(value, "What?")
-    assert results(runner.script.requests[1].messages[-1]) == ["found owl"]
-    with pytest.raises(UsageError, match="int: expected a function"):
-        Runner(tools=[3])
 
 
 async def test_a_tool_can_read_the_remaining_budget():

@@ -184,16 +184,6 @@ async def test_a_raised_limit_lets_the_api_go_on(endpoint):
     assert len({str(request.body["tools"]) for request in one.requests}) == 1
 
 
-async def test_a_fork_counts_a_use_that_waits(endpoint):
-    """A use that the API is to run with the first request of the fork counts like those that it has run."""
-    script = [says(search(), FOUND, fetch(), A_LOOK), *(says(PAGE, *answers(word).content) for word in "xy")]
-    one = endpoint(script)
-    source, _ = await one.ask()
-    _, outcome = await one.work(lambda runner, watch: runner.fork(source.run_id, None, at=1, watch=watch))
-    assert one.requests[2].raw == one.requests[1].raw
-    assert (outcome.answer, outcome.tool_calls.used) == ("y", 3)
-
-
 async def test_the_input_of_the_servers_own_steps_is_not_the_size_of_the_context(endpoint):
     """The usage of a reply with tools of the API counts its input several times, which begins no summary."""
     many = {"input_tokens": 90_000}

@@ -29,12 +29,6 @@ def test_read_numbers_lines_and_gives_the_next_offset(call, write):
     ]
 
 
-def test_read_accepts_numbers_as_text(call, write):
-    """`read` accepts numbers sent as strings, as models sometimes send them."""
-    write({"a.md": "one\ntwo\nthree\n"})
-    assert call("read", path="a.md", offset="2", limit="1") == "     2\ttwo\n[lines 2-2 of 3; read on with offset=3]"
-
-
 def test_read_stays_below_the_result_limit(call, write):
     """A result that would exceed the limit ends after a complete line and gives the next offset."""
     write({"a.md": "".join(f"{'x' * 90}{number}\n" for number in range(200))})
@@ -158,14 +152,6 @@ def test_glob_reports_its_limit_and_refuses_invalid_patterns(call, write):
         call("glob", pattern="../*")
     with pytest.raises(ToolError, match="too many wildcards"):
         call("glob", pattern="*a" * 20)
-
-
-def test_an_invalid_argument_is_named(call):
-    """An argument that does not match the schema is a ToolError that names it."""
-    with pytest.raises(ToolError, match="offset: Input should be greater than or equal to 1"):
-        call("read", path="x", offset=0)
-    with pytest.raises(ToolError, match="pattern: Missing required argument"):
-        call("grep")
 
 
 @pytest.mark.exhaustive(one_in=3)

@@ -199,12 +199,10 @@ def test_a_search_that_cannot_be_started_is_an_error(call, write, monkeypatch, t
 
 def test_many_files_need_several_command_lines(call, write, monkeypatch):
     """More files than fit on one command line are all searched, in order."""
-    monkeypatch.setattr(by_pattern, "_BATCH", 20_000)
-    names = [f"{number:04}-{'long' * 10}.md" for number in range(1000)]
+    monkeypatch.setattr(by_pattern, "_BATCH", 500)
+    names = [f"{number:02}-{'long' * 10}.md" for number in range(30)]
     write(dict.fromkeys(names, "needle"))
-    found = call("grep", pattern="needle", limit=1000, result_limit=100_000).splitlines()
-    assert len(found) == 1000
-    assert found == sorted(found)
+    assert call("grep", pattern="needle") == "\n".join(f"{name}:1: needle" for name in names)
 
 
 def test_unreadable_files_are_skipped(call, write, monkeypatch):

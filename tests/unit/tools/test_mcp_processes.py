@@ -1,16 +1,21 @@
-"""Well-behaved MCP server processes: start, calls, results and end."""
+"""MCP server processes: start, calls and end; each fault is one warning or one error result; none is left behind."""
 
 import asyncio
 import contextlib
 import os
+import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from run_specialist.installation import adding
+from run_specialist.specialist.mcp_servers import ServerConfig
 from run_specialist.tools.mcp import McpClients
-from tests.unit.tools.mcp_configs import good
-from tests.wire.mcp_servers.running_servers import connected, running, until
+from run_specialist.tools.mcp_session import LONGEST_RESULT
+from tests.wire.mcp_servers.running_servers import connected, good, raw, running, script, until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -49,24 +54,34 @@ async def test_simultaneous_callers_share_one_process(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_calls_run_concurrently(tmp_path):
-    """Calls run concurrently: a quick call does not wait for a slow one."""
+async def test_a_good_server_answers_calls_of_all_kinds(tmp_path):
+    """Calls run concurrently, errors are ToolErrors after which the server keeps running, and odd names are cleaned.
+
+    Images, audio and links are each described in one line; a resource that is text is included.
+    """
     async with connected(tmp_path, good(tmp_path)) as one:
         slow = asyncio.create_task(one.call("slow", seconds=60))
-        assert await one.call("add", a=1, b=2) == "3"
+        (odd,) = [name for name in one.tools if name.startswith("odd")]
+        assert len(f"mcp__good__{odd}") <= 64
+        assert await one.call(odd) == "odd"
+        assert (await one.call("fail")).startswith("ToolError: Error executing tool fail")
+        assert "valid integer" in await one.call("add", a="x", b=1)
+        assert "half a character" in await one.call("add", a="\ud800", b=1)
+        assert "a number that is none" in await one.call("add", a=float("nan"), b=1)
+        assert (await one.call("mixed")).splitlines() == [
+            "a text",
+            "[left out, since only text is read: image, image/png, 1,200 bytes]",
+            "[left out, since only text is read: audio, audio/wav, 1,200 bytes]",
+            "[resource: owls, About owls, file:///owls.md]",
+            "[resource: file:///mice.md]",
+            "About mice",
+        ]
+        assert "3" in await one.call("structured")
+        assert await one.call("add", a=1, b=1) == "2"
         assert not slow.done()
         slow.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await slow
-
-
-@pytest.mark.exhaustive
-async def test_an_odd_tool_name_is_cleaned_for_the_model_only(tmp_path):
-    """The name shown to the model is shortened and cleaned; the call sends the server's own name."""
-    async with connected(tmp_path, good(tmp_path)) as one:
-        (name,) = [name for name in one.tools if name.startswith("odd")]
-        assert len(f"mcp__good__{name}") <= 64
-        assert await one.call(name) == "odd"
 
 
 async def test_the_server_gets_a_minimal_environment(tmp_path, monkeypatch):
@@ -103,32 +118,6 @@ async def test_cwd_is_relative_to_the_root(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_content_that_is_no_text_is_described_in_one_line(tmp_path):
-    """Images, audio and links are each described in one line; a resource that is text is included."""
-    async with connected(tmp_path, good(tmp_path)) as one:
-        assert (await one.call("mixed")).splitlines() == [
-            "a text",
-            "[left out, since only text is read: image, image/png, 1,200 bytes]",
-            "[left out, since only text is read: audio, audio/wav, 1,200 bytes]",
-            "[resource: owls, About owls, file:///owls.md]",
-            "[resource: file:///mice.md]",
-            "About mice",
-        ]
-        assert "3" in await one.call("structured")
-
-
-@pytest.mark.exhaustive
-async def test_server_errors_are_tool_errors_and_the_server_keeps_running(tmp_path):
-    """Errors of the tool and arguments the server refuses are ToolErrors; the server keeps running."""
-    async with connected(tmp_path, good(tmp_path)) as one:
-        assert (await one.call("fail")).startswith("ToolError: Error executing tool fail")
-        assert "valid integer" in await one.call("add", a="x", b=1)
-        assert "half a character" in await one.call("add", a="\ud800", b=1)
-        assert "a number that is none" in await one.call("add", a=float("nan"), b=1)
-        assert await one.call("add", a=1, b=1) == "2"
-
-
-@pytest.mark.exhaustive
 async def test_a_call_that_times_out_is_cancelled_and_the_server_stays_usable(tmp_path):
     """A call that times out sends `notifications/cancelled`, and the server stays usable."""
     marker = tmp_path / "stopped"
@@ -136,3 +125,320 @@ async def test_a_call_that_times_out_is_cancelled_and_the_server_stays_usable(tm
         assert await one.call("slow", within=0.2, seconds=60) == "nothing"
         await until(marker.exists)
         assert await one.call("add", a=1, b=2) == "3"
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("exits", r"it exited with code 1, saying: boo \\x1b\[31m failed"),
+        ("leaks", r"it exited with code 1, saying: refused: \[redacted\]"),
+        ("children", "it exited with code 1, saying: the child goes on"),
+        ("listless", "its list of tools is not what the protocol wants: tools: Input should be a valid list"),
+        ("silent", "it did not tell its tools within 2 seconds"),
+    ],
+)
+async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
+    """A server that fails to start causes a warning with its last output, escaped to printable text.
+
+    The other servers keep their tools, and no process is left.
+    """
+    marker = tmp_path / "marker"
+    async with connected(tmp_path, raw(how, marker, timeout=2 if how == "silent" else 30), good(tmp_path)) as one:
+        assert re.fullmatch(f"mcp_servers: raw: {why}; the run continues without its tools", one.warnings[0])
+        assert "add" in one.tools
+    assert running(marker) == []
+    if how == "children":
+        assert int(marker.read_text()) not in running("time.sleep(600)")
+
+
+async def test_a_server_that_exits_during_connection_is_not_waited_for(tmp_path, monkeypatch):
+    """A server that exits before its pipes are connected is not waited for, even if its child keeps them open.
+
+    On a busy machine, a server may exit while its pipes are being connected.
+    """
+    loop = asyncio.get_running_loop()
+    whole = loop.subprocess_exec
+
+    async def late(*given, **named):
+        transport, protocol = await whole(*given, **named)
+        await until(lambda: transport.get_returncode() is not None and protocol._process_exited)
+        return transport, protocol
+
+    monkeypatch.setattr(loop, "subprocess_exec", late)
+    async with connected(tmp_path, raw("children", tmp_path / "marker", timeout=30)) as one:
+        assert "it exited with code 1, saying: the child goes on; the run continues" in one.warnings[0]
+
+
+async def test_invalid_cache_fields_do_not_remove_tools(tmp_path):
+    """Invalid cache fields of a newer protocol (`ttlMs`, `cacheScope`) in a tool list do not cost any tool.
+
+    The library ignores these fields.
+    """
+    async with connected(tmp_path, raw("hasty", tmp_path / "marker")) as one:
+        assert one.warnings == ()
+        assert await one.call("look") == "seen"
+
+
+TORN = ", ".join([*(f"torn0{number}" for number in range(7)), *(f"torn1{number}" for number in range(3))])
+NO_SCHEMA = "inputSchema: Input should be a valid dictionary or instance of InputSchema"
+
+
+@pytest.mark.parametrize(
+    ("how", "what", "why", "it"),
+    [
+        ("untyped", "tool look is", "inputSchema.type: Field required", "it"),
+        ("nameless", "tool number 2 is", "name: Input should be a valid string", "it"),
+        ("worn", f"tools {TORN} and 5 more are", NO_SCHEMA, "them"),
+    ],
+)
+async def test_an_invalid_tool_is_omitted_with_a_warning(tmp_path, how, what, why, it):
+    """One warning names the invalid tools that are omitted; the server's other tools can be called."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        told = f"mcp_servers: raw: its {what} not what the protocol wants: {why}; the run continues without {it}"
+        assert one.warnings == (told,)
+        assert list(one.tools) == ([] if how == "untyped" else ["look"])
+        if one.tools:
+            assert await one.call("look") == "seen"
+
+
+async def test_a_program_that_cannot_be_started_causes_a_warning(tmp_path):
+    """A program that is missing, by name or by path, not executable, or in an unknown format causes a warning."""
+    (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "data").write_bytes(b"\x00\x01")
+    (tmp_path / "data").chmod(0o755)
+    names = ["no-such-program-here", "./nowhere.sh", "./plain.sh", "./data", "a\0b"]
+    servers = [ServerConfig(f"s{number}", (name,)) for number, name in enumerate(names)]
+    async with connected(tmp_path, *servers) as one:
+        assert [warning.split(": ", 2)[2].partition(";")[0] for warning in one.warnings] == [
+            "there is no program no-such-program-here",
+            "there is no program ./nowhere.sh",
+            "./plain.sh cannot be started: Permission denied",
+            "./data cannot be started: Exec format error",
+            "embedded null byte",
+        ]
+    assert one.tools == {}
+
+
+async def test_an_unset_variable_causes_a_warning(tmp_path):
+    """An unset environment variable causes a warning that names it, and nothing is started."""
+    async with connected(tmp_path, good(tmp_path, env=(("KEY", "${NO_SUCH_VARIABLE}"),))) as one:
+        assert "the environment variable NO_SUCH_VARIABLE is not set" in one.warnings[0]
+
+
+async def test_a_missing_mcp_extra_names_the_install_command(tmp_path, monkeypatch):
+    """Without the `mcp` extra, the warning names the command that adds it to this installation."""
+    monkeypatch.setitem(sys.modules, "run_specialist.tools.mcp_session", None)
+    async with connected(tmp_path, good(tmp_path)) as one:
+        assert f"; {adding('mcp')}; the run continues" in one.warnings[0]
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize("how", ["old", "new"])
+async def test_servers_of_both_protocol_generations_work(tmp_path, how):
+    """Servers of both protocol generations work.
+
+    The old one exits on any request before `initialize`; the new one no longer accepts `initialize`.
+    """
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert one.warnings == ()
+        assert await one.call("look") == "seen"
+    assert running(tmp_path) == []
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    ("how", "answer"),
+    [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST_RESULT)],
+)
+async def test_output_beside_the_protocol_is_ignored(tmp_path, how, answer, capfd):
+    """Lines that are not messages, 3 MB on stderr and 5 MB in one result do not disturb the call or the terminal."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert (await one.call("look"))[:LONGEST_RESULT] == answer
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("error", "no such thing"),
+        ("wrong", "its answer is not what the protocol wants: content: Input should be a valid list"),
+        ("invalid", "its answer is no valid message"),
+        ("wide", "the server ended before it answered: it sent more than 10 MiB in one message, and was stopped"),
+        ("curious", "the server asks for more input, and there is nobody to ask"),
+        ("shut", "the server ended before it answered: it closed its output"),
+    ],
+)
+@pytest.mark.exhaustive(one_in=3)
+async def test_a_failing_call_is_an_error_result(tmp_path, how, why, capfd):
+    """A failing call is an error result each time; a server that had to be stopped is restarted for the next call."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert [await one.call("look") for _ in range(2)] == [f"ToolError: {why}"] * 2
+    assert running(tmp_path) == []
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("how", "taken"), [("many", 1000), ("endless", 100), ("none", 0)])
+async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
+    """Lists of 10,000 tools and endless pages are cut with a warning; an empty list causes none."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert len(one.tools) == taken
+        told = f"mcp_servers: raw: it lists too many tools; only the first {taken:,} are used"
+        assert one.warnings == ((told,) if taken else ())
+
+
+async def test_invalid_schemas_are_fixed_and_colliding_names_reported(tmp_path):
+    """The first of two definitions of a name is used, and colliding names are renamed with a warning.
+
+    `same.name` and `same_name` get one name each.
+    """
+    async with connected(tmp_path, raw("odd", tmp_path / "marker")) as one:
+        assert list(one.tools)[:5] == ["any", "bare", "broken", "key", "same_name"]
+        (warning,) = one.warnings
+        renamed = r"raw: same_name is renamed to mcp__raw__same_name_\w{8}, because another tool already has that name"
+        assert re.search(renamed, warning)
+        assert all(tool.input_schema["type"] == "object" for tool in one.tools.values())
+
+
+async def test_requests_from_a_server_are_refused(tmp_path):
+    """Roots, sampling and elicitation are refused, a ping is answered, and notifications are ignored."""
+    async with connected(tmp_path, raw("asks", tmp_path / "marker")) as one:
+        assert (await one.call("look")).split("; ") == [
+            "roots/list: List roots not supported",
+            "sampling/createMessage: Sampling not supported",
+            "elicitation/create: Elicitation not supported",
+            "ping: granted",
+        ]
+
+
+@pytest.mark.exhaustive
+async def test_a_server_that_closes_its_input_fails_calls_at_once(tmp_path):
+    """A call fails without waiting if the server closed its input, even if its process still runs."""
+    marker = tmp_path / "marker"
+    async with connected(tmp_path, raw("numb", marker)) as one:
+        await until(marker.exists)
+        told = "ToolError: the server ended before it answered: it takes no more requests"
+        assert await one.call("look") == told
+    assert running(marker) == []
+
+
+async def test_a_server_that_never_answers_is_limited_by_the_call_timeout(tmp_path):
+    """A server that never answers costs only the call's timeout; it keeps running and can be called again."""
+    async with connected(tmp_path, raw("mute", tmp_path / "marker")) as one:
+        assert [await one.call("look", within=0.2) for _ in range(2)] == ["nothing"] * 2
+
+
+async def test_a_server_that_dies_during_a_call_is_restarted_by_the_next(tmp_path):
+    """A server that dies during a call is restarted by the next call.
+
+    The failed call is not repeated, because it may already have had its effect.
+    """
+    async with connected(tmp_path, raw("dies", tmp_path / "marker")) as one:
+        told = "ToolError: the server ended before it answered: it exited with code 1, saying: out of cheese"
+        assert await one.call("look") == told
+        assert await one.call("look") == "seen"
+
+
+@pytest.mark.exhaustive
+async def test_a_server_killed_between_calls_is_restarted(tmp_path):
+    """A server killed between two calls is restarted without an error."""
+    async with connected(tmp_path, good(tmp_path)) as one:
+        assert await one.call("add", a=1, b=2) == "3"
+        (process,) = running(tmp_path)
+        os.kill(process, signal.SIGKILL)
+        connection = next(iter(one.clients._connections.values()))
+        await asyncio.wait_for(connection._session._closed.wait(), 30)
+        assert await one.call("add", a=1, b=3) == "4"
+        assert process not in running(tmp_path)
+
+
+async def test_a_failed_restart_is_not_retried_at_each_call(tmp_path):
+    """After a failed restart, each call gets the reason without a new attempt; the next run tries again."""
+    program = tmp_path / "program.sh"
+    program.write_text(f"#!/bin/sh\nexec {' '.join(script('raw', 'wide', str(tmp_path)))}\n")
+    program.chmod(0o755)
+    server = ServerConfig("raw", (str(program),))
+    async with connected(tmp_path, server) as one:
+        program.rename(tmp_path / "gone.sh")
+        assert "was stopped" in await one.call("look")
+        gone = f"ToolError: the server is gone, and could not be started again: there is no program {program}"
+        assert await one.call("look") == gone
+        (tmp_path / "gone.sh").rename(program)
+        assert await one.call("look") == gone
+        await one.clients.tools({"raw": server}, root=tmp_path)
+        assert "was stopped" in await one.call("look")
+
+
+@pytest.mark.exhaustive
+async def test_a_server_that_ignores_sigterm_is_killed(tmp_path):
+    """A server that ignores the end of its input and SIGTERM is killed."""
+    async with connected(tmp_path, raw("deaf", tmp_path / "marker")) as one:
+        assert await one.call("look") == "seen"
+        assert len(running(tmp_path)) == 1
+    assert running(tmp_path) == []
+
+
+@pytest.mark.exhaustive
+async def test_cancelling_during_a_server_start_leaves_no_process(tmp_path):
+    """Cancelling a caller while a server starts ends its wait immediately, and closing the clients ends the server."""
+    clients = McpClients()
+    waiting = asyncio.create_task(clients.tools({"raw": raw("silent", tmp_path / "marker")}, root=tmp_path))
+    await until(lambda: running(tmp_path))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await clients.aclose()
+    assert running(tmp_path) == []
+
+
+@pytest.mark.exhaustive
+async def test_cancelling_one_of_two_callers_keeps_the_server_for_the_other(tmp_path):
+    """If two callers wait for the same start and one is cancelled, the other still gets the tools."""
+    clients = McpClients()
+    first, second = (asyncio.create_task(clients.tools({"good": good(tmp_path)}, root=tmp_path)) for _ in range(2))
+    await until(lambda: running(tmp_path))
+    first.cancel()
+    assert len((await second)[0]) == 10
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await clients.aclose()
+    assert running(tmp_path) == []
+
+
+PROGRAM = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from run_specialist.specialist.mcp_servers import ServerConfig
+from run_specialist.tools.mcp import McpClients
+
+async def main():
+    tools, warnings = await McpClients().tools({"s": ServerConfig("s", tuple(sys.argv[2:]))}, root=Path.cwd())
+    assert len(tools) == 1, warnings
+    if sys.argv[1] == "interrupted":
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(600)
+    if sys.argv[1] == "exits":
+        sys.exit(3)
+
+if sys.argv[1] == "abandons":
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    os.write(1, b"left")
+else:
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.exhaustive(one_in=4)
+@pytest.mark.parametrize("how", ["forgets", "interrupted", "exits", "abandons"])
+def test_a_program_that_closes_nothing_leaves_no_server(tmp_path, how):
+    """A program that never closes its clients leaves no server process.
+
+    It returns, is interrupted, exits, or drops its event loop; its server ignores the end of its input and SIGTERM.
+    """
+    command = [sys.executable, "-c", PROGRAM, how, *script("raw", "deaf", str(tmp_path))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == {"forgets": 0, "interrupted": -signal.SIGINT, "exits": 3, "abandons": 0}[how], done.stderr
+    assert running(tmp_path) == []
+    assert "Unknown child" not in done.stderr

@@ -147,12 +147,6 @@ def test_a_file_that_holds_more_of_the_query_goes_first(call, write, by_files):
     assert call("search", query="left right").startswith("both.md:1: The left")
 
 
-def test_ideographs_are_found_inside_a_run(call, write, by_files):
-    """Ideographs are also indexed one by one, so a word is found inside a run of them."""
-    write({"a.md": "机器学习", "b.md": "今天讨论了机器学习的结果", "c.md": "hay " * 6_000})
-    assert "b.md:1" in call("search", query="机器学习")
-
-
 def test_many_tiny_files_count_towards_the_size_limit(root, write, monkeypatch):
     """The fixed cost per file counts toward the size limit, so many tiny files are searched by files."""
     monkeypatch.setattr(index_module, "LARGEST_CUT", 1_000)

@@ -9,32 +9,11 @@ from run_specialist.tools.shell.system_sandbox import filter_for
 
 ALLOWED = 0x7FFF0000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "riscv64": 0xC00000F3}
-SOCKET, CLONE, IOCTL, MOUNT, OPEN, CHMOD = "socket", "clone", "ioctl", "mount", "openat", "fchmod"
-SHMGET, SEMGET, MEMFD = "shmget", "semget", "memfd_create"
+SOCKET, CLONE, IOCTL, MOUNT, OPEN, CHMOD, SHMGET, SEMGET, MEMFD = range(9)
 NUMBERS = {
-    "x86_64": {SOCKET: 41, CLONE: 56, IOCTL: 16, MOUNT: 165, OPEN: 257, CHMOD: 91, SHMGET: 29, SEMGET: 64, MEMFD: 319},
-    "aarch64": {
-        SOCKET: 198,
-        CLONE: 220,
-        IOCTL: 29,
-        MOUNT: 40,
-        OPEN: 56,
-        CHMOD: 52,
-        SHMGET: 194,
-        SEMGET: 190,
-        MEMFD: 279,
-    },
-    "riscv64": {
-        SOCKET: 198,
-        CLONE: 220,
-        IOCTL: 29,
-        MOUNT: 40,
-        OPEN: 56,
-        CHMOD: 52,
-        SHMGET: 194,
-        SEMGET: 190,
-        MEMFD: 279,
-    },
+    "x86_64": (41, 56, 16, 165, 257, 91, 29, 64, 319),
+    "aarch64": (198, 220, 29, 40, 56, 52, 194, 190, 279),
+    "riscv64": (198, 220, 29, 40, 56, 52, 194, 190, 279),
 }
 
 

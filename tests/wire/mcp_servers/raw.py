@@ -55,11 +55,6 @@ def ask(method, params):
     return f"{answer['id']}: {answer.get('error', {}).get('message', 'granted')}"
 
 
-def notify_test(word):
-    """Report the server's state to the test, through a file or a pipe."""
-    Path(os.environ["MARKER"]).write_text(word)
-
-
 def begin():
     """Misbehave before the first message."""
     if HOW == "exits":
@@ -68,11 +63,8 @@ def begin():
         sys.exit("refused: sk-" + "a" * 30)
     if HOW == "silent":
         time.sleep(600)
-    if HOW in {"deaf", "stubborn"}:
+    if HOW == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if HOW == "waits":
-        notify_test("started")
-        time.sleep(600)
     if HOW == "stderr":
         for _ in range(3000):
             sys.stderr.write("x" * 999 + "\n")
@@ -123,9 +115,6 @@ def call(number):
             sys.exit("out of cheese")
     if HOW == "mute":
         return
-    if HOW in {"stubborn", "told"}:
-        notify_test("called")
-        return
     if HOW == "shut":
         os.close(1)
         time.sleep(600)
@@ -133,32 +122,21 @@ def call(number):
         sys.stdout.write("x" * (11 * 1024 * 1024))
         sys.stdout.flush()
         time.sleep(600)
-    answer(number)
-
-
-def answer(number):
-    """Send a valid or invalid answer to a tool call."""
-    if HOW == "asks":
-        say(number, result=text("; ".join(ask(method, params) for method, params in ASKED.items())))
-        return
-    if HOW == "error":
-        say(number, error={"code": -32602, "message": "no such\nthing"})
-        return
-    if HOW == "wrong":
-        say(number, result={"content": "none"})
-        return
     if HOW == "invalid":
         sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {number}, "result": "\\ud800"}}\n')
         sys.stdout.flush()
         return
-    if HOW in {"new", "nameless"}:
-        say(number, result={**text("seen"), "resultType": "complete"})
-        return
-    if HOW == "curious":
+    if HOW == "asks":
+        answer = {"result": text("; ".join(ask(method, params) for method, params in ASKED.items()))}
+    else:
         wanted = {"method": "elicitation/create", "params": ASKED["elicitation/create"]}
-        say(number, result={"resultType": "input_required", "inputRequests": {"who": wanted}})
-        return
-    say(number, result=text({"large": "x" * 5_000_000, "half": "cut \ud83d"}.get(HOW, "seen")))
+        seen = text({"large": "x" * 5_000_000, "half": "cut \ud83d"}.get(HOW, "seen"))
+        answer = {
+            "error": {"error": {"code": -32602, "message": "no such\nthing"}},
+            "wrong": {"result": {"content": "none"}},
+            "curious": {"result": {"resultType": "input_required", "inputRequests": {"who": wanted}}},
+        }.get(HOW, {"result": seen | ({"resultType": "complete"} if HOW in NEWER else {})})
+    say(number, **answer)
 
 
 def meet(number, asked):
@@ -190,16 +168,14 @@ def main():
             say(number, result=tools(asked.get("params") or {}))
             if HOW == "numb":
                 os.close(0)
-                notify_test("closed")
+                Path(os.environ["MARKER"]).write_text("closed")
                 time.sleep(600)
         elif method == "tools/call":
             call(number)
         else:
             say(number, error={"code": -32601, "message": "Method not found"})
-    if HOW in {"deaf", "stubborn"}:
+    if HOW == "deaf":
         time.sleep(600)
-    if HOW == "told":
-        notify_test("ended")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ def raw(how: str, marker: Path, timeout: float = 30) -> ServerConfig:
     return ServerConfig("raw", script("raw", how, str(marker)), env=(("MARKER", str(marker)),), timeout=timeout)
 
 
+def good(tmp_path: Path, **more: object) -> ServerConfig:
+    """Return the configuration of the well-behaved server; its command line ends with the temporary folder."""
+    return ServerConfig("good", script("good", str(tmp_path)), **more)
+
+
 def running(mark: Path | str) -> list[int]:
     """Return the ids of the processes whose command line contains the marker."""
     found = []
