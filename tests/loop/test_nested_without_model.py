@@ -101,22 +101,6 @@ async def test_an_offline_child_is_not_asked_where_a_model_is_needed(
     assert warning.endswith("the model in its file is offline; name another one, e.g. sonnet, openai:ID or ollama:NAME")
 
 
-async def test_a_child_that_ceases_to_have_a_model_is_refused(files, with_model, tmp_path, monkeypatch):
-    """If the file of a child changes to `offline` while its parent runs, the call fails with the reason."""
-    monkeypatch.chdir(tmp_path)
-    files(lead=["model: opus"], finder=["model: haiku"])
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]])
-    with_model(cast)
-    async with Runner(require_model=True) as runner:
-        run = await runner.prepare("lead", "What is known?")
-        write(tmp_path, "finder", "model: offline")
-        runner.registry.reread()
-        outcome = await run.outcome()
-    assert outcome.children == ()
-    (warning,) = outcome.warnings
-    assert warning.startswith("finder could not be asked: finder: a model is required, but ")
-
-
 @pytest.mark.parametrize(("given", "variable", "refuses"), [(True, "", True), (None, "1", True), (False, "1", False)])
 async def test_the_argument_of_the_runner_overrides_the_variable(
     files, tmp_path, monkeypatch, given, variable, refuses

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -696,11 +698,17 @@ def _observed(figures: Figures, _: "CallbackOptions") -> "list[Observation]":
 
 def find_meter() -> "Meter | None":
     """Return the meter; None unless the program or the environment has set up a meter provider."""
-    from opentelemetry import metrics  # noqa: PLC0415 - only workers need it
+    if "opentelemetry.metrics" not in sys.modules and not os.environ.get("OTEL_PYTHON_METER_PROVIDER"):
+        return None
+    from run_specialist.version import release  # noqa: PLC0415 - only needed for metrics
 
-    from run_specialist.version import release  # noqa: PLC0415 - as above
+    try:
+        from opentelemetry import metrics  # noqa: PLC0415 - only workers need it
 
-    provider = metrics.get_meter_provider()
-    # The provider that waits for another one to be set up has no public name.
-    is_set_up = not type(provider).__module__.startswith("opentelemetry.metrics")
-    return provider.get_meter(SCOPE, release()) if is_set_up else None
+        provider = metrics.get_meter_provider()
+        # The provider that waits for another one to be set up has no public name.
+        is_set_up = not type(provider).__module__.startswith("opentelemetry.metrics")
+        return provider.get_meter(SCOPE, release()) if is_set_up else None
+    except Exception:  # noqa: BLE001 - a provider is foreign code
+        _log.debug("there is no meter", exc_info=True)
+        return None

@@ -108,6 +108,8 @@ _BECAUSE = re.compile(
     r"|cannot|can't|in order to|instead of)\b|→"
 )
 _CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
+_REPETITION, _NEW_WORDS = 0.8, 5
+"""Factor for prose without words of its own, and the number of such words for the full score."""
 _UNREAD = 1.8
 """Factor for how much reading an unread definition may reveal."""
 
@@ -148,6 +150,9 @@ class Ranking:
             return factor * (1.0 if self.in_code else _COMMENT_ASIDE if unit.is_comment else _CODE_ASIDE)
         if not any(term.is_in(unit.roots) for term in self.question.terms):
             factor *= 0.8
+        # A unit that only repeats the question tells little.
+        new_words = len(unit.roots - unit.above - self.question.roots)
+        factor *= min(1.0, _REPETITION + (1 - _REPETITION) * new_words / _NEW_WORDS)
         return factor * (_PROSE * (_OLD if _CHANGES.search(unit.path) else 1.0) if self.in_code else 1.0)
 
     def rate(self, text: str, *, code: bool) -> float:
