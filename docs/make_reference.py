@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from run_specialist.api.config_files import KEYS
 from run_specialist.cli import ask, manage
 from run_specialist.specialist.fields import ALIASES, CANONICAL, Countdown, Expected, Specialist
+from run_specialist.specialist.origins import rule
 
 PAGE = Path(__file__).with_name("reference.md")
 SHARED_BY = 3
@@ -127,8 +128,8 @@ def key_sections() -> Iterator[str]:
     others = [(key, ", ".join(names)) for key, names in also.items() if names]
     yield f"### Other names of keys\n\n{items(others)}"
     names = {key: f"`{key.replace('_', '-')}`" for key in KEYS}
-    anyone = ", ".join(names[key] for key, one in KEYS.items() if not one.personal)
-    personal = ", ".join(names[key] for key, one in KEYS.items() if one.personal)
+    anyone = ", ".join(names[key] for key in KEYS if rule(key, "project") != "never")
+    personal = ", ".join(names[key] for key in KEYS if rule(key, "project") == "never")
     variables = ", ".join(f"`{one.variable}` ({names[key]})" for key, one in KEYS.items() if one.variable)
     yield (
         "## Keys of a config file\n\nEach is the option of the same name: [configuration.md](configuration.md).\n\n"

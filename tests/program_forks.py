@@ -17,62 +17,22 @@ import time
 from pathlib import Path
 from types import CodeType
 
-REQUESTS = (
-    "anthropic",
-    "genai_prices.data",
-    "genai_prices.data_units",
-    "genai_prices.decompose",
-    "genai_prices.validation",
-    "h11",
-    "httpcore2",
-    "queue",
-    "run_specialist.api.runner",
-    "run_specialist.cli.ask",
-    "run_specialist.cli.manage",
-    "run_specialist.api.config_files",
-    "run_specialist.providers.anthropic",
-    "run_specialist.providers.transport",
-    "run_specialist.store.sqlite",
-    "run_specialist.store.ledger",
-    "run_specialist.store.reader",
-    "run_specialist.store.postgresql",
-    "run_specialist.store.writer",
-    "sqlalchemy.dialects.postgresql.psycopg",
-    "sqlalchemy.dialects.sqlite",
-    "sqlite3",
-    "truststore",
-    "typer._adapters",
-)
+REQUESTS = """
+    anthropic genai_prices.data genai_prices.data_units genai_prices.decompose genai_prices.validation h11
+    httpcore2 queue run_specialist.api.runner run_specialist.cli.ask run_specialist.cli.manage
+    run_specialist.api.config_files run_specialist.providers.anthropic run_specialist.providers.transport
+    run_specialist.store.sqlite run_specialist.store.ledger run_specialist.store.reader
+    run_specialist.store.postgresql run_specialist.store.writer sqlalchemy.dialects.postgresql.psycopg
+    sqlalchemy.dialects.sqlite sqlite3 truststore typer._adapters
+""".split()  # noqa: SIM905
 """Modules that commands import on demand to send requests and to store runs."""
-PROGRAMS = (
-    *REQUESTS,
-    "aiohttp",
-    "jinja2.compiler",
-    "markdown_it.tree",
-    "mcp.server",
-    "platformdirs",
-    "rich._emoji_codes",
-    "rich.bar",
-    "rich.live",
-    "rich.markdown",
-    "rich.spinner",
-    "rich.syntax",
-    "run_specialist.cli.ask",
-    "run_specialist.cli.map_run",
-    "run_specialist.cli.map_run",
-    "run_specialist.cli.live",
-    "run_specialist.cli.answer",
-    "run_specialist.cli.answer",
-    "run_specialist.cli.live",
-    "run_specialist.cli.answer",
-    "run_specialist.mcp_server.http",
-    "run_specialist.mcp_server.server",
-    "run_specialist.mcp_server.server",
-    "run_specialist.providers.offline",
-    "run_specialist.store.batch_reader",
-    "run_specialist.views.page",
-    "run_specialist.views.tune",
-)
+PROGRAMS = """
+    aiohttp jinja2.compiler markdown_it.tree mcp.server platformdirs rich._emoji_codes rich.bar rich.live
+    rich.markdown rich.spinner rich.syntax run_specialist.cli.map_run run_specialist.cli.live
+    run_specialist.cli.answer run_specialist.mcp_server.http run_specialist.mcp_server.server
+    run_specialist.providers.offline run_specialist.store.batch_reader run_specialist.views.page
+    run_specialist.views.tune
+""".split()  # noqa: SIM905
 SERVERS = ("mcp.server.mcpserver", "mcp.server.stdio", "mcp.types", "uvicorn")
 
 ENCODING = "PYTHONIOENCODING"
@@ -84,7 +44,7 @@ def fork_programs(kind: str, descriptor: int) -> CodeType:
 
     kind: `programs` or `servers`, which decides the modules that are imported before.
     """
-    for name in {"programs": PROGRAMS, "servers": SERVERS}[kind]:
+    for name in {"programs": [*REQUESTS, *PROGRAMS], "servers": SERVERS}[kind]:
         importlib.import_module(name)
     # A collection over all inherited objects would copy their memory.
     gc.collect()

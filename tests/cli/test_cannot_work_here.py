@@ -65,12 +65,6 @@ def test_the_model_can_be_the_reason(write, notes, monkeypatch):
     assert listed()["local"]["unavailable"] is None
 
 
-def test_a_file_with_an_error_has_no_second_reason(write, notes):
-    """A file that cannot be used is listed as an error only."""
-    write("bad", "tool_calls_limit: many", "paths: [nowhere/]")
-    assert (listed()["bad"]["status"], listed()["bad"]["unavailable"]) == ("error", None)
-
-
 def test_show_says_it_too(project):
     """`show` has the reason above the settings and in JSON, and nothing for a specialist that can work."""
     text, values = specialists("show", "thoughts-analyzer"), specialists("show", "thoughts-analyzer", "--json")

@@ -28,12 +28,28 @@ def at_once(url, batch_id):
         return stored.find(batch_id).frozen["at_once"]
 
 
-@pytest.fixture
-def server(monkeypatch):
-    """A server whose database is the store."""
+@pytest.fixture(scope="module")
+def running():
+    """A server for all tests of this file."""
     with postgres_server() as running:
-        monkeypatch.setenv("SPECIALIST_STORE", running.url)
         yield running
+
+
+@pytest.fixture
+def server(running, monkeypatch):
+    """A server whose empty database is the store."""
+    change(running.url, "drop schema if exists run_specialist cascade")
+    change(running.url, "drop schema if exists run_specialist_queue cascade")
+    monkeypatch.setenv("SPECIALIST_STORE", running.url)
+    return running
+
+
+def written(write, count, *keys):
+    """Write a specialist and a file with so many items, set the queue up, and return the file."""
+    path = write("finder", "tools: [grep]", *keys).parent.parent / "items.txt"
+    path.write_text("".join(f"owls ITEM{{{n}}}\n" for n in range(1, count + 1)))
+    specialists("fleet", "setup")
+    return path
 
 
 @pytest.fixture
@@ -45,7 +61,7 @@ def model(monkeypatch):
         yield running
 
 
-@pytest.mark.parametrize("command", [["worker"], ["fleet", "setup"], ["fleet", "status"]])
+@pytest.mark.parametrize("command", [["worker"], ["fleet", "status"]])
 def test_a_queue_needs_postgresql(notes, command):
     """A file is refused in one line that says which store is needed."""
     done = specialists(*command, "--store", "runs.db")
@@ -54,11 +70,10 @@ def test_a_queue_needs_postgresql(notes, command):
     assert "a queue needs a PostgreSQL store, got " in done.stderr
 
 
-@pytest.mark.parametrize("command", [["worker"], ["fleet", "status"]])
-def test_a_missing_extra_is_named(notes, monkeypatch, command):
+def test_a_missing_extra_is_named(notes, monkeypatch):
     """The line says how to install it."""
     monkeypatch.setattr("run_specialist.cli.fleet.find_spec", lambda _name: None)
-    done = specialists(*command)
+    done = specialists("worker")
     assert (done.exit_code, "a queue needs the extra `fleet`; " in done.stderr) == (2, True)
 
 
@@ -111,9 +126,7 @@ def test_a_batch_goes_through_the_queue(server, model, write, program):
 @pytest.mark.exhaustive
 def test_what_the_fleet_gave_up_is_counted_and_the_other_answers_are_written(server, model, write):
     """An item that is dead is not run and not begun here; the exit code is 4, and the line names the command."""
-    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
-    path.write_text("owls ITEM{1}\n")
-    specialists("fleet", "setup")
+    path = written(write, 1, "model: claude-sonnet-4-5")
     words = ("map", "finder", "items.txt", "--question", "What of {item}?")
     assert specialists(*words).exit_code == 0
     sent = len(model.requests)
@@ -138,9 +151,7 @@ def test_what_the_fleet_gave_up_is_counted_and_the_other_answers_are_written(ser
 @pytest.mark.exhaustive
 def test_a_batch_is_paused_resumed_and_cancelled(server, write):
     """Each command says what it did, and `status` shows it."""
-    path = write("finder").parent.parent / "items.txt"
-    path.write_text("owls\ntoads\n")
-    specialists("fleet", "setup")
+    written(write, 2)
     specialists("map", "finder", "items.txt", "--queue", "--model", "offline")
     (batch,) = json.loads(specialists("fleet", "status", "--json").stdout)["batches"]
     name = batch["batch_id"]
@@ -157,10 +168,8 @@ def test_a_batch_is_paused_resumed_and_cancelled(server, write):
 @pytest.mark.exhaustive
 def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(server, model, write, program):
     """The rest is not run, and the same call with a higher limit continues; `--retry failed` resumes failed items."""
-    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
-    path.write_text("".join(f"owls ITEM{{{n}}}\n" for n in range(1, 5)))
+    written(write, 4, "model: claude-sonnet-4-5")
     put = ("map", "finder", "items.txt", "--question", "What of {item}?", "--queue", "--wait", "--yes", "--json")
-    specialists("fleet", "setup")
     worker = program("worker", "--at-once", "1", code=WORKER)
     done = specialists(*put, "--cost-limit", "0.002")
     summary = json.loads(done.stdout)
@@ -193,9 +202,7 @@ def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(serv
 @pytest.mark.exhaustive
 def test_the_model_is_fixed_when_the_batch_is_queued(server, model, write, monkeypatch):
     """A later call, and a worker, with another environment keeps it; without any model nothing is queued."""
-    path = write("finder", "tools: [grep]").parent.parent / "items.txt"
-    path.write_text("owls ITEM{1}\n")
-    specialists("fleet", "setup")
+    written(write, 1)
     put = ("map", "finder", "items.txt", "--queue", "--json")
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name)
@@ -212,9 +219,7 @@ def test_the_model_is_fixed_when_the_batch_is_queued(server, model, write, monke
 @pytest.mark.exhaustive
 def test_waiting_sends_nothing_and_needs_no_credentials(server, model, write, monkeypatch):
     """An item that the fleet has left without a run, or whose run has failed at its endpoint, is not run here."""
-    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
-    path.write_text("owls ITEM{1}\ntoads ITEM{2}\nbees ITEM{3}\n")
-    specialists("fleet", "setup")
+    written(write, 3, "model: claude-sonnet-4-5")
     model.refusal = "credentials"
     specialists("map", "finder", "items.txt", "--question", "What of {item}?", "--at-once", "1")
     model.refusal = ""

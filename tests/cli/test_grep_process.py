@@ -77,11 +77,7 @@ def test_a_time_limit_ends_the_search(api, write, program, fire, line, flags, re
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "end",
-    [
-        lambda process: process.send_signal(signal.SIGINT),
-        interrupt_twice,
-        terminate_and_interrupt,
-    ],
+    [lambda process: process.send_signal(signal.SIGINT), interrupt_twice, terminate_and_interrupt],
     ids=["SIGINT", "SIGINT twice", "SIGTERM and SIGINT"],
 )
 def test_a_signal_ends_the_search(api, write, program, fire, end):

@@ -146,25 +146,6 @@ def test_two_children_at_once_stay_readable():
     ]
 
 
-def test_a_delegate_call_without_a_child_run_has_a_line():
-    """The call failed before a run started; a later call is not affected."""
-    told = lines_of(
-        call("started", 1, specialist="owls", query="Why?"),
-        call("failed", 1, text="owls could not be asked: no\ntool call is left", specialist="owls", query="Why?"),
-        SILENT,
-        call("started", 2, specialist="owls", query="Why?"),
-        began("a", "owls", "Why?"),
-        ChildTold("a", "owls", Finished(outcome_of("owls"))),
-        call("finished", 2, specialist="owls", query="Why?"),
-        SILENT,
-    )
-    assert told == [
-        "   1  delegate owls query=Why?  owls could not be asked: no tool call is left",
-        "   2  delegate owls  Why?",
-        "   2  owls answered · 1 tool call · 1.0 s",
-    ]
-
-
 def test_control_characters_of_a_child_are_replaced():
     """Control characters in a child's tool names and arguments are replaced."""
     told = lines_of(

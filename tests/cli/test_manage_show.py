@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jsonschema
 
-from tests.cli.specialists_command import BAD, GOOD, call
+from tests.cli.specialists_command import GOOD, call
 
 
 def shown(*arguments: str) -> dict[str, list[str]]:
@@ -30,39 +30,6 @@ def test_show_prints_each_setting_with_its_source(project: Path) -> None:
     assert list(rows)[:3] == ["tools", "tool_calls_limit", "paths"]
     assert "specialists/finder.md:4:1: quux: unknown key" in result.stdout
     assert "\n\nYou find notes.\n\nWhat a run gets:\n" in result.stdout
-
-
-def test_show_names_settings_from_the_preset_of_the_file(project: Path) -> None:
-    """Settings from the preset follow those of the file."""
-    lines = "preset: soft-warning\ncountdown: {from: 3}\ntime_limit: 10m\ntools:"
-    (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", lines))
-    rows = shown("finder")
-    assert rows["countdown"] == ["line 5", "from: 3, style: remaining, warn_at: 1"]
-    assert rows["tool_chars_limit"] == ["preset soft-warning", "100000"]
-    assert rows["budget_notice"] == ["preset soft-warning", "false"]
-    assert (rows["preset"], rows["time_limit"]) == (["line 4", "soft-warning"], ["line 6", "600"])
-    assert rows["parallel_tools_limit"] == ["default", "4"]
-    sources = [row[0].split()[0] for row in rows.values()]
-    assert sources == sorted(sources, key=["line", "preset", "default"].index)
-    values = json.loads(call("show", "finder", "--json").stdout)["settings"]
-    assert values["countdown"] == {
-        "value": {"from": 3, "style": "remaining", "warn_at": 1},
-        "source": "file",
-        "line": 5,
-        "path": None,
-    }
-    assert values["budget_notice"] == {"value": False, "source": "preset", "line": 4, "path": None}
-    assert values["time_limit"] == {"value": 600, "source": "file", "line": 6, "path": None}
-    assert values["cost_limit"] == {"value": None, "source": "default", "line": None, "path": None}
-
-
-def test_show_of_an_invalid_file_has_no_settings(project: Path) -> None:
-    """For an invalid file, `show` has its problems and no settings."""
-    (project / "specialists" / "bad.md").write_text(BAD)
-    result = call("show", "bad", "--json")
-    shown = json.loads(result.stdout)
-    assert (shown["status"], shown["settings"], shown["prompt"]) == ("error", {}, None)
-    assert "specialists/bad.md:4:19: tool_calls_limit" in call("show", "specialists/bad.md").stdout
 
 
 def test_show_escapes_control_characters(project: Path) -> None:

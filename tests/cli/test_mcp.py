@@ -111,10 +111,7 @@ def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
         {"id": 1, "method": "tools/list"},
         {"id": 2, "method": "tools/call", "params": {"name": "looker", "arguments": {"query": "What do owls eat?"}}},
     ]
-    age = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
+    age = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     server = ForkedProgram(command(*flags), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     answers = []
     for call in calls:

@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-
-from run_specialist.api.runner import Runner
 from tests.stderr_lines import lines_before_summary
 from tests.wire.chat import policies
 from tests.wire.chat.replies import calls, says
@@ -68,17 +65,3 @@ def test_s4_3_stderr_names_the_limit_and_the_flag_that_raises_it(chat, write, ca
     assert (result.exit_code, result.stdout) == (0, f"{ANSWER}\n")
     (line,) = lines_before_summary(result.stderr)
     assert line.endswith(": the limit of 3 tool calls was reached; raise it with --tool-calls-limit for a longer run")
-
-
-@pytest.mark.anyio
-async def test_s4_3_the_answer_streams(chat, write):
-    """A caller with `watch` receives the answer in several pieces."""
-    write("finder", "tool_calls_limit: 3")
-    simulator, pieces = chat(policies.always_tool("grep", answer=ANSWER)), []
-    async with Runner(model="openai:some-model") as runner:
-        outcome = await (await runner.prepare("finder", "What?", watch=pieces.append, preset="openai-loop")).outcome()
-    text = [piece.text for piece in pieces if piece.tool is None]
-    assert "".join(text) == outcome.answer == ANSWER
-    assert len(text) > 1
-    assert all(sent.stream for sent in simulator.requests)
-    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "none", 1)

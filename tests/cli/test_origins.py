@@ -221,10 +221,7 @@ def test_p1_a_stored_run_cannot_choose_its_root(own, write, call, tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value", "action"),
-    [
-        ("python_tools", ["subprocess:getoutput"], "import subprocess"),
-        ("paths", [".env"], "read .env"),
-    ],
+    [("python_tools", ["subprocess:getoutput"], "import subprocess"), ("paths", [".env"], "read .env")],
 )
 def test_p1_a_stored_run_has_no_powers_even_with_trust(own, call, tmp_path, key, value, action):
     """Settings that are not those of the file, here of the user's own, are data."""

@@ -68,12 +68,6 @@ def test_an_unwritable_stdout_is_exit_code_2(run, name):
     assert "No space left on device: " in done.stderr
 
 
-@full
-def test_an_unknown_command_is_exit_code_2_even_if_stderr_is_full(run):
-    """An unknown command exits with code 2 even if stderr is full."""
-    assert run("wrong", "2>/dev/full").returncode == 2
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "redirected"),

@@ -9,7 +9,6 @@ from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls
 
 LOOK = calls("search", {"query": "owls"})
-NOTICE = "Tool budget: you have {} for this task"
 
 
 def paragraphs(request):
@@ -62,17 +61,6 @@ def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
     (line,) = lines_before_summary(result.stderr)
     assert line.endswith(f"warning: {warning}")
     assert json.loads(call("finder", "What?", "--json").stdout)["warnings"] == [warning]
-
-
-def test_a_path_is_accepted_in_place_of_a_name(api, notes, call, tmp_path):
-    """A specialist file outside the project can be run; its file tools still see the project."""
-    path = tmp_path / "elsewhere.md"
-    path.write_text("---\ndescription: Elsewhere\n---\nLook around.\n")
-    simulator = api([calls("ls", {}), answers("yes")])
-    assert call(str(path), "What?", "--json").exit_code == 0
-    assert paragraphs(simulator.requests[0])[0] == "Look around."
-    (listing,) = simulator.requests[1].results.values()
-    assert "notes/" in listing
 
 
 def test_root_limits_the_file_tools(api, write, call, tmp_path):

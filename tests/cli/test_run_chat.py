@@ -55,14 +55,6 @@ def test_a_missing_key_and_base_url_names_three_remedies(write, call, monkeypatc
     assert all(way in line for way in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "--model offline"))
 
 
-def test_openai_credentials_alone_do_not_choose_a_model(write, call, monkeypatch):
-    """Without `--model` the answer comes offline, since the model id cannot be guessed."""
-    write("finder")
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    outcome = json.loads(call("finder", "What do owls eat?", "--json").stdout)
-    assert outcome["model"] == "offline"
-
-
 def test_a_missing_model_id_is_refused(write, call, monkeypatch):
     """`openai:` without an id is refused with exit code 2."""
     write("finder")

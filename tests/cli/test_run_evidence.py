@@ -7,7 +7,6 @@ import pytest
 from tests.wire.simulator.replies import answers, calls
 
 LOOK = calls("search", {"query": "owls"})
-FOUND = {"source": "notes/owls.md:3", "quote": "Owls eat mice at night."}
 INVENTED = {"source": "notes/owls.md:9", "quote": "Owls eat cheese."}
 QUESTION = ("finder", "What do owls eat?")
 

@@ -2,16 +2,6 @@
 
 import pytest
 
-NONE = (
-    "turns_limit",
-    "total_tokens_limit",
-    "cost_limit",
-    "time_limit",
-    "tool_chars_limit",
-    "summarize_at",
-    "countdown",
-)
-
 
 @pytest.fixture
 def refused(call, api):

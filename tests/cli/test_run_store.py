@@ -47,16 +47,6 @@ def test_an_unusable_named_store_is_refused_before_any_request(notes, write, cal
     assert file.read_bytes() == before
 
 
-def test_store_none_stores_nothing_without_a_warning(notes, write, call, monkeypatch, tmp_path):
-    """With `--store none` there is no warning and no database file."""
-    monkeypatch.delenv("SPECIALIST_STORE")
-    write("finder")
-    result = call("finder", "What do owls eat?", "--model", "offline", "--store", "none")
-    assert result.exit_code == 0
-    assert "stored" not in result.stderr
-    assert [*tmp_path.rglob("*.db")] == []
-
-
 def test_the_default_store_is_in_the_users_data_directory(notes, write, call, monkeypatch, tmp_path):
     """The folder and the file are accessible only to the user, and `resume` finds the run there."""
     monkeypatch.delenv("SPECIALIST_STORE")

@@ -1,18 +1,8 @@
-"""The values in the table of runs; pure functions."""
+"""Durations and paths in tables; pure functions."""
 
 import pytest
 
 from run_specialist.cli.tables import duration_words, short_path
-from run_specialist.store.stored import ListedRun
-
-
-def run(**changed):
-    """Return a listed run."""
-    values = {
-        "run_id": "20261122-112233-abcdef0123", "parent_id": None, "specialist": "finder", "model": "m",
-        "question": "Why?", "status": "answered", "started_at": 1.0, "ended_at": 2.0, "tool_calls": 1, "cost_usd": 0.5,
-    }  # fmt: skip
-    return ListedRun(**values | {"project": "/p", "duration_s": 3.0} | changed)
 
 
 @pytest.mark.parametrize(

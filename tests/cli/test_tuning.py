@@ -16,8 +16,6 @@ from run_specialist.store.sqlite import open_engine
 from run_specialist.store.tables import calls, runs
 from tests.unit.views.past_runs import outcome
 
-MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
-
 
 @pytest.fixture
 def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
@@ -37,17 +35,10 @@ def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             rows.append(
                 run | given | {"status": told["status"] if told else "running", "outcome": told and json.dumps(told)}
             )
-            for number in range(told["tool_calls"]["used"] if told else 0):
-                call = {
-                    "run_id": run["run_id"],
-                    "number": number + 1,
-                    "turn": 1,
-                    "at": 0.0,
-                    "seconds": 0.0,
-                    "name": "read",
-                }
-                call |= {"call_id": "c", "characters": 0, "is_error": False, "note": "", "repeated": number < repeated}
-                made.append(call)
+            made += [
+                {"run_id": run["run_id"], "number": number, "repeated": number <= repeated, "body": "{}"}
+                for number in range(1, (told["tool_calls"]["used"] if told else 0) + 1)
+            ]
         engine = open_engine(f"sqlite:///{notes / 'runs.db'}")
         with engine.begin() as connection:
             connection.execute(insert(runs), rows)
@@ -172,10 +163,3 @@ def test_bars_fit_the_width(store, write):
         assert longest >= (columns - 45) // 2
         assert half == longest // 2
         assert ["9", "1"] in [line.split()[:2] for line in lines]
-
-
-def _piece(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 4096)
-    except OSError:
-        return b""

@@ -14,10 +14,9 @@ from typing import Self
 
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.store.stored import StoredRun
-from tests.crash.checks import ReceivedRequest, broken_off, check_ended, check_stored_run, finished, unmarked
+from tests.crash.checks import ReceivedRequest, broken_off, check_ended, check_stored_run, finished, look, unmarked
 from tests.crash.fork_server import Start
 from tests.crash.model import Researcher
-from tests.crash.stored_state import look
 from tests.crash.watched_program import Milestones, WatchedProgram, WatchedSimulator
 from tests.wire.simulator import Recorded
 

@@ -16,9 +16,8 @@ from run_specialist.record.messages import Usage
 from run_specialist.store.location import file_of
 from run_specialist.store.stored import StoredRun
 from tests.crash.boundary import NOTES
-from tests.crash.checks import ReceivedRequest, broken_off, check_ended, check_stored_run, finished
+from tests.crash.checks import ReceivedRequest, broken_off, check_ended, check_stored_run, finished, stored
 from tests.crash.fork_server import KILLED, ForkServer
-from tests.crash.stored_state import stored
 from tests.crash.watched_program import Milestones, WatchedProgram
 
 PLACES = [("half", 4), ("kept", 9), ("kept", 4), ("queued", 9), ("asked", 4), ("waited", 9)]

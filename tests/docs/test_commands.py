@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.metadata import distributions
+from importlib.metadata import packages_distributions, requires
 
 import pytest
 from packaging.requirements import Requirement
@@ -79,33 +79,20 @@ def commands(page):
 
 
 def missing():
-    """Return the modules that an installation without extras lacks, by name or by the first two names."""
-    known = {canonicalize_name(one.name): one for one in distributions()}
-    base, new = set(), {"run-specialist"}
-    while new:
-        base |= new
-        wanted = [Requirement(text) for name in new if name in known for text in known[name].requires or ()]
-        chosen = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
-        # The extras that a requirement asks for, such as anthropic[aiohttp].
-        for one in chosen:
-            found = known.get(canonicalize_name(one.name))
-            more = [Requirement(text) for text in (found.requires if found else None) or ()]
-            chosen += [
-                inner
-                for extra in one.extras
-                for inner in more
-                if inner.marker is not None and inner.marker.evaluate({"extra": extra})
-            ]
-        new = {canonicalize_name(one.name) for one in chosen} - base
-    modules = {
-        is_base: {".".join(path.parts[:2]).removesuffix(".py") for path in files if path.suffix in (".py", ".so")}
-        for is_base, files in (
-            (is_base, [path for name, one in known.items() if (name in base) is is_base for path in one.files or ()])
-            for is_base in (True, False)
-        )
-    }
-    tops = {name.partition(".")[0] for name in modules[True]}
-    return {name if (top := name.partition(".")[0]) in tops else top for name in modules[False] - modules[True]}
+    """Return the modules that an installation without extras lacks."""
+    waiting, seen = [Requirement("run-specialist")], set()
+    while waiting:
+        one = waiting.pop()
+        if (one.name, *one.extras) not in seen:
+            seen.add((one.name, *one.extras))
+            wanted = [Requirement(text) for text in requires(one.name) or ()]
+            # With the extras that a requirement asks for, such as anthropic[aiohttp].
+            extras = [{"extra": extra} for extra in ("", *one.extras)]
+            waiting += [it for it in wanted if it.marker is None or any(map(it.marker.evaluate, extras))]
+    base = {canonicalize_name(name) for name, *_ in seen}
+    known = packages_distributions().items()
+    lacking = {module for module, owners in known if not base & set(map(canonicalize_name, owners))}
+    return lacking | {"opentelemetry.sdk"}
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -212,12 +211,6 @@ def test_the_lines_quoted_in_extending_are_those_of_the_source():
     quoted = [line.strip() for text in blocks(page("extending"), "python") for line in text.splitlines()]
     assert len(quoted) > 8
     assert [line for line in quoted if line and line not in source] == []
-
-
-def test_the_changelog_knows_the_version():
-    """The changelog has an entry for the version in pyproject.toml."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_the_notes_exist_and_contain_no_local_paths():

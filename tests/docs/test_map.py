@@ -6,27 +6,17 @@ import shutil
 from dataclasses import fields
 
 import pytest
-from typer.testing import CliRunner
 
 from run_specialist.batch.item import Counts, Done
 from run_specialist.batch.read_items import FORMATS
-from run_specialist.cli import batch_options, manage, map_progress
+from run_specialist.cli import batch_options, map_progress
 from run_specialist.cli.map_progress import TELLING
-from run_specialist.record.outcome import Exit
 from tests.contracts.tables import BATCH_EVENTS, PRINTED, SHAPES
 from tests.docs.examples import execute
 from tests.docs.markdown import JSON, ROOT, blocks, named, page, table
 from tests.map_batches import done
 
 PAGE = page("map")
-HELP = CliRunner().invoke(manage.app, ["map", "--help"]).stdout
-
-
-def test_every_flag_on_the_page_exists():
-    """Each flag in the text and in the commands is one of the command, or of the other commands it names."""
-    others = {"--json", "--help"}
-    flags = set(re.findall(r"--[a-z][a-z-]+", PAGE)) - others
-    assert [flag for flag in sorted(flags) if f"{flag} " not in HELP] == []
 
 
 def test_the_fields_of_a_row_are_documented():
@@ -43,12 +33,6 @@ def test_every_count_is_documented():
     said = {name for row in table(PAGE, "## Progress and counts") for name in row[0].split(", ")}
     names = {field.name.replace("_", " ").replace("aborted", "interrupted") for field in fields(Counts)}
     assert said == names - {"under way", "earlier", "total"}
-
-
-def test_the_exit_codes_are_those_of_the_code():
-    """The second table of the section has each exit code once."""
-    codes = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
-    assert list(map(int, codes)) == [int(code) for code in Exit]
 
 
 def test_the_numbers_are_those_of_the_code():

@@ -1,25 +1,11 @@
 """docs/agents.md matches the MCP server: its numbers, its tools, its command."""
 
-import shlex
-
-from typer.testing import CliRunner
-
-from run_specialist.cli import manage
 from run_specialist.mcp_server import http as access_token
 from run_specialist.mcp_server import runs, server, tools
 from run_specialist.mcp_server.tools import Catalogue
-from tests.docs.markdown import blocks, named, page, table
+from tests.docs.markdown import named, page, table
 
 TEXT = page("agents")
-
-
-def test_every_command_starts_the_server():
-    """Every command in the docs that serves the specialists has existing flags."""
-    printed = CliRunner().invoke(manage.app, ["mcp", "--help"]).stdout
-    lines = [shlex.split(line) for block in blocks(TEXT, "console") for line in block.splitlines()]
-    flags = {word for words in lines if "--http" in words for word in words if word.startswith("--")}
-    assert {"--http", "--no-token"} <= flags
-    assert all(flag in printed for flag in flags)
 
 
 def test_the_tools_are_documented_with_their_arguments_and_results():

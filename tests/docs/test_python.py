@@ -54,15 +54,6 @@ def test_every_public_name_is_imported_in_an_example():
     assert imported == set(run_specialist.__all__)
 
 
-def test_every_name_imported_in_an_example_is_used():
-    """Every name imported in an example is used in it."""
-    for _, example in EXAMPLES:
-        names = re.findall(r"\w+", example.split("import", 1)[1])
-        imports = re.findall(r"from run_specialist import (?:\((.*?)\)|(.*?)$)", example, re.MULTILINE | re.DOTALL)
-        told = [name for group in imports for part in group for name in re.findall(r"[A-Za-z_]+", part)]
-        assert [name for name in told if names.count(name) < 2] == []
-
-
 def test_the_tables_of_events_and_errors_match_the_code():
     """The tables of events and of errors that a program may meet match the code."""
     told = [name for row in table(PAGE, "## Events") for name in re.findall(r"`(\w+)`", row[0])]

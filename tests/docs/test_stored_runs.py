@@ -203,3 +203,12 @@ def test_the_python_examples_resume_a_run(project, capsys):
     for example in examples:
         exec(example, {})  # noqa: S102 - an example from this repository
         assert re.match(r"landed 2 (answered|landed) ([3-9]|1[0-2])\n", capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("project")
+def test_c1_the_documented_commands_replay_the_same():
+    """Each command succeeds; replays say that nothing differs."""
+    (text,) = (text for text in blocks(STORED, "console") if "specialists replay" in text)
+    for line in text.splitlines():
+        told = call(line).stdout
+        assert line.startswith("run-specialist") or " replays the same: " in told

@@ -54,19 +54,6 @@ async def test_shares_are_reserved_in_the_store(put, queue, url):
     assert await share(queue, two, own=0.125) == 0.125
 
 
-async def test_a_share_is_kept_for_a_worker_that_comes_later(put, queue, url):
-    """Without a limit of concurrent items, one worker with two slots leaves a third of the limit to another one."""
-    await put(9)
-    limit(url, 0.9)
-    one, two = await begun(queue, 2)
-    granted = [await share(queue, job, batch_slots=0) for job in (one, two)]
-    assert granted == pytest.approx([0.3, 0.3])
-    other = Queue(url)
-    (three,) = await begun(other, 1)
-    assert await share(other, three, batch_slots=0) == pytest.approx(0.1)
-    await other.close()
-
-
 async def test_the_item_of_a_dead_worker_gives_its_share_back(put, queue, url, monkeypatch):
     """Whoever takes the item over gets a new share instead of the old one; the worker that lost it gets none."""
     monkeypatch.setattr(queue_module, "SILENCE", 0.0)

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.fleet import queue as queue_module
 from run_specialist.fleet.batches import Control
 from run_specialist.fleet.queue import Queue
@@ -33,15 +32,6 @@ async def test_processes_may_set_the_queue_up_at_the_same_time(server):
 
     await asyncio.gather(*(set_up() for _ in range(4)))
     assert ask(server.url, "select count(*) from run_specialist_queue.pgqueuer") == [(0,)]
-
-
-async def test_without_set_up_one_line_says_what_to_do(server):
-    """The error names the command."""
-    change(server.url, "drop schema if exists run_specialist_queue cascade")
-    lost = Queue(server.url)
-    with pytest.raises(StoreUnusable, match="the queue is not set up; run `specialists fleet setup`"):
-        await lost.waiting()
-    await lost.close()
 
 
 async def test_the_fleet_holds_no_more_jobs_than_the_batch_allows(put, queue, url):
@@ -130,11 +120,3 @@ async def test_items_that_were_given_up_can_be_tried_again(put, queue, url):
         assert await control.retry(BATCH, ["failed"]) == 2
         (status,) = await control.status()
     assert (status.items, status.queued) == ({"waiting": 2}, 2)
-
-
-async def test_an_unknown_batch_is_named(url):
-    """Every action on one batch says that there is none."""
-    for action in ("status", "pause", "resume", "cancel"):
-        with pytest.raises(UsageError, match=r"there is no batch nothing in postgresql://tests:\*\*\*@"):
-            async with Control(url) as control:
-                await getattr(control, action)("nothing")

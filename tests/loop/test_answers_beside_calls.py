@@ -84,14 +84,6 @@ async def test_g_4_an_answer_that_is_never_given_again_is_kept():
     assert [quote.verified for quote in outcome.evidence] == [True, False]
 
 
-async def test_g_4_an_empty_answer_is_not_kept():
-    """An early answer without any text does not count as an answer."""
-    provider = ScriptedProvider([beside(answer=" "), says(""), says("")])
-    outcome = await outcome_of(job(provider, 9))
-    assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
-    assert "[given before" not in outcome.answer
-
-
 async def test_g_4_an_abort_while_the_calls_run_leaves_one_result_for_each():
     """After an abort each call has its own result, with `respond` between them."""
     runs = []

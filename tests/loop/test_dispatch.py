@@ -1,17 +1,13 @@
 """Tool calls in the loop: batches, failures, repeats, augmenters."""
 
 import asyncio
-import gc
-import threading
 
 import pytest
 
-from run_specialist.budget import Limit
 from run_specialist.errors import ToolError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.record.events import Called, Warned
 from run_specialist.tools.base import Tool
-from tests.loop_jobs import COUNT_DOWN, LOOK, job, outcome_of, results
+from tests.loop_jobs import job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 DONE = says("done")
@@ -21,22 +17,6 @@ ANSWER = calls(("respond", {"answer": "the answer"}), first_id=999)
 def batch(*queries, first=1):
     """Script one turn of several calls."""
     return calls(*(("look", {"query": query}) for query in queries), first_id=first)
-
-
-async def test_s2_2_a_batch_that_straddles_the_limit_runs_the_first_and_skips_the_rest():
-    """With 3 calls and a limit of 2, two run in order and the third gets a skipped result in the same message."""
-    provider, events = ScriptedProvider([batch("a", "b", "c"), ANSWER]), []
-    outcome = await outcome_of(job(provider, 2), events)
-    message = provider.requests[1].messages[-1]
-    assert [block["tool_use_id"] for block in message.content] == ["call_1", "call_2", "call_3"]
-    assert results(message) == [
-        "note on 'a', part 0\n1 tool call remaining",
-        "note on 'b', part 0\n0 tool calls remaining",
-        "Not run: limit reached, look skipped.",
-    ]
-    skipped = [event for event in events if isinstance(event, Called) and event.phase == "skipped"]
-    assert [(event.id, event.name) for event in skipped] == [("call_3", "look")]
-    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (2, 1)
 
 
 async def test_x_2_countdown_lines_follow_call_order():
@@ -74,19 +54,6 @@ async def test_s2_5_parallel_tools_limit_bounds_concurrent_calls(most):
     await outcome_of(job(provider, None, tools=[Tool("look", "Work.", work)], parallel_tools_limit=most))
     assert peak == most
     assert results(provider.requests[1].messages[-1]) == list("abcdef")
-
-
-async def test_s2_5_plain_functions_run_in_parallel_too():
-    """Plain functions run in parallel threads: three blocking calls that wait for one another all finish."""
-    together = threading.Barrier(3, timeout=60)
-
-    def meet(query: str) -> str:
-        together.wait()
-        return query
-
-    provider = ScriptedProvider([batch(*"abc"), DONE])
-    await outcome_of(job(provider, None, tools=[Tool("look", "Meet.", meet)]))
-    assert results(provider.requests[1].messages[-1]) == list("abc")
 
 
 def broken(query: str) -> str:
@@ -141,23 +108,6 @@ async def test_s1_7_a_hanging_tool_ends_at_its_timeout():
     assert outcome.answer == "done"
 
 
-async def test_s3_3_augmenters_run_before_the_countdown_and_never_change_a_result():
-    """An augmenter's line precedes the countdown, also on failed calls; if it raises, there is only a warning."""
-
-    def tag(executed):
-        return f"[{executed.call.name} {'failed' if executed.is_error else 'ok'}]"
-
-    def bad(executed):
-        raise KeyError("oops")
-
-    provider, events = ScriptedProvider([batch("a"), calls(("fly", {}), first_id=2), ANSWER]), []
-    await outcome_of(job(provider, 2, augmenters=[tag, bad, COUNT_DOWN]), events)
-    assert results(provider.requests[1].messages[-1]) == ["note on 'a', part 0\n[look ok]\n1 tool call remaining"]
-    last = results(provider.requests[2].messages[-1])[0]
-    assert last.splitlines()[-2:] == ["[fly failed]", "0 tool calls remaining"]
-    assert len([event for event in events if isinstance(event, Warned)]) == 2
-
-
 async def test_x_13_a_repeated_call_returns_the_recorded_result_and_counts():
     """A repeated call, also within a batch, returns the recorded result with a hint instead of running, and counts."""
     ran = []
@@ -176,13 +126,6 @@ async def test_x_13_a_repeated_call_returns_the_recorded_result_and_counts():
     assert second == third
     assert second.startswith("note a\n[You made this very call before")
     assert outcome.tool_calls.used == 3
-
-
-async def test_x_13_custom_tools_run_on_every_call():
-    """Custom tools run on every call; only read-only file tools are answered from the record."""
-    provider = ScriptedProvider([batch("a"), batch("a", first=2), DONE])
-    await outcome_of(job(provider, 9, tools=[LOOK]))
-    assert results(provider.requests[1].messages[-1]) == results(provider.requests[2].messages[-1])
 
 
 async def test_long_results_are_cut_before_anything_is_added():
@@ -243,42 +186,3 @@ async def test_s3_3_an_augmenter_value_becomes_text_and_its_failure_a_warning():
     outcome = await outcome_of(job(provider, 9, augmenters=[lambda executed: 7, bad]))
     assert results(provider.requests[1].messages[-1]) == ["note on 'a', part 0\n7"]
     assert "an augmenter failed on look" in outcome.warnings[0]
-
-
-async def test_an_empty_result_is_replaced_by_a_message():
-    """An empty result is replaced by an explicit message, because an API or a model could take it for an error."""
-    provider = ScriptedProvider([batch("a"), DONE])
-    await outcome_of(job(provider, 9, tools=[Tool("look", "Finds nothing.", lambda query: " ")]))
-    assert results(provider.requests[1].messages[-1]) == ["(no output)"]
-
-
-async def test_x_13_a_repeated_call_has_its_own_countdown():
-    """A repeated call returns the recorded text with the countdown of the new call."""
-    tool = Tool("look", "Looks.", lambda query: "note", repeatable=True)
-    provider = ScriptedProvider([batch("a", "a"), ANSWER])
-    await outcome_of(job(provider, 2, tools=[tool]))
-    first, second = results(provider.requests[1].messages[-1])
-    assert (first.splitlines()[-1], second.splitlines()[-1]) == ("1 tool call remaining", "0 tool calls remaining")
-
-
-@pytest.mark.exhaustive
-async def test_a_finished_call_keeps_no_budget():
-    """The budgets after earlier calls are not kept, nor a dictionary for each of what a child would have spent.
-
-    They would be more than half of the objects that a call leaves behind.
-    """
-    counts, drawn = [], []
-
-    async def count(query: str) -> str:
-        if query in {"3", "12"}:  # each count looks at all objects of this process
-            counts.append(sum(isinstance(one, Limit) for one in gc.get_objects()))
-        return query
-
-    script = [calls(("look", {"query": f"{number}"}), first_id=number) for number in range(1, 13)]
-    keep = lambda executed: drawn.append(executed.drawn)  # noqa: E731 - an augmenter
-    tool = Tool("look", "Counts.", count)
-    await outcome_of(job(ScriptedProvider([*script, ANSWER]), 20, tools=[tool], augmenters=[keep]))
-    assert len(drawn) == 12
-    assert all(one is drawn[0] for one in drawn)
-    early, late = counts
-    assert late <= early

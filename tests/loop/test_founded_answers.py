@@ -128,15 +128,6 @@ async def test_g_5_an_answer_that_is_never_given_again_is_kept(then, status, exi
         assert "note on '1'" in outcome.answer
 
 
-async def test_g_5_an_answer_as_text_is_kept_too():
-    """A returned text is kept like an answer by `respond`; a newer text of the model is kept beside it."""
-    provider = ScriptedProvider(
-        [looks(1), says("The one answer."), says("Let me look", Stop.PAUSED), ProviderError("down")]
-    )
-    outcome = await outcome_of(job(provider, 9, evidence="require"))
-    assert f"The one answer.\n{MARKS[ReturnReason.WITHOUT_QUOTE]}\n\nLet me look" in outcome.answer
-
-
 async def test_g_5_calls_beside_an_answer_that_goes_back_are_refused_in_words_that_are_true():
     """Calls beside the second early answer are not run, and their results do not say that the run ended."""
     provider = ScriptedProvider([looks(1), beside(), beside(first_id=30), responds("yes", READ, first_id=60)])
@@ -175,16 +166,6 @@ async def test_g_5_quotes_in_an_answer_with_a_schema_count_and_come_out():
     assert [(quote.quote, quote.verified) for quote in outcome.evidence] == [("note on '1'", True)]
 
 
-async def test_g_5_what_went_back_is_bounded():
-    """Few quotes are named, each cut."""
-    many = [{"source": "a", "quote": f"{number} " + "x" * 5_000} for number in range(20)]
-    provider = ScriptedProvider([looks(1), responds("no", *many), responds("yes", READ, first_id=60)])
-    await outcome_of(job(provider, 9, evidence="require"))
-    (told,) = results(provider.requests[2].messages[-1])
-    assert len(told) < 1_000
-    assert "and 17 more" in told
-
-
 # G.6
 
 
@@ -209,11 +190,3 @@ async def test_g_6_no_warning_where_nothing_could_be_read(reply, settings):
     """A specialist without tools or without calls is excepted, and so is a run without an answer."""
     outcome = await outcome_of(job(ScriptedProvider([reply]), **settings))
     assert NOTHING_READ not in outcome.warnings
-
-
-async def test_g_6_a_call_or_a_quote_is_enough():
-    """An answer after a call needs no warning, and an invented quote has its own."""
-    outcome = await outcome_of(job(ScriptedProvider([looks(1), responds("yes")]), 9))
-    assert outcome.warnings == ()
-    outcome = await outcome_of(job(ScriptedProvider([responds("yes", INVENTED)]), 9))
-    assert [warning.startswith("quote not found") for warning in outcome.warnings] == [True]

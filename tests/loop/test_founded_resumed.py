@@ -46,14 +46,6 @@ async def test_g_4_calls_that_were_running_are_not_run_again(desk, kind, number,
     assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "late", 3)
 
 
-async def test_g_4_the_calls_after_them_are_run_as_ever(desk):
-    """Only calls of the interrupted turn are reported as interrupted."""
-    await dies(desk, Received, 2, looks(1), beside(), LATE)
-    again = await desk.go_on(looks(40, 2), LATE)
-    assert results(again.requests[1].messages[-1]) == ["note on '40', part 0", "note on '41', part 0"]
-    assert [call.number for call in desk.load().calls] == [1, 2, 3, 4, 5]
-
-
 async def test_g_4_an_answer_that_is_taken_leaves_no_mark_on_calls_after_a_further_question(desk):
     """Calls beside an accepted answer were not begun: those after a follow-up question run."""
     await dies(desk, Received, 2, looks(1), beside(READ), LATE)
@@ -67,20 +59,6 @@ async def test_g_4_once_a_run_holds_across_a_crash(desk):
     await dies(desk, Checkpointed, 3, looks(1), beside(), LATE)
     again = await desk.go_on(beside(first_id=30))
     assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "early", 3)
-
-
-async def test_g_4_a_pending_second_one_is_taken_and_runs_nothing(desk):
-    """A second early answer that arrived before the crash is taken without a request."""
-    await dies(desk, Received, 3, looks(1), beside(), beside(first_id=30))
-    again = await desk.go_on()
-    assert (again.outcome.answer, again.outcome.tool_calls.used, again.outcome.tool_calls.skipped) == ("early", 3, 2)
-
-
-async def test_g_4_calls_beside_a_second_one_were_not_begun_and_count_for_nothing(desk):
-    """A new limit that the calls beside a second early answer would exceed is accepted: they cannot have run."""
-    await dies(desk, Received, 3, looks(1), beside(), beside(first_id=30))
-    again = await desk.go_on(tool_calls_limit=4)
-    assert (again.outcome.answer, again.outcome.tool_calls.used) == ("early", 3)
 
 
 async def test_g_4_an_early_answer_from_a_landing_is_taken_also_under_a_higher_limit(desk):

@@ -43,13 +43,6 @@ def places(notebook):
     return [(one.place, len(one.messages)) for one in [*notebook.of(Checkpointed), ended.checkpointed]]
 
 
-async def test_each_message_is_recorded_once():
-    """Each message is recorded once: a record begins where the previous one ended."""
-    run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER])
-    assert places(notebook) == [(0, 1), (1, 2), (3, 2), (5, 2)]
-    assert stored(notebook.records).transcript == run.transcript
-
-
 async def test_results_sent_with_the_landing_instruction_are_recorded_again():
     """Results that are sent with the landing instruction appended are recorded again in that form."""
     run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], limit=2, landing="order")
@@ -70,17 +63,6 @@ async def test_a_reply_is_recorded_with_its_request():
     assert (first.landing_instruction, forced.landing_instruction) == (None, None)
     assert "0 tool calls remain" in ordered.landing_instruction
     assert [one.cost_usd for one in notebook.of(Received)] == [0.00015] * 3
-
-
-async def test_a_call_is_recorded_with_its_complete_output():
-    """A call's record holds the complete redacted output and the maximum length of a result."""
-    long = Tool("look", "Look.", lambda query: f"ANTHROPIC_API_KEY=sk-ant-api03-{'a' * 90} " + "x" * 30_000)
-    _, _, notebook = await recorded_run([looks(1), ANSWER], tools=[long])
-    (one,) = notebook.of(Returned)
-    assert one.characters == 20_000
-    assert len(one.whole) > 30_000
-    assert "sk-ant-api03-aaa" not in one.whole
-    assert stored(notebook.records).calls[0].text == one.whole[:20_000]
 
 
 BESIDE = calls(("look", {"query": "a"}), ("respond", {"answer": "It is known."}), ("look", {"query": "b"}), first_id=50)

@@ -95,15 +95,6 @@ async def test_a_journal_that_fails_at_any_record_is_one_warning():
         assert outcome.warnings == ((LOST,) if after < end else ())
 
 
-async def test_a_run_is_stored_only_with_a_working_journal():
-    """A run counts as stored only with a journal that has not failed."""
-    without = Run(job(ScriptedProvider([ANSWER])))
-    await without.outcome()
-    assert not without.is_kept
-    with_one, _, _ = await recorded_run([ANSWER])
-    assert with_one.is_kept
-
-
 async def test_a_hanging_disk_causes_a_warning_and_keeps_the_answer(monkeypatch):
     """If the disk hangs, the run stops waiting after a while, adds a warning and returns its answer."""
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from run_specialist.errors import SchemaRefused
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received
@@ -53,13 +52,6 @@ async def test_g1_a_stored_reply_belongs_to_the_rung_of_its_request(desk):
     assert [event.how for event in again.named("landing")] == ["schema"]
 
 
-async def test_g1_with_a_raised_limit_the_stored_reply_is_an_answer_like_any_other(desk):
-    """The stored JSON is the answer also where the raised limit has ended the landing."""
-    await pending(desk, WRITTEN)
-    again = await desk.go_on(tool_calls_limit=9)
-    assert (again.outcome.status, again.outcome.answer, again.outcome.landing) == ("answered", "It is known.", None)
-
-
 async def test_g2_after_a_stored_reply_that_ignored_the_schema_the_other_rungs_follow(desk):
     """Calls in a stored reply to a schema are not run; the ladder continues without that rung."""
     await pending(desk, looks(2))
@@ -85,15 +77,6 @@ async def test_g1_a_run_that_breaks_off_after_cut_json_salvages_no_json():
     assert (outcome.status, outcome.landing.how) == ("partial", "salvage")
     assert "Owls eat mi" in outcome.answer
     assert '"answer"' not in outcome.answer
-
-
-async def test_s0_10_a_refused_schema_makes_way_for_the_rungs_before():
-    """A refused schema counts as no request, and the ladder is the one of an endpoint without a schema."""
-    script = [looks(1), looks(2), SchemaRefused("no"), says("In words.")]
-    provider = ScriptedProvider(script, schema=True)
-    outcome = await outcome_of(job(provider, 1, landing="order"))
-    assert [request.choice for request in provider.requests[1:]] == [Choice.AUTO, Choice.SCHEMA, Choice.NONE]
-    assert (outcome.landing.how, outcome.landing.requests) == ("none", 2)
 
 
 async def test_x_7_an_empty_answer_in_json_is_asked_for_once_more():

@@ -38,18 +38,6 @@ async def test_g_3_calls_in_the_text_are_run_and_the_answer_in_the_text_is_taken
     assert replied == [("wants_tools", ""), ("wants_tools", "")]
 
 
-async def test_g_3_ids_differ_from_all_others_of_the_run():
-    """Calls in the text get ids that no other call has, even if the model used such ids itself."""
-    own = calls(("look", {"query": "x"}))
-    own = type(own)(own.stop, ({**own.content[0], "id": "written_2_1"},), own.usage, own.reason)
-    provider = ScriptedProvider([own, LOOKS, LOOKS, ANSWER])
-    await outcome_of(job(provider, 9))
-    blocks = [block for message in provider.requests[-1].messages for block in message.blocks]
-    made = [block["id"] for block in blocks if block["type"] == "tool_use"]
-    assert len(made) == len(set(made)) == 5
-    assert made == [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-
-
 async def test_g_3_the_bare_input_of_respond_is_the_answer_without_a_warning():
     """The input of `respond` as text ends the run, with its quotes and gaps."""
     text = json.dumps({"answer": "yes", "evidence": [{"source": "a", "quote": "note on 'a'"}], "gaps": ["c"]})
@@ -109,11 +97,3 @@ async def test_g_3_the_store_and_a_resumed_run_see_calls(desk):
     assert again.outcome.tool_calls.used == 3
     assert [text.startswith("Not finished") for text in results(again.requests[0].messages[-1])] == [True, True]
     assert again.outcome.warnings.count(CALLS_AS_TEXT) == 1
-
-
-async def test_g_3_no_more_than_the_usual_calls_are_taken_from_one_text():
-    """A text of very many calls is bounded like a reply of very many calls."""
-    many = written(*(("look", {"query": str(number)}) for number in range(300)))
-    outcome = await outcome_of(job(ScriptedProvider([many, ANSWER]), 9))
-    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (9, 191)
-    assert any("those after call 200 were dropped" in warning for warning in outcome.warnings)

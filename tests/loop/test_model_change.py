@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist import prompts
 from run_specialist.budget import Kind
 from run_specialist.errors import ForcingRefused, ProviderError, Unavailable, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.providers.choose import ModelChain
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record.journal import Checkpointed, EventLogged, Opened
-from run_specialist.record.messages import Stop, Usage
+from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Exit
 from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.spawning.spawner import RunEnvironment, spawn
@@ -225,22 +224,6 @@ async def test_m_4_an_output_can_be_read_by_its_new_id_after_a_resumption(tmp_pa
     assert [one.model for one in outcome.models] == ["a", "b"]
 
 
-async def test_m_2_a_reply_that_was_cut_keeps_its_larger_room():
-    """The second model gets the reply length that the first one needed, up to its own maximum."""
-    chain, models = chained([says("I lo", Stop.TRUNCATED), GONE], [ANSWER])
-    await outcome_of(job(chain))
-    assert [request.max_tokens for request in models[0].requests] == [16_000, 32_000]
-    assert models[1].requests[0].max_tokens == 32_000
-
-
-async def test_m_2_a_paused_turn_is_not_sent_back_to_another_model():
-    """The new model is asked to continue, because only the model that paused a turn can continue it."""
-    chain, models = chained([says("I search.", Stop.PAUSED), GONE], [ANSWER])
-    await outcome_of(job(chain))
-    last = models[1].requests[0].messages[-1]
-    assert (last.role, last.blocks[-1]["text"]) == ("user", prompts.GO_ON)
-
-
 async def test_m_2_the_transcript_of_a_changed_run_has_each_message_once():
     """Adapted messages are not shown twice, and the note to the new model is shown."""
     thought = replace(looks(1), content=({"type": "thinking", "thinking": "hm"}, *looks(1).content))
@@ -253,13 +236,6 @@ async def test_m_2_the_transcript_of_a_changed_run_has_each_message_once():
     ]
     assert [row["name"] for row in rows if row["kind"] == "tool_result"] == ["look", "look", "respond"]
     assert rows[2]["content"].endswith("did the work above; its thinking was left out.")
-
-
-async def test_m_4_calls_as_json_go_on():
-    """A run whose calls are JSON continues with the other model's conversation, which gets the same tools."""
-    chain, models = chained([looks(1), GONE], [ANSWER], schema=True)
-    outcome = await outcome_of(job(chain, tool_calls="json"))
-    assert (outcome.status, models[1].requests[0].schema_name) == ("answered", "call")
 
 
 async def test_m_8_a_child_changes_its_model_without_its_parent(run_lead, files):

@@ -16,18 +16,6 @@ from tests.scripted_specialists import ScriptedSpecialists, write
 pytestmark = pytest.mark.anyio
 
 
-async def test_x_11_a_delegate_call_returns_the_answer_of_the_child(run_lead, files):
-    """A child is one tool call whose result holds answer, status and calls; the child sees only its own question."""
-    files()
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
-    outcome, _ = await run_lead(cast)
-    lead, finder = cast.played["lead"][0], cast.played["finder"][0]
-    (told,) = results(lead.requests[1].messages[-1])
-    assert told.startswith("[finder: answered after 1 of 6 tool calls]\n\nmice")
-    assert finder.requests[0].messages[0].content[0]["text"] == "What of finder?"
-    assert (outcome.status, outcome.answer) == ("answered", "all")
-
-
 async def test_x_11_usage_and_cost_are_counted_once(run_lead, files):
     """Of four requests two are the child's: they count in the total once and are listed under `children`."""
     files()
@@ -176,27 +164,6 @@ async def test_x_11_the_time_of_a_child_ends_before_the_parents(run_lead, files)
     _, events = await run_lead(cast)
     (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
     assert 60 < begun.limits["time"] < 90 / 1.1
-
-
-async def test_spending_of_a_grandchild_counts_for_child_and_parent(run_lead, tmp_path):
-    """A grandchild's calls and tokens count for the child and the parent; a third level gets no `delegate` tool."""
-    write(tmp_path, "lead", "agents: [middle]", "tool_calls_limit: 10")
-    write(tmp_path, "middle", "agents: [deep]", "tool_calls_limit: 10")
-    write(tmp_path, "deep", "agents: [deepest]", "tool_calls_limit: 10")
-    write(tmp_path, "deepest")
-    cast = ScriptedSpecialists(
-        lead=[[asks("middle"), answers("all")]],
-        middle=[[asks("deep"), answers("much")]],
-        deep=[[looks("a", "b"), answers("some")]],
-    )
-    outcome, events = await run_lead(cast)
-    (middle,) = outcome.children
-    (deep,) = middle.children
-    assert (outcome.tool_calls.used, middle.tool_calls, deep.tool_calls) == (4, 3, 2)
-    assert [one.usage.input_tokens for one in (outcome, middle, deep)] == [60, 40, 20]
-    assert "delegate" not in cast.played["deep"][0].opening.tools
-    inner = [event.told.told for event in events if isinstance(event, ChildTold) and isinstance(event.told, ChildTold)]
-    assert any("agents: not available more than 2 levels below" in text for text in inner[-1].outcome.warnings)
 
 
 def requests_of(cast: ScriptedSpecialists, name: str) -> list[Request]:

@@ -48,16 +48,6 @@ async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(ru
     }
 
 
-async def test_delegate_does_not_offer_the_parent(run_lead, tmp_path):
-    """A child's `delegate` tool does not offer its parent."""
-    write(tmp_path, "lead", "agents: [middle]")
-    write(tmp_path, "middle", "agents: [deep]")
-    write(tmp_path, "deep")
-    cast = ScriptedSpecialists(lead=[[asks("middle"), answers("all")]], middle=[[answers("much")]])
-    await run_lead(cast)
-    assert "lead" not in str(cast.played["middle"][0].opening.tools.get("delegate").definition)
-
-
 async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(run_lead, files):
     """A child's quote is verified only if it appears in a tool result that the child has read."""
     files()
@@ -87,53 +77,6 @@ async def test_a_failed_child_becomes_an_error_result(run_lead, files):
     assert "the server is gone" in block["content"]
     assert "note on 'a'" in block["content"]
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 1)
-
-
-async def test_a_child_cancelled_by_its_provider_is_counted(run_lead, files):
-    """If a child's provider raises CancelledError unprompted, the child's spending counts for the parent."""
-    files()
-    gone = asyncio.CancelledError()
-
-    def cancelled(asked):
-        raise gone
-
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), cancelled]])
-    outcome, _ = await run_lead(cast)
-    (child,) = outcome.children
-    assert (child.status, child.tool_calls, outcome.tool_calls.used) == ("aborted", 1, 2)
-    assert outcome.usage.input_tokens == 30
-
-
-async def test_the_salvage_of_a_parent_includes_the_results_of_a_failed_child(run_lead, files):
-    """If parent and child both fail, the salvaged answer includes the child's results."""
-    files()
-    gone = ProviderError("the server is gone")
-    cast = ScriptedSpecialists(lead=[[asks("finder"), gone]], finder=[[looks("owls"), gone]])
-    outcome, _ = await run_lead(cast)
-    assert outcome.status == "failed"
-    assert "note on 'owls', part 0" in outcome.answer
-
-
-@pytest.mark.parametrize("query", ["", "  \n"])
-async def test_an_empty_question_is_an_error_result(run_lead, files, query):
-    """A delegate call with an empty question returns an error result with a hint, and sends no request."""
-    files()
-    empty = calls(("delegate", {"specialist": "finder", "query": query}))
-    cast = ScriptedSpecialists(lead=[[empty, answers("all")]], finder=[])
-    await run_lead(cast)
-    (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
-    assert "the query is empty" in told
-
-
-async def test_an_unlisted_specialist_is_an_error_result(run_lead, files, tmp_path):
-    """Only specialists listed in the file can be called, even if others exist."""
-    files()
-    write(tmp_path, "other")
-    cast = ScriptedSpecialists(lead=[[asks("other"), answers("all")]], finder=[], other=[])
-    await run_lead(cast)
-    (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
-    assert told.startswith("delegate failed: invalid arguments: specialist")
-    assert "finder" in told
 
 
 async def test_an_abort_keeps_the_results_of_the_child(files, tmp_path, monkeypatch):

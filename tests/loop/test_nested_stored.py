@@ -37,22 +37,6 @@ def store(tmp_path, monkeypatch):
     return f"sqlite:///{tmp_path}/runs.db"
 
 
-async def test_x_11_parent_and_child_runs_are_both_stored(store):
-    """Both runs are stored, events are stored with the run they belong to, and `last` is the run a user started."""
-    cast = ScriptedSpecialists(lead=[[ASKS, answers("all")]], finder=[[LOOKS, answers("mice")]])
-    async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
-        outcome = await runner.run("lead", "What is known?")
-    with Store(store) as kept:
-        lead = kept.load("last")
-        finder = kept.load(outcome.children[0].run_id)
-    assert (lead.run_id, lead.parent_id) == (outcome.run_id, None)
-    assert (finder.parent_id, finder.status) == (lead.run_id, "answered")
-    assert lead.children == outcome.children == lead.snapshot.children
-    assert "child" not in {event.body["event"] for event in lead.events}
-    assert [event.body["event"] for event in finder.events][-1] == "finished"
-    assert lead.outcome["children"][0]["run_id"] == finder.run_id
-
-
 async def test_x_11_a_resumed_parent_keeps_its_children(store):
     """A resumed parent counts its first child once, and sends an identical `delegate` definition."""
     cast = ScriptedSpecialists(lead=[[ASKS, answers("some")]], finder=[[LOOKS, answers("mice")]])
@@ -228,15 +212,6 @@ def not_after_the_call(record) -> bool:
     if isinstance(record, EventLogged):
         return record.event.event not in {"finished", "budget"}
     return not isinstance(record, Returned | Ended) and not (isinstance(record, Checkpointed) and record.snapshot.calls)
-
-
-async def test_the_first_record_of_a_child_names_its_parent(store):
-    """A child's first record names its parent, so that the tree is complete after any crash."""
-    cast = ScriptedSpecialists(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
-    async with Runner(provider=cast, store=store) as runner:
-        outcome = await runner.run("lead", "What is known?")
-    with Store(store) as kept:
-        assert kept.load(outcome.children[0].run_id).frozen["parents"] == ["lead"]
 
 
 async def test_deleting_a_run_deletes_its_children(store):

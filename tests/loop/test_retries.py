@@ -1,16 +1,13 @@
 """A request is sent again while its endpoint cannot answer, as long as the patience lasts."""
 
 import asyncio
-import json
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from run_specialist.budget import Kind
 from run_specialist.errors import Unavailable
-from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, MOST_REPEATED, Retries, backoff
+from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, MOST_REPEATED, Retries
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import Retrying, Started
@@ -68,19 +65,6 @@ async def test_w7_patience_0_never_retries(patience, attempts):
     assert ("retried" in outcome.error) is bool(attempts)
 
 
-async def test_w7_without_a_limit_it_is_retried_for_hours():
-    """`none` has no end: a thousand failures in a row are survived."""
-    outcome, waits, _ = await retried([BUSY] * 1_000 + [says("mice")], patience=None)
-    assert (outcome.answer, len(waits)) == ("mice", 1_000)
-
-
-async def test_w1_the_patience_is_that_of_one_request():
-    """The next request has the whole patience again."""
-    almost = [Unavailable("busy", status=429, wait=50), Unavailable("busy", status=429, wait=50)]
-    outcome, waits, _ = await retried([*almost, LOOK, *almost, says("mice")])
-    assert (outcome.answer, [wait.seconds for wait in waits]) == ("mice", [50.0] * 4)
-
-
 async def test_w3_a_requested_wait_replaces_the_own_one():
     """A wait of a second or more is taken as it is, a shorter one only if it is longer than the own one."""
     script = [Unavailable("busy", status=429, wait=wait) for wait in (3, 1, 0.9, 1e-9)]
@@ -88,13 +72,6 @@ async def test_w3_a_requested_wait_replaces_the_own_one():
     assert [wait.seconds for wait in waits[:2]] == [3, 1]
     assert 1.5 <= waits[2].seconds <= 2
     assert 3 <= waits[3].seconds <= 4
-
-
-async def test_w3_a_requested_wait_does_not_grow():
-    """A server that requests a second each time is asked each second, although the own waits grow."""
-    script = [Unavailable("busy", status=429, wait=1)] * 9
-    _, waits, _ = await retried([*script, says("mice")])
-    assert [wait.seconds for wait in waits] == [1] * 9
 
 
 @pytest.mark.parametrize(
@@ -153,13 +130,6 @@ async def test_w5_an_abort_or_a_cancellation_ends_a_wait(monkeypatch, how):
     assert "note on 'a'" in outcome.answer
 
 
-async def test_w5_an_abort_by_a_listener_ends_the_wait_that_begins(monkeypatch):
-    """A listener may abort the run when it hears of a wait."""
-    monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
-    run = Run(job(ScriptedProvider([BUSY])), lambda event: run.abort() if isinstance(event, Retrying) else None)
-    assert (await run.outcome()).status == "aborted"
-
-
 async def test_w5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
     """When the working time is over in the middle of a wait, the landing asks for the answer."""
     monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
@@ -169,23 +139,3 @@ async def test_w5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
     assert (outcome.status, outcome.answer, outcome.landing.reason) == ("landed", "mice", "time")
     assert len([event for event in events if isinstance(event, Retrying)]) == 1
     assert isinstance(events[0], Started)
-
-
-async def test_w2_an_event_is_plain_json():
-    """The event has its four fields and its name."""
-    _, waits, _ = await retried([DOWN, says("mice")])
-    printed = json.loads(json.dumps(waits[0].as_json()))
-    assert printed == {
-        "event": "retrying",
-        "status": None,
-        "seconds": waits[0].seconds,
-        "attempt": 1,
-        "reason": "cannot reach http://x",
-    }
-
-
-@given(st.integers(0, 10**6), st.floats(0, 1))
-def test_w1_a_wait_is_never_too_short_or_too_long(attempt, chance):
-    """Whatever the number of the attempt, the wait is bounded, and jitter shortens it by a quarter at most."""
-    assert 0.75 * FIRST_WAIT <= backoff(attempt, chance) <= LONGEST_WAIT
-    assert backoff(attempt, 1) == 0.75 * backoff(attempt, 0)

@@ -25,14 +25,6 @@ def waits_in(events):
     return [event for event in events if isinstance(event, Retrying)]
 
 
-async def test_w2_waits_are_stored_as_they_are_reported(desk):
-    """The store holds each wait among the events of the run."""
-    first = await desk.ask(looks(1), BUSY, BUSY, ANSWER)
-    stored = [event.body for event in desk.load().events if event.body["event"] == "retrying"]
-    assert stored == [event.as_json() for event in waits_in(first.events)]
-    assert [body["attempt"] for body in stored] == [1, 2]
-
-
 async def test_w1_a_run_that_gave_up_is_resumed_as_if_nothing_had_happened(desk):
     """The retries leave no trace in the transcript, and the resumed run sends the same messages."""
     first = await desk.ask(looks(1), *[BUSY] * 2, patience=0.3)
@@ -54,15 +46,6 @@ async def test_w7_the_patience_of_a_resumed_run_is_the_stored_one_unless_given(d
     settings = {key: value for key, value in run.frozen["settings"].items() if key != "patience"}
     old = replace(run, frozen={**run.frozen, "settings": settings})
     assert begun_with(old)[1].patience == 120
-
-
-async def test_a_resumed_run_tells_what_was_spent_before(desk):
-    """The event has the tokens and the cost of all requests before, for the live view."""
-    first = await desk.ask(looks(1), Unavailable("gone"), patience=0)
-    again = await desk.go_on(ANSWER, question="And now?")
-    (resumed,) = again.named("resumed")
-    assert (resumed.tokens, resumed.cost_usd) == (first.outcome.usage.total_tokens, first.outcome.cost_usd)
-    assert resumed.tokens > 0
 
 
 async def test_w2_a_child_retries_by_itself(tmp_path):

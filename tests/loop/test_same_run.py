@@ -9,13 +9,11 @@ from run_specialist.errors import ProviderError, StoreUnusable, UsageError
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.writer import Writer
 from tests.loop.stored_replies import ANSWER, THREE, looks
-from tests.loop_jobs import LOOK
 from tests.scripted_specialists import write
 from tests.stored_runs import LOOKER
 from tests.taken_up import ID, Office, taken
 
 pytestmark = pytest.mark.anyio
-CHANGED = "was changed or deleted since"
 
 
 @pytest.fixture
@@ -66,27 +64,6 @@ async def test_every_difference_is_named(office):
     assert len(str(refused.value)) < 400
 
 
-async def test_the_same_settings_in_other_words_are_the_same(office):
-    """A setting that is given another way, with the same value, is the same run."""
-    await office.take(ANSWER, tools=["grep"], time_limit="2m", countdown={"from": 0.5})
-    again = await office.take(tools=("grep",), time_limit=120, countdown={"from": 0.5})
-    assert again.run_id == ID
-
-
-async def test_a_default_that_was_not_given_may_change(office):
-    """A setting that was not given depends on the program, so another value of it does not make another run."""
-    await office.take(ANSWER)
-    async with office.process() as runner:
-        known = await runner.environments.store.look(ID)
-        known.frozen["settings"]["parallel_tools_limit"] = 999
-
-        async def look(run_id):
-            return known
-
-        runner.environments.store.look = look
-        assert isinstance(await taken(runner), EndedRun)
-
-
 async def test_with_force_a_run_keeps_its_settings(office):
     """With force other settings are ignored: the run keeps those that it began with; another question is refused."""
     await office.take(looks(1), ProviderError("gone"), tool_calls_limit=5)
@@ -119,17 +96,6 @@ async def test_another_file_content_is_named_by_both_digests(office, tmp_path):
         await office.take(retry="failed", **how)
     again = await office.take(ANSWER, retry="failed", force=True, **how)
     assert (again.status, again.tool_calls.limit) == ("answered", 5)
-
-
-async def test_missing_tools_of_the_program_are_named(office):
-    """Without the tools that its program gave it, a run is not resumed; the error names both sets of tools."""
-    await office.take(looks(1), ProviderError("gone"))
-    for tools, there in (((), "none"), ((LOOK.__class__("peek", "Looks.", lambda: ""),), "peek")):
-        async with office.process(tools=tools) as runner:
-            with pytest.raises(
-                UsageError, match=f"tools of the program that started it: look; .*; this program has {there}$"
-            ):
-                await taken(runner, retry="failed")
 
 
 async def test_without_a_store_an_id_is_only_a_name(office):
@@ -166,14 +132,6 @@ async def test_a_store_lost_before_the_first_request_costs_a_warning(office, mon
             await taken(runner)
 
 
-@pytest.mark.usefixtures("breaks")
-async def test_a_run_that_could_not_be_begun_is_stored_as_soon_as_possible(office):
-    """If only the first commit fails, the run is stored with its first request."""
-    outcome = await office.take(looks(1), ANSWER)
-    assert outcome.warnings == ()
-    assert await office.take() == outcome
-
-
 async def test_a_store_that_does_not_open_is_refused_if_it_was_named(office, tmp_path):
     """A named store that does not open is an error before any request; the default store is a warning."""
     (tmp_path / "file").write_text("no folder")
@@ -192,17 +150,6 @@ async def test_a_store_that_cannot_be_queried_pays_nothing_twice(office, monkeyp
     monkeypatch.setattr(Ledger, "_known", fail)
     with pytest.raises(StoreUnusable, match="the disk is on fire"):
         await office.take()
-
-
-async def test_the_default_store_may_fail_to_open(office, tmp_path, monkeypatch):
-    """If the default store does not open, the run continues with a warning."""
-    (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    monkeypatch.delenv("SPECIALIST_STORE", raising=False)
-    async with office.process(ANSWER, store=None) as runner:
-        outcome = await (await taken(runner)).outcome()
-    assert outcome.status == "answered"
-    assert [text for text in outcome.warnings if "this run is not stored: " in text]
 
 
 async def test_a_run_that_another_process_ends_meanwhile_is_returned(office, monkeypatch):

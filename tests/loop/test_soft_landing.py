@@ -24,34 +24,6 @@ def last_results(provider):
     return [results(asked.messages[-1])[-1] for asked in provider.requests[1:]]
 
 
-@pytest.mark.parametrize(
-    ("limit", "countdowns"),
-    [
-        (1, ["0 tool calls"]),
-        (2, ["1 tool call", "0 tool calls"]),
-        (5, ["", "", "2 tool calls", "1 tool call", "0 tool calls"]),
-    ],
-)
-async def test_x_1_countdown_of_small_limits(limit, countdowns):
-    """The countdown starts at the first k with 2k >= N and ends at 0."""
-    provider = ScriptedProvider([*looks(limit), ANSWER])
-    outcome = await outcome_of(job(provider, limit))
-    lines = [f"{words} remaining" if words else None for words in countdowns]
-    raw = [f"note on '{number}', part 0" for number in range(1, limit + 1)]
-    assert last_results(provider) == [
-        f"{text}\n{line}" if line else text for text, line in zip(raw, lines, strict=True)
-    ]
-    assert (outcome.status, outcome.tool_calls.used) == ("landed", limit)
-
-
-async def test_x_1_a_limit_of_0_lands_with_the_first_request():
-    """With N = 0 the first request already forces `respond`."""
-    provider = ScriptedProvider([ANSWER])
-    outcome = await outcome_of(job(provider, 0))
-    assert [asked.choice for asked in provider.requests] == [Choice.RESPOND]
-    assert (outcome.status, outcome.landing.requests) == ("landed", 1)
-
-
 async def test_x_1_without_forcing_a_limit_of_0_ends_the_question_with_the_instruction():
     """If forcing is not available, N = 0 puts the landing instruction at the end of the question."""
     provider = ScriptedProvider([ANSWER])
@@ -81,16 +53,6 @@ async def test_s0_7_counters_are_per_run():
     assert last_results(providers[0]) == last_results(providers[1])
 
 
-async def test_s0_5_history_is_only_ever_appended_to():
-    """Each request starts with the messages of the previous one, unchanged, and adds two."""
-    provider = ScriptedProvider([*looks(6), ANSWER])
-    await outcome_of(job(provider, 6))
-    for before, after in zip(provider.requests, provider.requests[1:], strict=False):
-        kept = len(before.messages)
-        assert [message.encoded for message in after.messages[:kept]] == [m.encoded for m in before.messages]
-        assert len(after.messages) == kept + 2
-
-
 async def test_s0_10_a_400_on_forcing_puts_the_order_into_the_last_result():
     """After a 400 on a forced choice, the landing instruction goes into the last result, with tool choice `auto`."""
     provider = ScriptedProvider([*looks(2), ForcingRefused("not supported"), ANSWER])
@@ -114,18 +76,6 @@ async def test_s0_10_forcing_is_not_tried_where_it_is_known_to_be_refused():
     assert outcome.landing.how == "order"
 
 
-async def test_s0_10_a_model_that_ignores_all_orders_is_salvaged():
-    """Force, order, none, then salvage: three answered landing requests, and none of their calls run."""
-    provider = ScriptedProvider([*looks(2), *looks(3, first=3)])
-    outcome = await outcome_of(job(provider, 2))
-    assert [asked.choice for asked in provider.requests[2:]] == [Choice.RESPOND, Choice.AUTO, Choice.NONE]
-    assert (outcome.status, outcome.exit_code) == ("partial", 0)
-    assert (outcome.landing.how, outcome.landing.requests) == ("salvage", 3)
-    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (2, 3)
-    assert "note on '2'" in outcome.answer
-    assert [one.verified for one in outcome.evidence] == [True, True]
-
-
 async def test_x_5_another_tool_at_the_landing_is_answered_but_not_run():
     """Another tool call at the landing gets a skipped result, and the next rung follows in a new message."""
     provider = ScriptedProvider([*looks(2), *looks(1, first=3), ANSWER])
@@ -133,35 +83,6 @@ async def test_x_5_another_tool_at_the_landing_is_answered_but_not_run():
     assert last_results(provider)[2].startswith("Not run: limit reached, look skipped.")
     assert ORDER in last_results(provider)[2]
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "order", 2)
-
-
-@pytest.mark.parametrize("style", ["auto", "order", "none", "finalize"])
-async def test_x_5_text_at_the_landing_is_accepted(style):
-    """Text at the landing is accepted as the answer."""
-    provider = ScriptedProvider([*looks(2), says("in plain words")])
-    outcome = await outcome_of(job(provider, 2, landing=style))
-    assert (outcome.status, outcome.answer) == ("landed", "in plain words")
-
-
-async def test_landing_none_sets_tool_choice_none():
-    """`landing: none` sets tool choice none and adds no text for the model."""
-    provider = ScriptedProvider([*looks(2), says("text")])
-    outcome = await outcome_of(job(provider, 2, landing="none"))
-    assert provider.requests[-1].choice is Choice.NONE
-    assert last_results(provider)[-1].splitlines()[-1] == "0 tool calls remaining"
-    assert outcome.landing.how == "none"
-
-
-async def test_landing_finalize_sends_its_notice_beside_skipped_results():
-    """`landing: finalize` sends its notice once, beside the skipped results of calls made at k = N."""
-    provider = ScriptedProvider([*looks(2), *looks(2, first=3), says("text")])
-    outcome = await outcome_of(job(provider, 2, landing="finalize", augmenters=()))
-    assert last_results(provider)[1] == "note on '2', part 0"
-    skipped = "Not run: limit reached, look skipped."
-    notice = "The limit of this task is reached. Answer directly now, from what is here, without more tool calls."
-    assert last_results(provider)[2:] == [f"{skipped}\n{notice}", skipped]
-    assert [asked.choice for asked in provider.requests[2:]] == [Choice.AUTO, Choice.AUTO, Choice.NONE]
-    assert (outcome.landing.how, outcome.landing.requests) == ("none", 2)
 
 
 async def test_landing_stop_salvages_without_another_request():

@@ -8,7 +8,7 @@ from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
@@ -77,68 +77,6 @@ async def test_an_end_in_that_turn_is_the_end_of_the_run(reply, status):
     assert (outcome.answer == "It is known.") is (status == "answered")
 
 
-async def test_an_answer_in_the_landing_counts_as_landed():
-    """In a landing the answer ends the run as ever; a call instead of it is not run, and no further rung is tried."""
-    run, _, _ = stopped_by([looks(1), (ANSWER,)], limits={Kind.TURNS: 2})
-    assert (await run.outcome()).status == "landed"
-    run, provider, _ = stopped_by([looks(1), (looks(2),)], limits={Kind.TURNS: 2})
-    outcome = await run.outcome()
-    assert (outcome.status, outcome.tool_calls.used, len(provider.requests)) == ("aborted", 1, 2)
-
-
-@pytest.mark.parametrize(
-    ("event", "requests", "calls_run"),
-    [("started", 0, 0), ("request", 0, 0), ("reply", 1, 1), ("tool_call", 1, 1), ("budget", 1, 1)],
-)
-async def test_a_listener_may_stop_the_run_after_its_turn(event, requests, calls_run):
-    """A listener may ask for it at any event: what has begun is finished, and nothing else begins."""
-    provider = ScriptedProvider([looks(1)])
-    run = Run(job(provider, 4), lambda told: run.abort(after_turn=True) if told.event == event else None)
-    outcome = await run.outcome()
-    assert (outcome.status, len(provider.requests), outcome.tool_calls.used) == ("aborted", requests, calls_run)
-
-
-async def test_a_listener_of_the_end_comes_too_late():
-    """With the event `finished` the outcome exists already; then and later a stop has no effect."""
-    run = Run(job(ScriptedProvider([ANSWER]), 4), lambda told: told.event == "finished" and run.abort(after_turn=True))
-    outcome = await run.outcome()
-    run.abort(after_turn=True)
-    run.abort()
-    await asyncio.sleep(0)
-    assert outcome.status == "answered"
-    assert await run.outcome() is outcome
-
-
-async def test_a_stop_before_the_start_makes_no_request():
-    """Before `outcome()` there is no turn: the run ends without a request, also if it is asked twice."""
-    provider = ScriptedProvider([])
-    run = Run(job(provider, 4))
-    run.abort(after_turn=True)
-    run.abort(after_turn=True)
-    outcome = await run.outcome()
-    assert (outcome.status, provider.requests) == ("aborted", [])
-
-
-async def test_a_second_stop_after_the_turn_changes_nothing(hanging):
-    """Asked twice for the end of the turn, the run still runs its call to the end, and its task is not cancelled."""
-    look, reached, may_end = hanging
-    run = Run(job(ScriptedProvider([looks(1)]), 9, tools=[look]))
-
-    async def parent():
-        async with asyncio.timeout(60):
-            outcome = await run.outcome()
-        return outcome, asyncio.current_task().cancelling()
-
-    task = asyncio.create_task(parent())
-    await reached.wait()
-    run.abort(after_turn=True)
-    run.abort(after_turn=True)
-    may_end.set()
-    outcome, cancelling = await task
-    assert (outcome.status, outcome.tool_calls.failed, cancelling) == ("aborted", 0, 0)
-    assert results(run.transcript[-1])[0].startswith("note on '1'")
-
-
 @pytest.mark.parametrize("order", [(True, False), (False, True), (True, False, False, True)])
 async def test_an_abort_without_waiting_cuts_the_turn(hanging, order):
     """`abort()` cuts the call that runs, before or after a stop that would wait for it."""
@@ -201,28 +139,6 @@ async def test_a_request_that_fails_after_the_stop_is_not_sent_again():
     run, _, _ = stopped_by([looks(1), (ProviderError("wrong key", kind="credentials"),)])
     outcome = await run.outcome()
     assert (outcome.status, outcome.error_kind) == ("failed", "credentials")
-
-
-async def test_a_retry_that_succeeded_before_the_stop_is_as_ever():
-    """Retries before the stop are not affected."""
-    run, provider, _ = stopped_by([BUSY, BUSY, (looks(1),)])
-    outcome = await run.outcome()
-    assert (outcome.status, outcome.tool_calls.used, len(provider.requests)) == ("aborted", 1, 3)
-
-
-async def test_an_empty_reply_is_not_asked_for_again():
-    """The one repetition of an empty reply is left to the resumption."""
-    run, provider, _ = stopped_by([looks(1), (says(""),)])
-    assert ((await run.outcome()).status, len(provider.requests)) == ("aborted", 2)
-
-
-async def test_x_6_a_cut_call_is_not_asked_for_again():
-    """The repetition of a cut reply is left to the resumption; its call is not run and still gets a result."""
-    cut = calls(("look", {"query": "b"}), first_id=2, stop=Stop.TRUNCATED)
-    run, provider, _ = stopped_by([looks(1), (cut,)])
-    outcome = await run.outcome()
-    assert (outcome.status, outcome.tool_calls.used, len(provider.requests)) == ("aborted", 1, 2)
-    assert len(results(run.transcript[-1])) == 1
 
 
 async def test_a_time_limit_still_ends_the_turn(hanging):

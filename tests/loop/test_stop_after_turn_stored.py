@@ -1,19 +1,15 @@
 """Stored runs that were stopped after their turn: what was paid for is stored, and summaries are whole or not begun."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.errors import ContextExceeded, ProviderError, Unavailable
-from run_specialist.loop.run import Run
+from run_specialist.errors import Unavailable
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received
-from run_specialist.record.messages import Stop
 from run_specialist.store.reader import Store
-from tests.journals import Notebook
-from tests.loop.nested_replies import answers, asks
+from tests.loop.nested_replies import asks
 from tests.loop.nested_replies import looks as child_looks
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK
@@ -110,54 +106,6 @@ async def test_a_summary_with_a_failed_request_is_dropped(desk):
     assert (again.outcome.status, len(again.named("summarized"))) == ("answered", 1)
 
 
-FULL = replace(says("half", Stop.TRUNCATED), more_room_helps=False)
-
-
-async def test_a_summary_that_is_dropped_sends_no_further_request(desk):
-    """Of a summary in parts, the parts after the one that was given up are not requested."""
-    turns = [calls(("look", {"query": "a" * 100}), first_id=number) for number in (1, 2, 3)]
-    last = calls(("look", {"query": "b" * 900}), first_id=4)
-    wide = LOOKER.model_copy(update={"summarize_at": 100})
-    busy = Unavailable("busy", status=529)
-    outcome, provider = await stopped(desk, *turns, last, (busy,), specialist=wide)
-    assert (outcome.status, len(provider.requests)) == ("aborted", 5)
-
-
-async def test_no_summary_begins_if_the_stop_comes_while_the_store_is_waited_for(desk):
-    """A stop during the wait for the store comes before the summary, which then does not begin."""
-
-    class Stopping(Notebook):
-        """A journal that stops the run when it is waited for."""
-
-        async def committed(self):
-            if len(provider.requests) == 2:
-                run.abort(after_turn=True)
-
-    provider = ScriptedProvider(WIDE)
-    async with desk.process(provider, store="none") as runner:
-        job = (await runner.prepare(LONG, "What is known?")).job
-    run = Run(job, journal=Stopping())
-    outcome = await run.outcome()
-    assert (outcome.status, len(provider.requests)) == ("aborted", 2)
-
-
-@pytest.mark.parametrize("reply", [ContextExceeded("prompt is too long"), FULL], ids=["refused", "cut"])
-async def test_a_full_context_is_left_to_the_resumption(desk, reply):
-    """A full context is answered by a summary and a landing, which are requests, too: none is sent."""
-    outcome, provider = await stopped(desk, looks(1), looks(2), (reply,))
-    assert (outcome.status, len(provider.requests), outcome.landing) == ("aborted", 3, None)
-
-
-async def test_a_run_that_failed_before_the_stop_keeps_its_failure(desk):
-    """A stop between a failure and the end of the run changes nothing."""
-    provider = ScriptedProvider([ProviderError("down")])
-    async with desk.process(provider) as runner:
-        run = await runner.prepare(LOOKER, "What?", listener=lambda told: None)
-        outcome = await run.outcome()
-        run.abort(after_turn=True)
-    assert outcome.status == "failed"
-
-
 # Children
 
 
@@ -192,40 +140,6 @@ async def test_x_11_the_turn_of_a_child_ends_too(family):
     assert (outcome.children[0].tool_calls, outcome.tool_calls.failed) == (1, 0)
     assert "note on 'owls'" in outcome.answer
     assert [len(runs[name].turns) for name in ("lead", "finder")] == [1, 1]
-
-
-async def test_x_11_grandchildren_end_in_the_same_way(family):
-    """The stop reaches each level, and each level's turn is whole."""
-    stop = Stopper()
-    cast = ScriptedSpecialists(
-        lead=[[asks("finder")]], finder=[[asks("reader")]], reader=[[stop(child_looks("owls", "mice"))]]
-    )
-    outcome, runs = await lead(family, cast, stop)
-    assert [runs[name].status for name in ("lead", "finder", "reader")] == ["aborted"] * 3
-    assert runs["reader"].tool_calls == 2
-    assert "note on 'mice'" in outcome.answer
-
-
-async def test_x_11_an_answer_of_a_child_in_its_last_turn_is_kept(family):
-    """A child that answers in its turn has answered, and its parent continues from that when it is resumed."""
-    stop = Stopper()
-    cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[child_looks("owls"), stop(answers("mice"))]])
-    outcome, runs = await lead(family, cast, stop)
-    assert (outcome.status, runs["finder"].status) == ("aborted", "answered")
-    cast = ScriptedSpecialists(lead=[[answers("all")]])
-    async with Runner(provider=cast, tools=[LOOK], store=family) as runner:
-        again = await (await runner.resume(outcome.run_id)).outcome()
-    assert (again.status, len(again.children)) == ("answered", 1)
-    assert "mice" in str(cast.played["lead"][0].requests[0].messages[-1].content)
-
-
-async def test_x_11_a_child_that_has_not_begun_sends_no_request(family):
-    """A call that asks a specialist in the last turn gets a result, but no request is sent for it."""
-    stop = Stopper()
-    cast = ScriptedSpecialists(lead=[[stop(asks("finder"))]], finder=[[]])
-    outcome, runs = await lead(family, cast, stop)
-    assert (outcome.status, outcome.tool_calls.used) == ("aborted", 1)
-    assert (runs["finder"].status, len(runs["finder"].turns)) == ("aborted", 0)
 
 
 async def test_x_11_an_abort_after_the_stop_cuts_the_child(family):

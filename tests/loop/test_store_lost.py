@@ -68,12 +68,6 @@ async def ended(script, journal, on_lost="go_on", **how):
 SCRIPT = [looks(1), looks(2), ANSWER]
 
 
-async def test_by_default_a_run_continues_without_its_store():
-    """By default a run continues without its store, with one warning, and answers."""
-    outcome, asked = await ended(SCRIPT, Losing(1, LOST))
-    assert (outcome.status, outcome.exit_code, outcome.warnings, asked) == ("answered", 0, (LOST,), 3)
-
-
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_a_run_that_needs_its_store_ends_before_its_next_request(at):
     """A run that requires its store aborts before its next request, with the results so far and exit code 4."""
@@ -176,12 +170,6 @@ async def test_stopping_a_run_does_not_wait_for_an_unavailable_store(monkeypatch
     outcome = await running
     assert (outcome.status, outcome.exit_code) == ("aborted", 130)
     assert not journal.back.is_set()
-
-
-def test_on_lost_accepts_two_values():
-    """The option for a lost store accepts two values; any other text is refused."""
-    with pytest.raises(UsageError, match="on_lost must be one of go_on, abort, got 'stop'"):
-        Runner(on_lost="stop")
 
 
 async def test_a_run_that_requires_its_store_does_not_start_without_it(tmp_path, monkeypatch):

@@ -36,12 +36,6 @@ def shaped(provider, limit=9, **settings):
     return job(provider, limit, answer_schema=SCHEMA, tools=[LOOK, respond_tool(SCHEMA)], **settings)
 
 
-async def test_a_valid_answer_is_the_output_and_its_json_the_answer():
-    """A valid answer is available as `output` for programs and as JSON text for people."""
-    outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, GOOD])))
-    assert (outcome.status, outcome.output, outcome.answer) == ("answered", {"food": "mice"}, '{\n  "food": "mice"\n}')
-
-
 async def test_an_invalid_answer_is_returned_once_with_the_reason():
     """An invalid answer gets an error result with the validator's message, costs no call, and the next one is used."""
     provider = ScriptedProvider([LOOKS, bad(), GOOD])
@@ -97,14 +91,6 @@ async def test_at_a_limit_an_invalid_answer_keeps_its_rung():
     outcome = await outcome_of(shaped(provider, 1))
     assert [asked.choice for asked in provider.requests] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "force", 1)
-
-
-async def test_an_empty_text_is_requested_again_without_a_message():
-    """An empty text is requested again without a message (X.7) and stays out of the history."""
-    provider = ScriptedProvider([LOOKS, says(""), says("")])
-    outcome = await outcome_of(shaped(provider))
-    assert provider.requests[2].messages == provider.requests[1].messages
-    assert (outcome.status, outcome.exit_code) == ("failed", 4)
 
 
 async def test_a_cut_answer_has_no_output():

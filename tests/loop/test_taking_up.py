@@ -59,12 +59,6 @@ async def test_an_unknown_id_begins_a_run_that_is_stored_before_its_first_reques
     assert ask(office.url, RAW) == [(ID, "answered")]
 
 
-async def test_an_unknown_id_waits_for_no_grace_period(office, monkeypatch):
-    """An unknown id waits for no owner that may come back."""
-    monkeypatch.setattr(writers, "GRACE", "no number of seconds")
-    assert (await office.take(ANSWER)).status == "answered"
-
-
 PARTIAL = says("It is kn", Stop.TRUNCATED)
 ENDS = {
     "answered": ([looks(1), ANSWER], {}),
@@ -108,13 +102,6 @@ async def test_a_failed_run_is_resumed_by_the_name_of_its_status(office):
     assert (again.status, again.error, again.tool_calls.used) == ("answered", None, 1)
 
 
-@pytest.mark.parametrize("retry", ["answered", ("failed", "landed"), ("",)])
-async def test_only_runs_without_a_complete_answer_are_retried(office, retry):
-    """A status that cannot be resumed without more is refused by its name."""
-    with pytest.raises(UsageError, match=r"^retry: .* is not one of failed, aborted, partial$"):
-        await office.take(retry=retry)
-
-
 async def test_a_run_whose_process_died_is_resumed(office, monkeypatch):
     """A run whose process died is resumed, and no stored reply is requested again."""
     monkeypatch.setattr(writers, "GRACE", 0.01)
@@ -123,17 +110,6 @@ async def test_a_run_whose_process_died_is_resumed(office, monkeypatch):
     again = await office.take(ANSWER)
     assert (again.status, again.tool_calls.used, again.usage.output_tokens) == ("answered", 2, 15)
     assert await office.take() == again
-
-
-async def test_a_run_whose_process_died_before_its_first_request_is_the_same(office, monkeypatch):
-    """A run that was stored and never asked sends the same first request as a new one."""
-    monkeypatch.setattr(writers, "GRACE", 0.01)
-    await broken_off(office)
-    sent = []
-    for run_id in (ID, "another"):
-        outcome = await office.take(lambda request: sent.append(request.messages) or ANSWER, run_id=run_id)
-        assert outcome.status == "answered"
-    assert sent[0] == sent[1]
 
 
 async def test_of_eight_callers_at_once_one_works(office):
@@ -149,15 +125,6 @@ async def test_of_eight_callers_at_once_one_works(office):
         with pytest.raises(AtWork, match="is being worked on: "):
             await other.prepare(LOOKER, QUESTION, run_id=ID)
         assert await run.outcome() == (await taken(other)).ended
-
-
-async def test_eight_ids_at_once_are_independent(office):
-    """Eight concurrent runs each have their own outcome, even when they are taken up again immediately."""
-    async with office.process(*[ANSWER] * 8) as runner:
-        for _ in range(2):
-            runs = await asyncio.gather(*(taken(runner, f"id-{number}") for number in range(8)))
-            outcomes = await asyncio.gather(*(run.outcome() for run in runs))
-            assert [outcome.run_id for outcome in outcomes] == [f"id-{number}" for number in range(8)]
 
 
 async def test_a_cancellation_while_the_run_is_stored_leaves_no_run_behind(office, monkeypatch):
@@ -187,17 +154,6 @@ async def test_a_cancellation_while_the_run_is_stored_leaves_no_run_behind(offic
         assert (await taken(runner)).ended.status == "aborted"
 
 
-async def test_a_dropped_run_can_be_taken_up_again(office):
-    """A run that was prepared and dropped can be taken up again in the same process."""
-    async with office.process(ANSWER) as runner:
-        run = await taken(runner)
-        with pytest.raises(AtWork, match=f"{ID} is being worked on: this process; "):
-            await taken(runner)
-        run._run.observers.journal = None
-        del run
-        assert (await (await taken(runner)).outcome()).status == "answered"
-
-
 async def test_prepare_refuses_a_stored_id(office):
     """`prepare` begins only: a stored run is refused, and another id is free."""
     await office.take(ANSWER)
@@ -207,12 +163,6 @@ async def test_prepare_refuses_a_stored_id(office):
         assert not isinstance(error.value, NotResumable)
         outcome = await (await runner.prepare(LOOKER, QUESTION, run_id="free")).outcome()
     assert (outcome.run_id, sorted(ask(office.url, RAW))[1]) == ("free", ("free", "answered"))
-
-
-async def test_an_id_that_begins_like_another_is_its_own(office):
-    """An id is never taken for the beginning of another one."""
-    await office.take(ANSWER, run_id=f"{ID}-2")
-    assert (await office.take(ANSWER)).run_id == ID
 
 
 async def test_a_run_deleted_before_it_is_resumed_is_not_mistaken(office, monkeypatch):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.plugins.environment import runs_tests
-from tests.program_forks import PROGRAMS, SERVERS
+from tests.program_forks import PROGRAMS, REQUESTS, SERVERS
 
-MOST = ("openai", *PROGRAMS, *SERVERS)
+MOST = ("openai", *REQUESTS, *PROGRAMS, *SERVERS)
 """Modules that import nearly all others."""
 
 

@@ -6,16 +6,7 @@ from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind, Rung
-from run_specialist.record.events import (
-    BudgetSpent,
-    Called,
-    Event,
-    Landed,
-    Replied,
-    Requested,
-    Started,
-    Warned,
-)
+from run_specialist.record.events import BudgetSpent, Called, Event, Landed, Replied, Requested, Started, Warned
 from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage
 from run_specialist.store.stored import StoredEvent, StoredMessage

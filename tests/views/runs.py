@@ -7,12 +7,7 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind, Limit
 from run_specialist.loop.compaction import archived_placeholder, summary_pair
-from run_specialist.record.events import (
-    Finished,
-    Resumed,
-    Started,
-    Summarized,
-)
+from run_specialist.record.events import Finished, Resumed, Started, Summarized
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Evidence, LandingReport, Outcome, Spent, Status, ToolCalls

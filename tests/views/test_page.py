@@ -8,9 +8,6 @@ from run_specialist.views.report import report
 from tests.views import odd
 from tests.views.full import full_run
 
-MOST_BYTES = 2_500_000
-"""Maximum size of the page of 300 turns with 600 results of 1,500 characters."""
-
 CONTRASTS = Path(__file__).with_name("contrasts.js").read_text(encoding="utf-8")
 """Script that returns the contrast ratio of all texts and shapes, `{name: ratio}`; for shapes as if they were text."""
 

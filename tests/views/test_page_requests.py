@@ -79,13 +79,7 @@ def test_the_page_shows_every_listed_detail():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (1.25, "1.2 s"),
-        (59.9, "1 min"),
-        (185, "3 min 5 s"),
-        (273_600, "3 days 4 h"),
-    ],
+    ("seconds", "text"), [(1.25, "1.2 s"), (59.9, "1 min"), (185, "3 min 5 s"), (273_600, "3 days 4 h")]
 )
 def test_durations_are_rounded_to_two_units(seconds, text):
     """Durations are rounded to two units, and never to 60 seconds beside minutes."""

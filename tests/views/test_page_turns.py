@@ -9,7 +9,7 @@ import pytest
 from run_specialist import prompts
 from run_specialist.views.report import data, report
 from tests.views import odd
-from tests.views.full import RESUMED, SUMMARY, full_run
+from tests.views.full import full_run
 
 ODD_RUNS = [
     odd.odd_run,
@@ -131,13 +131,3 @@ def test_identical_turns_and_calls_keep_their_own_results():
     calls = calls_of(data(tape.stored("running")))
     assert [text_of(call) for call in calls] == ["one", "two", "three", "four", "five", "six"]
     assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
-
-
-def test_marks_precede_the_turn_that_follows(full):
-    """Marks precede the turn that follows: a summary with its text, a resume with its note, a landing with its rung."""
-    marks = {turn["number"]: [(mark["kind"], mark["text"]) for mark in turn["before"]] for turn in full["turns"]}
-    assert {number: found for number, found in marks.items() if found} == {
-        6: [("summarized", SUMMARY)],
-        7: [("resumed", RESUMED)],
-        12: [("landing", "")],
-    }

@@ -6,9 +6,6 @@ from run_specialist.store.stored import ListedRun
 from run_specialist.views import run_index
 from run_specialist.views.run_index import index_data
 
-MOST_BYTES = 600_000
-"""Maximum size of the page over 1,000 runs with questions of 80 characters."""
-
 
 def listed(number, **changed):
     """Return a run; the newest has the lowest number."""

@@ -82,7 +82,6 @@ async def everything(batch):
 AWAY = {
     "rate_limited": (faults.rate_limited, 60),
     "quota": (lambda: faults.invalid(OUT_OF_CREDIT), 1800),
-    "overloaded": (faults.overloaded, 90),
 }
 
 

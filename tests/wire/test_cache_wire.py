@@ -9,7 +9,7 @@ from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Opening
 from run_specialist.providers.models import capabilities
 from tests.loop_jobs import job, outcome_of
-from tests.wire.simulator import MODELS, Model, billed, faults, policies
+from tests.wire.simulator import MODELS, Model, billed, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
 from tests.wire.simulator.prompt import segments
 from tests.wire.simulator.replies import answers, calls, cut_call, says, text, thinking, tool_use
@@ -119,17 +119,6 @@ async def test_s0_10_every_rung_after_an_ignored_force_reads_tools_and_system_on
         assert "cache_control" not in request.body
 
 
-async def test_s0_10_an_order_after_an_ignored_force_reads_the_messages_again(ask):
-    """Where no schema is taken, the order follows: an ordinary request that reads the last ordinary write."""
-    refuses = faults.invalid("output_config.format: Extra inputs are not permitted")
-    looks = [calls("look", {"query": str(number)}) for number in range(4)]
-    outcome, requests = await ask([*looks, refuses, answers("Mice.")], 3)
-    forced, _, ordered = requests[-3:]
-    assert (outcome.landing.how, outcome.landing.requests) == ("order", 2)
-    assert read(forced) == front(forced)
-    assert read(ordered) == whole(requests[-4])
-
-
 async def test_g1_a_landing_by_schema_loses_the_messages_only(ask):
     """The format costs what a changed tool choice costs: tools and system are read, nothing is written."""
     outcome, requests = await ask(policies.always_tool("look"), 3, landing="schema")
@@ -164,14 +153,6 @@ async def test_a_large_batch_marks_and_reads_the_previous_tail(ask, at_once, ext
     assert marked(requests[0]) == []
 
 
-async def test_only_the_last_block_of_the_previous_tail_is_marked(ask):
-    """Only the last block of the message carries the marker; its content equals that of the previous request."""
-    _, requests = await ask(policies.works_then_answers("look", calls=24, calls_per_turn=12), None)
-    before, after = requests[1].messages[2]["content"], requests[2].messages[2]["content"]
-    assert after[:-1] == before[:-1]
-    assert after[-1] == {**before[-1], "cache_control": {"type": "ephemeral"}}
-
-
 async def test_x_9_thinking_and_text_count_as_blocks_of_a_turn(ask):
     """Nine calls with results, a thinking block and a text block are 20 blocks: the previous tail is marked too."""
     wishes = [tool_use("look", {"query": str(number)}) for number in range(9)]
@@ -179,13 +160,6 @@ async def test_x_9_thinking_and_text_count_as_blocks_of_a_turn(ask):
     _, requests = await ask([says(*small), says(*large), answers("yes")])
     assert [marked(sent) for sent in requests] == [[], [], [2]]
     assert read(requests[2]) == whole(requests[1])
-
-
-async def test_a_forced_landing_after_a_large_batch_has_no_message_marker(ask):
-    """At a forced landing no message carries a cache marker, however large the last turn was."""
-    _, requests = await ask(policies.always_tool("look", calls_per_turn=15), 30)
-    assert [marked(sent) for sent in requests] == [[], [0], []]
-    assert read(requests[-1]) == front(requests[-1])
 
 
 @pytest.mark.exhaustive(one_in=5)
@@ -206,12 +180,6 @@ async def test_effort_is_passed_on_in_every_request(ask, effort):
     _, requests = await ask([calls("look", {"query": "a"}), answers("yes")], effort=effort)
     assert [sent.body["output_config"] for sent in requests] == [{"effort": effort}] * 2
     assert read(requests[1]) == whole(requests[0])
-
-
-async def test_without_an_effort_setting_no_output_config_is_sent(ask):
-    """Without an effort setting, no `output_config` is sent."""
-    _, requests = await ask([answers("yes")])
-    assert "output_config" not in requests[0].body
 
 
 LOCAL = Model("a-local-model", max_output=32_000)

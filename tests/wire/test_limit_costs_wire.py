@@ -7,7 +7,7 @@ import pytest
 from run_specialist.errors import UsageError
 from run_specialist.record.messages import Usage
 from tests.wire.limited_runs import LONG
-from tests.wire.simulator import Model, faults, policies
+from tests.wire.simulator import faults, policies
 from tests.wire.specialists import DONE, FORCED, batches, looks
 from tests.wire.usage import KEYS, price, used
 
@@ -53,15 +53,6 @@ async def test_x_14_a_refused_request_is_not_billed(ask_once):
     assert told.outcome.landing.requests == 1
     assert told.outcome.landing.usage == used(told.requests[2:])[0]
     assert told.outcome.limits["turns"].used == 2
-
-
-async def test_x_14_without_a_price_the_cost_is_null(ask_once):
-    """For a model without a price, the cost is null in the total and for the landing; usage is still reported."""
-    own = Model("my-own-model")
-    told = await ask_once(policies.always_tool("look"), "tool_calls_limit: 1", model=own.id, api={"models": (own,)})
-    assert (told.outcome.cost_usd, told.outcome.landing.cost_usd) == (None, None)
-    assert told.outcome.limits["cost"].used is None
-    assert told.outcome.landing.usage.total_tokens > 0
 
 
 async def test_x_14_exceeding_a_limit_is_a_warning(ask_once):

@@ -35,14 +35,6 @@ def spent_softly(told, kind, limit, spent, line):
     assert told.outcome.warnings == ()
 
 
-async def test_x_14_turns_land_softly(ask):
-    """With a limit of six turns, the sixth request is the landing."""
-    told = await ask(policies.always_tool("look"), "turns_limit: 6")
-    plural = lambda left: f"{left} turn{'' if left == 1 else 's'} remaining"  # noqa: E731 - one line of text
-    spent_softly(told, "turns", 6, [1, 2, 3, 4, 5], plural)
-    assert told.outcome.limits["turns"].used == 6
-
-
 async def test_x_14_tokens_land_softly(ask):
     """Tokens are counted as the API does, cached or not; the reserve pays for the landing, and little is left."""
     told = await ask(policies.always_tool("look"), "total_tokens_limit: 40000", tools=[LONG])

@@ -15,6 +15,13 @@ from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, wri
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
+async def begin(served, held):
+    """Start a run, wait until it calls its tool, and return its id."""
+    run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
+    await asyncio.wait_for(held.entered.wait(), PATIENCE)
+    return run_id
+
+
 async def test_a_started_run_reports_progress_and_its_outcome(looker, mode, monkeypatch):
     """start_run returns an id; get_run reports progress, waits for the outcome with keep-alives, and returns it."""
     held, progress_log = BlockingTool(), ProgressLog()
@@ -62,8 +69,7 @@ async def test_cancel_run_returns_the_gathered_results(looker):
     """cancel_run returns the outcome of an aborted run, with the results gathered so far."""
     held = BlockingTool()
     async with serving([LOOKS, calls(("hold", {}), first_id=2)], tools=[LOOK, held.tool]) as served:
-        run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
-        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        run_id = await begin(served, held)
         result = await served.call("cancel_run", run_id=run_id)
     assert not result.is_error
     assert result.structured_content["status"] == "aborted"
@@ -104,8 +110,7 @@ async def test_a_run_whose_process_died_is_interrupted(looker, tmp_path):
     store = f"sqlite:///{tmp_path}/runs.db"
     held = BlockingTool()
     async with serving([HOLDS, says("Here.")], tools=[held.tool], store=store) as first, serving(store=store) as other:
-        run_id = (await first.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
-        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        run_id = await begin(first, held)
         async with asyncio.timeout(PATIENCE):
             # The run writes to the store in the background.
             while (elsewhere := await other.call("get_run", run_id=run_id)).is_error:
@@ -132,8 +137,7 @@ async def test_the_number_of_active_runs_is_limited(looker, monkeypatch):
     monkeypatch.setattr(mcp_runs, "MOST_AT_WORK", 1)
     held = BlockingTool()
     async with serving([HOLDS], tools=[held.tool]) as served:
-        run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
-        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        run_id = await begin(served, held)
         refused = await served.call("looker", query="?")
         await served.service.close(PATIENCE)
         stopped = await served.call("get_run", run_id=run_id)

@@ -1,18 +1,13 @@
 """The stdio server as a process: only protocol messages on standard output, and no process left behind."""
 
-import asyncio
 import json
-import os
 import signal
 from pathlib import Path
 
-import jsonschema
 import pytest
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
 
 from run_specialist.store.reader import Store
-from tests.wire.serving import MAIN, PATIENCE, ProgressLog, command, owl_project
+from tests.wire.serving import MAIN, PATIENCE, owl_project
 from tests.wire.simulator import Gate, MessagesSimulator
 from tests.wire.simulator.replies import answers, calls, says
 from tests.wire.stdio_client import HELLO, READY, answer_to, asks, ended, send
@@ -40,7 +35,7 @@ def project(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def stored(tmp_path):
+def newest(tmp_path):
     """Return a function that loads the newest run."""
 
     def load():
@@ -51,43 +46,20 @@ def stored(tmp_path):
 
 
 @pytest.fixture
-def api(monkeypatch):
-    """Return a function that starts a simulated API and points ANTHROPIC_BASE_URL at it."""
-    running = []
+def asked(program, monkeypatch):
+    """Return a function that starts the server and sends calls; the second reply of the model does not arrive."""
+    gate = Gate()
+    script = [calls("search", {"query": "owls"}), says("too late", gate=gate), answers("Mice.")]
+    with MessagesSimulator(script, all_used=False) as api:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", api.base_url)
 
-    def start(script, **options) -> MessagesSimulator:
-        running.append(MessagesSimulator(script, **options).start())
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", running[-1].base_url)
-        return running[-1]
+        def start(*messages):
+            server = program()
+            send(server, HELLO, READY, *messages)
+            gate.wait_for_request(PATIENCE)
+            return server
 
-    yield start
-    for one in running:
-        one.stop()
-
-
-def own(code: str = MAIN, *arguments: str) -> StdioServerParameters:
-    """Return the parameters with which the official client starts the server."""
-    name, *rest = command(*arguments, code=code)
-    return StdioServerParameters(command=name, args=rest, env=dict(os.environ))
-
-
-@pytest.mark.exhaustive(one_in=2)
-@pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_official_client_uses_the_real_program(mode):
-    """The official client lists tools, calls one and gets progress in order, without an API key."""
-    progress_log = ProgressLog()
-    async with asyncio.timeout(PATIENCE), Client(own(), mode=mode) as client:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        result = await client.call_tool("finder", {"query": "What do owls eat?"}, progress_callback=progress_log)
-        assert client.server_info is None or client.server_info.name == "run-specialist"
-        assert "at its limit with what it has gathered" in client.instructions
-    jsonschema.validate(result.structured_content, tools["finder"].output_schema)
-    assert "Owls eat mice at night." in result.content[0].text
-    assert result.structured_content["model"] == "offline"
-    assert progress_log.notifications == sorted(progress_log.notifications)
-    assert progress_log.messages[0].startswith("finder started on offline · 4 tool calls · run ")
-    assert progress_log.messages[1] == "search: 'What do owls eat?' · 1 of 4 tool calls used, 3 remaining"
+        yield start
 
 
 def test_only_protocol_messages_are_written_to_stdout(program):
@@ -110,48 +82,34 @@ def test_only_protocol_messages_are_written_to_stdout(program):
 
 
 @pytest.mark.exhaustive
-def test_closing_stdin_aborts_the_run_and_ends_the_server(api, program, stored):
+def test_closing_stdin_aborts_the_run_and_ends_the_server(asked, newest):
     """Closing standard input aborts the active run, stores its results so far, and ends the server with exit code 0."""
-    gate = Gate()
-    api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
-    server = program()
-    send(server, HELLO, READY, asks(2, "start_run", specialist="finder", query="What do owls eat?"))
+    server = asked(asks(2, "start_run", specialist="finder", query="What do owls eat?"))
     assert answer_to(server, 2)["result"]["structuredContent"]["status"] == "running"
-    gate.wait_for_request(PATIENCE)
     server.process.stdin.close()
     server.process.stdin = None
     assert ended(server) == (0, [])
-    run = stored()
-    assert run.status == "aborted"
-    assert "Owls eat mice" in run.outcome["answer"]
+    assert newest().status == "aborted"
+    assert "Owls eat mice" in newest().outcome["answer"]
 
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
-def test_a_signal_answers_the_active_call_and_ends_the_server(number, code, api, program, stored):
+def test_a_signal_answers_the_active_call_and_ends_the_server(number, code, asked, newest):
     """A signal ends the server after it has answered the active call with the results gathered so far."""
-    gate = Gate()
-    api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
-    server = program()
-    send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"))
-    gate.wait_for_request(PATIENCE)
+    server = asked(asks(2, "finder", query="What do owls eat?"))
     server.process.send_signal(number)
     result = answer_to(server, 2)["result"]
     assert result["isError"]
     assert result["structuredContent"]["status"] == "aborted"
     assert "Owls eat mice" in result["structuredContent"]["answer"]
-    assert server.process.wait(PATIENCE) == code
     assert ended(server) == (code, [])
-    assert stored().status == "aborted"
+    assert newest().status == "aborted"
 
 
-def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
+def test_a_cancelled_request_aborts_its_run_and_no_other(asked, tmp_path):
     """The client's cancellation notification aborts that run only; the server continues."""
-    gate = Gate()
-    api([calls("search", {"query": "owls"}), says("too late", gate=gate), answers("Mice.")])
-    server = program()
-    send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"))
-    gate.wait_for_request(PATIENCE)
+    server = asked(asks(2, "finder", query="What do owls eat?"))
     send(server, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2, "reason": "x"}})
     # The server answers another call; it ends only after the cancelled run is stored.
     send(server, asks(3, "finder", query="What do owls eat?"))
@@ -159,8 +117,18 @@ def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
     server.process.stdin.close()
     server.process.stdin = None
     assert ended(server) == (0, [])
-    with Store(os.environ["SPECIALIST_STORE"]) as opened:
+    with Store(f"sqlite:///{tmp_path}/runs.db") as opened:
         assert sorted(run.status for run in opened.runs()) == ["aborted", "answered"]
+
+
+@pytest.mark.exhaustive
+def test_a_full_output_pipe_does_not_delay_shutdown(asked, newest):
+    """A signal ends the server even if its output pipe is full and the client does not read."""
+    big = [asks(number, "no-tool-of-this-name", query="x") for number in range(100, 700)]
+    server = asked(asks(2, "finder", query="What do owls eat?"), *big)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(PATIENCE) == 0
+    assert newest().status == "aborted"
 
 
 @pytest.mark.exhaustive
@@ -183,17 +151,3 @@ def test_invalid_lines_are_skipped(program):
     code, said = ended(server)
     assert code == 0
     assert said == ["specialists: warning: skipped a message of more than 4194304 bytes"]
-
-
-@pytest.mark.exhaustive
-def test_a_full_output_pipe_does_not_delay_shutdown(api, program, stored):
-    """A signal ends the server even if its output pipe is full and the client does not read."""
-    gate = Gate()
-    api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
-    server = program()
-    big = [asks(number, "no-tool-of-this-name", query="x") for number in range(100, 700)]
-    send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"), *big)
-    gate.wait_for_request(PATIENCE)
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(PATIENCE) == 0
-    assert stored().status == "aborted"

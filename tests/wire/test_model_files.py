@@ -148,16 +148,15 @@ async def test_a_file_that_cannot_be_served_is_a_usage_error(folder, name, conte
     assert servers() == []
 
 
-@pytest.mark.parametrize(("value", "n_ctx"), [("1024", 1024), (" 4096 ", 4096), ("100000", 100_000)])
 @pytest.mark.anyio
-async def test_the_variable_sets_the_context(folder, monkeypatch, value, n_ctx):
+async def test_the_variable_sets_the_context(folder, monkeypatch):
     """SPECIALIST_LOCAL_CONTEXT overrides what llama.cpp chooses."""
-    monkeypatch.setenv("SPECIALIST_LOCAL_CONTEXT", value)
+    monkeypatch.setenv("SPECIALIST_LOCAL_CONTEXT", " 4096 ")
     async with Runner(model="local:m.gguf") as runner:
-        assert (await told(runner))["n_ctx"] == n_ctx
+        assert (await told(runner))["n_ctx"] == 4096
 
 
-@pytest.mark.parametrize("value", ["many", "-1", "12", "1" * 30])
+@pytest.mark.parametrize("value", ["many", "12"])
 @pytest.mark.anyio
 async def test_an_invalid_context_is_refused(folder, monkeypatch, value):
     """The line names the variable."""

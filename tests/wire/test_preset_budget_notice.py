@@ -4,14 +4,11 @@ import json
 
 import pytest
 
-from run_specialist.api.runner import Runner
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.messages import text_of
-from run_specialist.specialist.fields import Specialist
 from tests.wire.preset_texts import NOW, last_lines, left
 from tests.wire.simulator import policies
 from tests.wire.simulator.replies import calls, says
-from tests.wire.specialists import DONE, FORCED, NO_TOOLS, batches, looks, note
+from tests.wire.specialists import DONE, FORCED, NO_TOOLS, looks, note
 
 pytestmark = pytest.mark.anyio
 
@@ -53,23 +50,6 @@ async def test_s3_1_without_a_notice_the_request_mentions_no_budget(ask_once, pr
     assert b"7 tool calls" not in told.requests[0].raw
 
 
-@pytest.mark.parametrize("body", ["", "You look.\n\nTool budget: you have 99 tool calls for this.", "You look.\n\n\n"])
-async def test_s3_1_the_notice_comes_last_after_any_prompt(ask_once, body):
-    """The notice comes last after an empty prompt, one that mentions a budget, and one that ends in blank lines."""
-    told = await ask_once([says("done")], "preset: budget-notice", "tool_calls_limit: 3", body=body)
-    assert paragraphs(told.requests[0])[-1].startswith("Tool budget: you have 3 tool calls for this task")
-
-
-async def test_s3_1_a_specialist_created_in_code_gets_the_notice(messages_api, tmp_path):
-    """A specialist created in code gets the notice too."""
-    api = messages_api([says("done")])
-    made = Specialist(name="finder", description="Finds", prompt="You find.", preset="budget-notice", tools=())
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        runner = Runner(root=tmp_path, provider=AnthropicProvider("haiku", client))
-        await runner.run(made, "What?", tool_calls_limit=1)
-    assert paragraphs(api.requests[0])[-1].startswith("Tool budget: you have 1 tool call for this task")
-
-
 @pytest.mark.parametrize(
     ("limit", "lines"),
     [
@@ -84,17 +64,6 @@ async def test_s3_2_the_last_three_calls_are_counted_down(ask, limit, lines):
     told = await ask(policies.always_tool("look"), "preset: budget-notice", f"tool_calls_limit: {limit}")
     assert last_lines(told) == lines
     assert (told.outcome.status, told.outcome.landing.how) == ("landed", "force")
-
-
-async def test_s3_2_each_result_of_a_batch_has_its_own_countdown(ask_once):
-    """In a batch each result has its own countdown: none at 4 left, then 3, 2, 1 in call order.
-
-    A skipped call has none.
-    """
-    told = await ask_once([*batches(4, 2), DONE], "preset: budget-notice", "tool_calls_limit: 5")
-    first, second = told.results
-    assert [result.partition("\n")[2] for result in first] == ["", left(3, 5), left(2, 5), left(1, 5)]
-    assert second == [f"{note('2.0')}\n{NOW}", "Not run: limit reached, look skipped."]
 
 
 async def test_s3_3_augmenters_run_before_the_countdown_on_failures_too(ask):

@@ -51,14 +51,6 @@ async def test_s2_4_the_notice_is_beside_the_first_skipped_result(ask):
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
 
 
-async def test_s2_4_calls_after_the_notice_lead_to_the_next_rung(ask):
-    """The notice comes once; if the model still calls tools, the next request allows no tool calls."""
-    told = await ask([looks("a", "b", "c"), looks("d"), says("done")], "preset: finalize", "tool_calls_limit: 2")
-    assert told.carrying(NOTICE) == [2]
-    assert told.choices == [None, None, NO_TOOLS]
-    assert (told.outcome.landing.how, told.outcome.landing.requests) == ("none", 2)
-
-
 async def test_s2_3_s2_4_the_notice_comes_with_the_first_skipped_call(ask):
     """With 2 calls, then 1, at N = 2, the notice comes with the skipped third call, not at the limit itself."""
     told = await ask([looks("a", "b"), looks("c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
@@ -89,13 +81,3 @@ async def test_s2_3_an_answer_at_the_limit_causes_no_notice(ask_once):
     told = await ask_once([looks("a", "b"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert NOTICE.encode() not in told.requests[-1].raw
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 0)
-
-
-@pytest.mark.parametrize("preset", ["finalize", "soft-landing"])
-async def test_s2_11_the_limit_of_the_call_overrides_the_file(ask_once, preset):
-    """A call's limit of 2 overrides the file's 10 in execution, requests and outcome."""
-    lines = (f"preset: {preset}", "tool_calls_limit: 10", "landing: none")
-    told = await ask_once(policies.always_tool("look"), *lines, tool_calls_limit=2)
-    assert len(told.phases("finished")) == 2
-    assert (told.outcome.tool_calls.limit, told.outcome.limits["tool_calls"].limit) == (2, 2)
-    assert told.choices == [None, None, NO_TOOLS]

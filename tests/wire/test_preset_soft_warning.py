@@ -63,13 +63,6 @@ async def test_s1_2_the_warning_comes_at_90_000_of_100_000_characters(ask, last,
     assert (told.outcome.status, told.outcome.warnings) == ("answered", ())
 
 
-async def test_s1_2_a_limit_of_the_file_moves_the_warning(ask_once):
-    """The warning comes at 90 % of the file's limit in full characters: 9 of 10."""
-    tool = Tool("look", "Looks.", lambda query: "x" * (8 if query == "1.0" else 1))
-    told = await ask_once([*batches(1, 1), DONE], "preset: soft-warning", "tool_chars_limit: 10", tools=[tool])
-    assert told.carrying(WARNING) == [3]
-
-
 @pytest.mark.parametrize("limit", [0, 1])
 async def test_s1_3_no_warning_comes_before_the_first_call(ask, limit):
     """With a limit of one call or none, the run lands without a warning."""
@@ -106,14 +99,6 @@ async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_r
     assert told.choices == [None, None, choice]
     assert (told.outcome.status, told.outcome.landing.reason) == ("landed", "characters")
     assert told.outcome.limits["characters"].used == 20
-
-
-async def test_s1_5_a_result_that_fits_exactly_is_not_cut(ask_once):
-    """A result that fits exactly is neither cut nor marked, and the run lands."""
-    tool = Tool("look", "Looks.", lambda query: "abcdefgh")
-    told = await ask_once([*batches(1), DONE], "preset: soft-warning", "tool_chars_limit: 8", tools=[tool])
-    assert told.results == [["abcdefgh"]]
-    assert told.choices == [None, FORCED]
 
 
 SECRET, HIDDEN = "what I really think", "cannot be read"

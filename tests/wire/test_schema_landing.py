@@ -166,15 +166,6 @@ async def test_x_6_of_json_that_is_cut_twice_what_can_be_read_is_kept(landing, l
     assert (outcome.status, outcome.answer) == ("partial", f"{answer}\n[truncated]")
 
 
-async def test_x_6_json_that_is_cut_before_its_answer_leaves_a_salvage(landing):
-    """Nothing of the answer arrived: the salvage contains the results, and no JSON."""
-    cut = landing.says('{"ans', "cut")
-    outcome = await landing.run([landing.look(0), cut, cut])
-    assert (outcome.status, outcome.landing.how) == ("partial", "salvage")
-    assert "note on '0'" in outcome.answer
-    assert '{"ans' not in outcome.answer
-
-
 async def test_g1_while_it_streams_the_answer_is_shown_and_no_json(landing):
     """The pieces of the JSON are reported as input of `respond`, as if it had been called."""
     await landing.run([landing.look(0), landing.says(json.dumps(GIVEN))])
@@ -199,17 +190,6 @@ async def test_g1_a_refused_schema_is_no_rung_and_is_remembered(landing, refusal
     assert (outcome.landing.how, outcome.landing.requests) == ("force", 1)
 
 
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize(
-    "refusal", ["the credit balance is too low", "output_config.effort: Input should be 'low'", "reasoning_effort: no"]
-)
-async def test_a_refusal_about_something_else_is_an_error(landing, refusal):
-    """A 400 that does not name the schema ends the run with exit code 3, and nothing is learned from it."""
-    outcome = await landing.run([landing.look(0), landing.refusal(refusal)])
-    assert outcome.exit_code == 3
-    assert landing.provider.capabilities.schema
-
-
 @pytest.mark.exhaustive(one_in=3)
 async def test_s0_10_a_refused_none_is_dropped(landing):
     """A 400 on `tool_choice: none` ends no run: the rung is omitted, and the style `none` orders instead."""
@@ -230,15 +210,6 @@ async def test_g2_a_force_that_was_ignored_is_warned_about_and_not_repeated(land
     assert [outcome.answer for outcome in outcomes] == ["Mice.", "Owls."]
     assert [outcome.warnings.count(FORCE_IGNORED) for outcome in outcomes] == [1, 0]
     assert "tool_calls: json" in FORCE_IGNORED
-
-
-@pytest.mark.exhaustive(one_in=3)
-async def test_g2_a_force_that_was_ignored_twice_in_one_run_is_warned_about_once(landing):
-    """An answer that misses its schema is asked for again on the same rung; the warning is not repeated."""
-    script = [landing.look(0), landing.says("{}"), landing.says('{"prey": ["mice"]}')]
-    outcome = await landing.run(script, shape=AnswerSchema(SHAPE), landing="force")
-    assert outcome.output == {"prey": ["mice"]}
-    assert outcome.warnings.count(FORCE_IGNORED) == 1
 
 
 async def test_s0_10_a_schema_does_without_a_refused_none(messages_api, chat_api):

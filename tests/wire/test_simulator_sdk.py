@@ -1,13 +1,13 @@
 """The real SDK understands the simulator, with JSON replies and streams."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anthropic
 import pytest
 
-from tests.wire.simulator import Gate, MessagesSimulator, Reply, faults, replies
-from tests.wire.simulator.examples.base import HAIKU, MARK, OPUS, TOOLS, Body, chat, request, result, user
+from tests.wire.simulator import MessagesSimulator, faults, replies
+from tests.wire.simulator.bodies import MARK, OPUS, Body, chat, request, result, user
 
 Start = Callable[..., MessagesSimulator]
 
@@ -65,52 +65,6 @@ def test_content_arrives_completely(sync: Callable[..., anthropic.Anthropic], *,
     assert message.stop_reason == "tool_use"
     assert message.usage.input_tokens > 0
     assert message.usage.output_tokens > 1
-
-
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        (replies.says("Mice."), "end_turn"),
-        (Reply([]), "end_turn"),
-        (replies.answers("Mice."), "tool_use"),
-        (replies.says("Mice and", stop_reason="max_tokens"), "max_tokens"),
-        (replies.pauses("One moment.", replies.server_tool_use("web_search", {"query": "x"})), "pause_turn"),
-        (replies.says("Mi", stop_reason="stop_sequence", stop_sequence="ce"), "stop_sequence"),
-        (replies.says("Mice", stop_reason="model_context_window_exceeded"), "model_context_window_exceeded"),
-        (replies.says("Mice", stop_reason="a_reason_of_2027"), "a_reason_of_2027"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_every_stop_reason_is_passed_through(
-    sync: Callable[..., anthropic.Anthropic], reply: Reply, reason: str, *, stream: bool
-) -> None:
-    """Every stop reason is passed through, including unknown ones."""
-    message = exchanged(sync([reply]), chat(), stream=stream)
-    assert (message.stop_reason, message.stop_sequence) == (reason, reply.stop_sequence)
-    assert [block.type for block in message.content] == [block["type"] for block in reply.content]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_has_a_category(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> None:
-    """A refusal has status 200 and a category."""
-    message = exchanged(sync([replies.refuses("bio")]), request(), stream=stream)
-    assert message.stop_reason == "refusal"
-    assert message.stop_details is not None
-    assert message.stop_details.category == "bio"
-
-
-@pytest.mark.parametrize(("stream", "arguments"), [(False, {}), (True, {"answer": "Mice a"})])
-def test_a_cut_call_has_partial_arguments_only_as_a_stream(
-    sync: Callable[..., anthropic.Anthropic], arguments: Body, *, stream: bool
-) -> None:
-    """A call cut by `max_tokens` has no arguments as JSON, and half of them as a stream."""
-    client = sync([replies.cut_call("respond", '{"answer": "Mice a')])
-    message = exchanged(client, chat(), stream=stream)
-    assert message.stop_reason == "max_tokens"
-    assert message.content[-1].type == "tool_use"
-    assert message.content[-1].input in ({}, arguments)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -188,37 +142,3 @@ def test_broken_rules_become_sdk_errors(sync: Callable[..., anthropic.Anthropic]
     with pytest.raises(anthropic.AuthenticationError):
         client.messages.create(**request(), extra_headers={"Authorization": "Basic dGVzdA=="})
     assert client.messages.create(**request()).stop_reason == "end_turn"
-
-
-def test_retries_are_seen(messages_api: Start) -> None:
-    """The SDK retries a 429 after the given wait, and both requests are recorded."""
-    api = messages_api([faults.rate_limited(0.01), replies.says("Mice.")])
-    with anthropic.Anthropic(base_url=api.base_url, api_key="test-key") as client:
-        client.messages.create(**request())
-    assert [seen.status for seen in api.requests] == [429, 200]
-    assert len(api.accepted) == 1
-
-
-@pytest.mark.anyio
-async def test_asynchronous_client(messages_api: Start) -> None:
-    """The asynchronous client works with JSON and streams, and sees half a stream before the rest is sent."""
-    gate = Gate()
-    api = messages_api([THOUGHTFUL, replies.says("Mice and voles.", midway=gate)])
-    async with anthropic.AsyncAnthropic(base_url=api.base_url, api_key="test-key") as client:
-        message = await client.messages.create(**chat())
-        assert message.stop_reason == "tool_use"
-        async with client.messages.stream(**chat()) as stream:
-            words = aiter_text(stream.text_stream)
-            assert await anext(words) == "Mice "
-            assert not gate.opened.is_set()
-            gate.open()
-            assert [piece async for piece in words] == ["and v", "oles."]
-    assert [seen.stream for seen in api.requests] == [False, True]
-    assert api.requests[0].tool_names == [tool["name"] for tool in TOOLS]
-    assert api.requests[0].body["model"] == HAIKU
-
-
-async def aiter_text(stream: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Yield the pieces of a stream, so that several loops can continue one iterator."""
-    async for piece in stream:
-        yield piece

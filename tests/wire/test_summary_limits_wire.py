@@ -40,19 +40,6 @@ async def test_s2_10_each_pass_has_one_event_with_its_usage(ask):
     assert outcome.warnings == ()
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    "lines", [(), ("preset: soft-landing",), ("preset: budget-notice",), ("preset: finalize", "summarize_at: none")]
-)
-async def test_s2_10_without_summarize_at_nothing_is_summarized(ask_once, lines):
-    """Without `summarize_at`, nothing is summarised however long the transcript grows, as long as it fits."""
-    large = Tool("look", "Looks.", lambda query: "x" * 100_000)
-    script = [looks("a"), looks("b", usage={"input_tokens": 900_000}), DONE]
-    told = await ask_once(script, *lines, "tool_result_limit: 100000", tools=[large])
-    assert not told.named("summarized")
-    assert len(told.requests[-1].messages) == 5
-
-
 async def test_s2_10_the_preset_summarises_above_150_000_tokens(ask_once):
     """The preset summarises above 150,000 tokens: not at exactly that, but at one more."""
     for more, passes in ((0, 0), (1, 1)):
@@ -71,17 +58,6 @@ async def test_s2_10_missing_the_target_causes_one_warning(ask_once):
     told = await ask_once(script, *lines, tools=[LONG])
     assert told.outcome.status == "answered"
     assert len([text for text in told.outcome.warnings if text.endswith("context_target is 100")]) == 1
-
-
-@pytest.mark.parametrize(("target", "archived"), [(11_500, 1), (6_000, 2)])
-async def test_s2_10_no_more_is_summarised_than_the_target_asks_for(ask_once, target, archived):
-    """The oldest turns are summarised first, and no more than needed to reach `context_target`."""
-    lines = (*SMALL, f"context_target: {target}", "summary_limit: 300")
-    told = await ask_once(noting(NOTES, [*batches(1, 1, 1), DONE]), *lines, tools=[LONG])
-    (event,) = told.named("summarized")
-    assert event.archived == archived
-    assert event.tokens_after <= target
-    assert told.outcome.warnings == ()
 
 
 @pytest.mark.exhaustive(one_in=3)

@@ -44,11 +44,6 @@ class Key:
     variable: str = ""
     """Environment variable that overrides it; empty if there is none."""
 
-    @property
-    def personal(self) -> bool:
-        """Whether only the user's own file may contain it."""
-        return rule(self.name, "project") == "never"
-
 
 KEYS = {
     key.name: key
@@ -394,7 +389,7 @@ def _value_of(key: Key, given: Any, file: Path, scope: Scope) -> object:  # noqa
     file: the config file; a folder is relative to the folder of this file.
     Raises ValueError with the reason for a value that cannot be used.
     """
-    if key.personal and scope == "project":
+    if scope == "project" and rule(key.name, "project") == "never":
         option = f"--{key.name.replace('_', '-')}"
         also = f", {key.variable}" if key.variable else ""
         raise ValueError(f"a project cannot decide this for its users; use your own config file{also} or {option}")

@@ -2,12 +2,9 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    import socket
-
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
@@ -27,10 +24,15 @@ async def with_signal_wakeup(work: Coroutine[Any, Any, _T]) -> _T:
     import socket  # noqa: PLC0415 - few programs need it
 
     loop = asyncio.get_running_loop()
+    # uvloop and the default loop on Windows handle this themselves, and only the main thread runs signal handlers.
+    if not isinstance(loop, asyncio.SelectorEventLoop) or threading.current_thread() is not threading.main_thread():
+        return await work
     reader, writer = socket.socketpair()
     with reader, writer:
         writer.setblocking(False)
-        if not _set_wakeup_socket(writer, loop):
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        if before != _NO_FD:
+            signal.set_wakeup_fd(before, warn_on_full_buffer=False)
             return await work
         loop.add_reader(reader, reader.recv, _READ_SIZE)
         try:
@@ -41,21 +43,6 @@ async def with_signal_wakeup(work: Coroutine[Any, Any, _T]) -> _T:
             if current not in {_NO_FD, writer.fileno()}:
                 signal.set_wakeup_fd(current, warn_on_full_buffer=False)
             loop.remove_reader(reader)
-
-
-def _set_wakeup_socket(writer: "socket.socket", loop: asyncio.AbstractEventLoop) -> bool:
-    """Let each signal write to a socket, unless the loop or the program already does so; return whether it was set."""
-    # uvloop and the default loop on Windows handle this themselves.
-    if not isinstance(loop, asyncio.SelectorEventLoop):
-        return False
-    try:
-        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    except ValueError:
-        # Not the main thread: it never runs signal handlers.
-        return False
-    if before != _NO_FD:
-        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
-    return before == _NO_FD
 
 
 PATIENCE = 1.0

@@ -266,7 +266,7 @@ class ModelChoice:
         by_program = context.file.given_origin == "caller" and not context.resumed
         if not (by_program or asked):
             for key, model in [("model", named), *(("fallback_models", one) for one in following)]:
-                if model in chosen.names:
+                if model is not None and model in chosen.names:
                     await check_model(context, model, key)
         first, *others = chosen.names
         for other in others:

@@ -23,11 +23,10 @@ from run_specialist.spawning.spawner import Parent, check_price, spawn
 from run_specialist.spawning.trust import RunContext, origins_of_stored
 from run_specialist.specialist.checks import model_settings
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile, load
+from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import shown
-from run_specialist.specialist.project import is_same, places, project_of, project_path, project_root
-from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.project import is_same, project_of, project_path
 from run_specialist.specialist.settings import Data, resolve
 from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
@@ -87,10 +86,12 @@ class RunMaker:
         watchers = overrides.pop("listener", None), overrides.pop("watch", None)
         if not self.root.is_dir():
             raise UsageError(f"`root`: {self.root} is not a folder")
-        if isinstance(specialist, SpecialistFile):
-            file = specialist
+        if isinstance(specialist, Specialist):
+            # Its file need not exist.
+            path, name = specialist.path or Path(f"<{specialist.name}>"), specialist.name
+            file = SpecialistFile(path, name, specialist.description, specialist=specialist, given_origin="caller")
         else:
-            file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
+            file = specialist if isinstance(specialist, SpecialistFile) else self.registry.find(str(specialist))
         by_file = file.specialist.fallback_models if file.specialist else ()
         overrides |= model_settings(model, overrides, by_file)
         data = data and replace(data, models={*data.models, *self.models.allowed})
@@ -100,14 +101,15 @@ class RunMaker:
             model = ",".join([str(settings.model), *settings.fallback_models])
         return RunRequest(file, settings, question, model, resolved.kinds, watchers, resolved.capped)
 
-    async def new(self, asked: RunRequest) -> Run:
-        """Return a new run with a new id."""
-        job = await self._job(asked)
-        return self._run(job, asked.watchers, await self.store.journal(job.run_id))
+    async def begin(self, asked: RunRequest, run_id: str | None = None) -> Run | KnownRun:
+        """Return a new run.
 
-    async def begin(self, asked: RunRequest, run_id: str) -> Run | KnownRun:
-        """Return a new run with a given id, which is stored before this returns; or the stored run with this id."""
-        job = replace(await self._job(asked), run_id=run_id)
+        run_id: its id; it is then stored before this returns, and a stored run with this id is returned instead.
+        """
+        job = await self._job(asked)
+        if run_id is None:
+            return self._run(job, asked.watchers, await self.store.journal(job.run_id))
+        job = replace(job, run_id=run_id)
         journal = await self.store.begin(job.opened())
         return journal if isinstance(journal, KnownRun) else self._run(job, asked.watchers, journal)
 
@@ -222,31 +224,6 @@ async def _lent(job: Job, lend: Lend | None) -> Job:
     return job if share is None else replace(job, budget=job.budget.limited(spent + share, Kind.COST))
 
 
-def find_project(
-    root: Path | str | None,
-    dir: Path | str | None,  # noqa: A002 - the flag's name
-    defaults: Defaults = NO_DEFAULTS,
-) -> tuple[Path, Registry]:
-    """Return the root folder of the file tools, and the registry of the project's specialists.
-
-    root: the root folder; None for the root of the project that contains the current folder.
-    dir: a folder to search before the default folders.
-    defaults: settings for specialists whose files do not contain them.
-    Raises UsageError if `dir` is not a folder.
-    """
-    given_root = None if root is None else Path(root).absolute()
-    project = project_root(Path.cwd(), given_root)
-    first = None if dir is None else Path(dir)
-    found = places(project, first, meant=is_same(project, given_root))
-    return given_root or project, Registry(found, defaults=defaults.settings)
-
-
-def file_of(specialist: Specialist) -> SpecialistFile:
-    """Return a specialist that was created in Python as a file, which need not exist."""
-    path = specialist.path or Path(f"<{specialist.name}>")
-    return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist, given_origin="caller")
-
-
 def question_of(query: str | None, question: str | None) -> str | None:
     """Return the question, given by either name; None if there is none.
 
@@ -333,12 +310,12 @@ def checked_statuses(retry: Sequence[str]) -> frozenset[str]:
     return statuses
 
 
-async def begin(maker: RunMaker, asked: RunRequest, run_id: str) -> Run:
-    """Return a new run with an id of the caller.
+async def begin(maker: RunMaker, asked: RunRequest, run_id: str | None) -> Run:
+    """Return a new run, perhaps with an id of the caller.
 
     Raises AtWork if a process works on a run with this id, UsageError if one is stored.
     """
-    run = await maker.begin(asked, checked_id(run_id))
+    run = await maker.begin(asked, None if run_id is None else checked_id(run_id))
     if isinstance(run, Run):
         return run
     if run.is_running:

@@ -11,7 +11,7 @@ from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
-from run_specialist.api.run_maker import EndedRun, RunMaker, begin, find_project, take_up
+from run_specialist.api.run_maker import EndedRun, RunMaker, begin, take_up
 from run_specialist.api.run_store import RunStore
 from run_specialist.batch.item import Lend
 from run_specialist.budget import Preset, Style
@@ -27,6 +27,8 @@ from run_specialist.spawning.availability import ModelRule
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults
+from run_specialist.specialist.project import is_same, places, project_root
+from run_specialist.specialist.registry import Registry
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.python_tools import as_tools
@@ -246,7 +248,10 @@ class Runner:
         requests_at_once: maximum concurrent requests per endpoint and key; None = SPECIALIST_REQUESTS_AT_ONCE.
         dry_run: change no file; `Outcome.patch` contains the changes that a run would have made.
         """
-        self.root, self.registry = find_project(root, dir, defaults)
+        given_root = None if root is None else Path(root).absolute()
+        project = project_root(Path.cwd(), given_root)
+        found = places(project, None if dir is None else Path(dir), meant=is_same(project, given_root))
+        self.root, self.registry = given_root or project, Registry(found, defaults=defaults.settings)
         self.default_model = defaults.model
         self.store = None if store is None else str(store)
         self.secrets = (*secrets, *passwords(self.store or ""))
@@ -302,7 +307,7 @@ class Runner:
         Raises UsageError before any request is sent to a model.
         """
         asked = self.maker.asked(specialist, query, options)
-        return await (self.maker.new(asked) if run_id is None else begin(self.maker, asked, run_id))
+        return await begin(self.maker, asked, run_id)
 
     async def resume(
         self, run_id: str, query: str | None = None, *, force: bool = False, **options: Unpack[ResumeOptions]
@@ -417,11 +422,6 @@ class Runner:
         Raises UsageError; sends nothing before the iteration begins.
         """
         return self.batches.make(specialist, items, question, options)
-
-    @property
-    def models_allowed(self) -> frozenset[str]:
-        """The models that the caller, the environment and the config files name."""
-        return self.environments.models.allowed
 
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:

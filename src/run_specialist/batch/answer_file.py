@@ -10,7 +10,6 @@ import re
 import sqlite3
 import stat
 import sys
-import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +25,6 @@ from run_specialist.batch.read_items import LONGEST_LINE
 from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.project import result_path
-from run_specialist.store.location import default_folder
 from run_specialist.store.rows import outcome_of
 
 Row = Mapping[str, Any]
@@ -415,16 +413,6 @@ _TASK = (
     "Bring the answers together into one: what they have in common, where they differ or contradict each other, and "
     "what none of them could answer. Name the items that support each statement."
 )
-
-
-def folder_for(batch_id: str, *, is_stored: bool) -> Path:
-    """Return the folder for the answers of a batch, which need not exist.
-
-    is_stored: False if runs are not stored; it is then a new temporary folder, which the caller deletes.
-    """
-    if is_stored:
-        return default_folder() / "batches" / batch_id / "answers"
-    return Path(tempfile.mkdtemp(prefix=f"answers-{batch_id}-"))
 
 
 class AnswerFolder:

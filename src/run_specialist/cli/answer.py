@@ -23,15 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from run_specialist.budget import counted
-from run_specialist.cli.console import (
-    as_json_text,
-    has_colours,
-    is_terminal,
-    print_line,
-    print_styled,
-    printable,
-    say,
-)
+from run_specialist.cli.console import as_json_text, has_colours, is_terminal, print_line, print_styled, printable, say
 from run_specialist.cli.tables import local, print_rendered, rendered_lines
 from run_specialist.loop.evidence import is_salvaged
 from run_specialist.record.outcome import Evidence, Outcome

@@ -431,13 +431,7 @@ def relative(path: Path) -> Path:
 def print_problems(problems: Sequence["Problem"]) -> None:
     """Print a line for each problem, with the path relative to the current folder; its color shows the level."""
     for problem in problems:
-        line = with_flags(str(replace(problem, path=relative(problem.path))))
-        if not is_terminal():
-            print_line(line)
-            continue
-        text = "\n".join(wrapped(printable(line), shutil.get_terminal_size().columns))
-        color = _COLORS.get(problem.level) if has_colours() else None
-        print_styled(typer.style(text, fg=color) if color else text)
+        print_wrapped(with_flags(str(replace(problem, path=relative(problem.path)))), _COLORS.get(problem.level))
 
 
 def one_line(text: str) -> str:

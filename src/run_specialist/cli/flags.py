@@ -226,8 +226,7 @@ EvidenceFlag = Annotated[str | None, key_option("evidence", "HOW", _EVIDENCE, ge
 _PRESET = "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop."
 PresetName = Annotated[str | None, key_option("preset", "NAME", _PRESET, get_args(Preset))]
 ServerTools = Annotated[
-    bool,
-    typer.Option("--server-tools", help="Let the API run the web tools named in the file; it bills searches."),
+    bool, typer.Option("--server-tools", help="Let the API run the web tools named in the file; it bills searches.")
 ]
 StoreUrl = Annotated[
     str | None,
@@ -262,8 +261,7 @@ RequestsAtOnce = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Change no file; print the changes as a patch, or write it to --output."),
+    bool, typer.Option("--dry-run", help="Change no file; print the changes as a patch, or write it to --output.")
 ]
 Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", show_default=False, help="Treat warnings as errors.")

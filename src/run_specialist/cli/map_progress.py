@@ -170,17 +170,11 @@ def by_state(counts: "Counts") -> Iterator[str]:
     """Yield the number of items in each non-empty state, e.g. `30 answered`, `2 failed (2 rate limited)`."""
     kinds = sorted(counts.failed, key=lambda kind: -counts.failed[kind])
     reasons = ", ".join(f"{counts.failed[kind]:,} {kind.replace('_', ' ')}" for kind in kinds)
-    for number, state in (
-        (counts.answered, "answered"),
-        (counts.landed, "landed"),
-        (counts.partial, "partial"),
-        (sum(counts.failed.values()), f"failed ({reasons})"),
-        (counts.aborted, "interrupted"),
-        (counts.at_work_elsewhere, "at work elsewhere"),
-        (counts.not_run, "not run"),
-    ):
+    words = {"failed": f"failed ({reasons})", "aborted": "interrupted"}
+    for state in ("answered", "landed", "partial", "failed", "aborted", "at_work_elsewhere", "not_run"):
+        number = sum(counts.failed.values()) if state == "failed" else getattr(counts, state)
         if number:
-            yield f"{number:,} {state}"
+            yield f"{number:,} {words.get(state, state.replace('_', ' '))}"
 
 
 def reason_of(batch: "Batch", noun: str = "item") -> str | None:

@@ -5,6 +5,7 @@ import hashlib
 import math
 import shlex
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
-from run_specialist.batch.answer_file import AnswerFile, AnswerFolder, AnswerStream, folder_for
+from run_specialist.batch.answer_file import AnswerFile, AnswerFolder, AnswerStream
 from run_specialist.batch.limits import Forecast, Typical, alike, forecast
 from run_specialist.batch.questions import Template, asked, check
 from run_specialist.batch.read_items import STDIN, Source, files_source, source_of
@@ -32,7 +33,7 @@ from run_specialist.cli.tables import duration_words
 from run_specialist.errors import StoreMissing, UsageError
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.project import project_path
-from run_specialist.store.location import NONE, place, shown
+from run_specialist.store.location import NONE, default_folder, place, shown
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -368,7 +369,10 @@ class MapCall:
     def _work_here(self) -> int:
         """Run the batch, print the summary, and return the exit code."""
         batch, answers = self.batch, self.answers
-        folder = AnswerFolder(folder_for(batch.id, is_stored=self.is_stored)) if self._reducing else None
+        folder = None
+        if self._reducing is not None:
+            kept = default_folder() / "batches" / batch.id / "answers"
+            folder = AnswerFolder(kept if self.is_stored else Path(tempfile.mkdtemp(prefix=f"answers-{batch.id}-")))
         rows_to: AbstractContextManager[AnswerFile | AnswerStream | None] = nullcontext()
         if self.file is not None:
             items = Path(self._source.name)

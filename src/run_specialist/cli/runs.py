@@ -192,8 +192,7 @@ Search = Annotated[
 ]
 BatchLimit = Annotated[int | None, _newest("batches", "with --json, none")]
 BatchFilter = Annotated[
-    str | None,
-    typer.Option("--batch", metavar="ID", autocompletion=complete_batches, help="Runs of this batch."),
+    str | None, typer.Option("--batch", metavar="ID", autocompletion=complete_batches, help="Runs of this batch.")
 ]
 BatchId = Annotated[
     str | None,

@@ -29,6 +29,7 @@ from run_specialist.spawning.spawner import answer_schema
 from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.settings import resolve
 from run_specialist.store import batches
 from run_specialist.store.batch_reader import JUDGES
 
@@ -82,12 +83,12 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -
     """
     found = []
     for one in plan.runs:
-        done = ends.get(one.number)
-        if done is None or done.outcome is None or done.outcome.status in {"failed", "aborted"}:
+        outcome = ends[one.number].outcome if one.number in ends else None
+        if outcome is None or outcome.status in {"failed", "aborted"}:
             continue
         for judge in judges_of(one.case):
             file = find_judge(runner.registry, judge.specialist)
-            asked = runner.maker.asked(file, judge_question(one.case, done.outcome, judge.rubric), {})
+            asked = runner.maker.asked(file, judge_question(one.case, outcome, judge.rubric), {})
             key = run_key(asked, runner.batches.model_of(asked), plan.project, kind="j")
             found.append(JudgedAnswer(one, judge, asked, f"{key}-1"))
     return found
@@ -155,13 +156,11 @@ def find_judge(registry: Registry, name: str) -> SpecialistFile:
 def check_judge(runner: "Runner", name: str) -> None:
     """Raise UsageError if the judge does not exist, its file has errors, or its answers contain no verdict."""
     file = find_judge(runner.registry, name)
-    if file.specialist is None:
-        problems = [str(one) for one in file.problems if one.level == "error"]
-        raise UsageError(problems[0] if problems else f"{name} cannot be used")
+    settings = resolve(file, {}).settings
     # The cases may come from somebody else, and they are a part of its question.
-    if does := powers(RunContext(file, file.specialist, runner.root, runner.environments.trust)):
+    if does := powers(RunContext(file, settings, runner.root, runner.environments.trust)):
         raise UsageError(f"{name} may {'; '.join(does)}; a judge must not, because a case chooses it")
-    schema = answer_schema(file, file.specialist)
+    schema = answer_schema(file, settings)
     if schema is None or "verdict" not in schema.schema.get("properties", ()):
         raise UsageError(f"{name} is not a judge: its file has no `output_schema` with `verdict` and `reason`")
 

@@ -492,7 +492,7 @@ class BatchHere:
         self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
         try:
             here = Runner(root=root)
-            self._allowed = here.models_allowed
+            self._allowed = here.environments.models.allowed
             self._file = frozen.file_on_this_host(here.registry, root, Path(self._copies.name))
             by_file, model = self._file.specialist, frozen.model
             self._named = () if by_file is None or by_file.model is None else (by_file.model, *by_file.fallback_models)

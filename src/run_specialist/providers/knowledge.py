@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
@@ -152,30 +152,6 @@ MOST_UNREAD = 2
 UNREAD = "the model answered without a single tool call for the second time; tool_calls: json may suit it better"
 
 
-class UnreadAnswers:
-    """Counts the answers of one endpoint without a call, over all conversations."""
-
-    def __init__(self) -> None:
-        self._answers = 0
-
-    def noted(self, reply: Reply, request: Request, opening: Opening) -> Reply:
-        """Count a reply that answers without reading; return it, with a warning when the limit is reached."""
-        if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.calls or reply.text):
-            return reply
-        for call in reply.calls or leaked_calls(reply, opening.tools.names):
-            if call.name != RESPOND:
-                return reply
-        # It is an answer; does its request offer tools to a model that has not called any yet?
-        offers_tools = any(name != RESPOND for name in opening.tools.names)
-        is_free = request.choice is Choice.AUTO and request.landing_instruction is None
-        if not offers_tools or not is_free or has_calls(request.messages):
-            return reply
-        self._answers += 1
-        if self._answers != MOST_UNREAD:
-            return reply
-        return reply.with_warning(UNREAD)
-
-
 FORCE_IGNORED = "the endpoint ignored that `respond` was forced; tool_calls: json may suit this model better"
 
 
@@ -186,8 +162,8 @@ class Knowledge:
     capabilities: Capabilities
     unknown: frozenset[str] = frozenset()
     """Request keys that the server has refused as unknown."""
-    unread: UnreadAnswers = field(default_factory=UnreadAnswers)
-    """Counts answers that were given without reading anything."""
+    unread: int = 0
+    """Number of answers that were given without reading anything, over all conversations."""
 
     def refused(self, choice: Choice, line: str) -> ChoiceRefused:
         """Record that the endpoint refuses a choice; return the error for the request.
@@ -220,6 +196,22 @@ class Knowledge:
         if was_ignored:
             self.capabilities = replace(self.capabilities, forced_choice=False)
         return was_ignored
+
+    def has_answered_unread(self, request: Request, reply: Reply, tools: Collection[str]) -> bool:
+        """Count a reply that answers without having read anything; return whether it is the one to warn about.
+
+        tools: the names of all tools that the model may call.
+        """
+        if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.calls or reply.text):
+            return False
+        if any(call.name != RESPOND for call in reply.calls or leaked_calls(reply, tools)):
+            return False
+        # It is an answer; does its request offer tools to a model that has not called any yet?
+        is_free = request.choice is Choice.AUTO and request.landing_instruction is None
+        if not (is_free and any(name != RESPOND for name in tools)) or has_calls(request.messages):
+            return False
+        self.unread += 1
+        return self.unread == MOST_UNREAD
 
 
 def _obeys(request: Request, reply: Reply) -> bool:
@@ -264,7 +256,7 @@ class Lessons:
 
     def __init__(self, provider: InformedProvider, opening: Opening) -> None:
         self._provider = provider
-        self._opening = opening
+        self._tools = opening.tools.names
         self._has_warned = False
 
     def taken(self, request: Request, reply: Reply) -> Reply:
@@ -273,4 +265,4 @@ class Lessons:
         if knowledge.learn_from(request, reply) and not self._has_warned:
             self._has_warned = True
             reply = reply.with_warning(FORCE_IGNORED)
-        return knowledge.unread.noted(reply, request, self._opening)
+        return reply.with_warning(UNREAD) if knowledge.has_answered_unread(request, reply, self._tools) else reply

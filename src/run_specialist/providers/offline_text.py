@@ -41,67 +41,44 @@ _MOST_TERMS = 24
 _LONGEST = 4000
 """Maximum length of a stored line, and of the part of a question that is analyzed [characters]."""
 _SYNONYMS = """
-argument parameter param option
-asynchronous async coroutine await
-authenticate authentication authorize authorization auth login permission
-begin start first initial original
-bug defect error issue problem failure fault broken crash wrong mistake exception exc err fail
-cancel abort stop halt terminate kill end
-cause reason why because due root
-change modify alter edit adapt adjust update
-check verify validate ensure assert is test
-clean cleanup clear purge
-close shutdown dispose destroy teardown
-combine join merge
+argument parameter param arg
+asynchronous async await
+authentication auth login
+calculate compute calc
+cancel abort stop
+check verify validate
+close shutdown dispose
 command cmd
-compare difference differ versus equal eq diff
-compute calculate calc
+compare equal eq diff
 configuration config conf setting option
-connect connection conn
-convert transform cast coerce
-create make build write generate produce new gen
-decode parse deserialize unmarshal load read
-delay wait sleep pause postpone defer
+connection conn
+context ctx
+create make build new
 directory dir folder
-encode serialize marshal dump render
-event emit listener handler callback hook
-exceed longer above over beyond
-execute run exec invoke call perform
-fetch get retrieve
-find lookup search match
-fix repair resolve correct patch solve
-function func fn callable
-handle handler process dispatch
-ignore skip exclude omit
+error err exc exception failure fail
+environment env
+execute run exec invoke call
+fetch get load retrieve
+function fn func
+identifier id name
 initialize init setup start
-iterate iterator iter next
 length len size
-limit maximum max cap threshold bound ceiling
-log logger logging
+limit max maximum
 message msg
-missing absent lack
-name call refer alias term title
 number num count
-person people user owner author team
 position pos index offset
-print write output
-raise increase bump grow
-remove delete undo rollback revert drop discard eliminate del
-replace swap substitute supersede
-reply response resp res
+remove delete del drop revert
 request req
+response reply resp res
 retry repeat attempt
-save store persist
 send write emit
-speed performance slow slower latency throughput fast faster quick
-string str text
 successful success succeed ok
 temporary temp tmp
-upgrade update bump refresh set
 value val
 version ver
+wait delay sleep
 """
-"""Words for the same thing in prose and in code, a group per line."""
+# Other words for the same thing, most of them in code; a group per line.
 
 
 @lru_cache(maxsize=65_536)

@@ -100,8 +100,11 @@ class _Place:
     """Whether the name is in quotes."""
     at: int
     """Start of the value."""
-    starts_line: bool
-    """Whether only a line number, a dash, a quote or a keyword such as `export` precedes the name."""
+
+    @property
+    def starts_line(self) -> bool:
+        """Whether only a line number, a dash, a quote or a keyword such as `export` precedes the name."""
+        return _LINE_START.fullmatch(self.head) is not None
 
     @property
     def is_environment(self) -> bool:
@@ -126,9 +129,8 @@ def _place_of(text: str, start: int, end: int) -> _Place | None:
     head = text[max(line, begun - _LONGEST_HEAD) : begun]
     is_tight = not found["before"] and not found["after"]
     # With a type between them, `: str =` is `=`.
-    operator = "=" if re.fullmatch(":.*=", found["operator"]) else found["operator"]
-    starts_line = _LINE_START.fullmatch(head) is not None
-    return _Place(text, name, kind, head, operator, is_tight, found["close"] != "", found.end(), starts_line)
+    operator = "=" if found["operator"].startswith(":") and found["operator"].endswith("=") else found["operator"]
+    return _Place(text, name, kind, head, operator, is_tight, found["close"] != "", found.end())
 
 
 _OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
@@ -229,9 +231,11 @@ def _is_token_like(value: str) -> bool:
     return bool(_MIXED.search(value)) and (has_long_part or not _PATH_OF_NAMES.fullmatch(value))
 
 
-_PATH = re.compile(
-    r"(?:~|\.{1,2})?/[a-z0-9_./-]*|[\w./-]+\.(?:pem|key|crt|pub|json|ya?ml|txt|toml|env|asc|gpg|md|py)|.*://.*"
-)
+_PATH = re.compile(r"(?:~|\.{1,2})?/[a-z0-9_./-]*|[\w./-]+\.(?:pem|key|crt|pub|json|ya?ml|txt|toml|env|asc|gpg|md|py)")
+
+
+def _is_name_or_path(value: str) -> bool:
+    return ends_like_a_name(value) or "://" in value or _PATH.fullmatch(value) is not None
 
 
 _LEAST = 3
@@ -283,7 +287,7 @@ def _quoted(place: _Place, quote: re.Match[str]) -> TextSpan | None:
     elif place.kind == "password":
         is_constant = value.isupper() and "_" in value and ends_like_a_name(value)
         is_secret = not is_constant and _ALNUM.search(value) is not None
-    elif is_blank or len(value) < _LEAST or value in _SAMPLES or ends_like_a_name(value) or _PATH.fullmatch(value):
+    elif is_blank or len(value) < _LEAST or value in _SAMPLES or _is_name_or_path(value):
         is_secret = False
     else:
         is_secret = place.kind == "secret" or place.is_environment or _is_token_like(value)
@@ -326,12 +330,15 @@ def _is_secret_word(place: _Place, value: str, end: int) -> bool:
     is_password = place.kind == "password"
     if value.isdigit():
         return is_password and len(value) >= _NUMBER
-    if not is_password and (ends_like_a_name(value) or _PATH.fullmatch(value)):
+    if not is_password and (_is_name_or_path(value)):
         return False
-    is_expression = _EXPRESSION.fullmatch(value) is not None
     ends_line = _REST_OF_LINE.match(place.text, end) is not None
     if place.is_environment:
-        return ends_line if place.operator == ":" else place.head.rstrip()[-1:] not in {",", "("} or not is_expression
+        return (
+            ends_line
+            if place.operator == ":"
+            else place.head.rstrip()[-1:] not in {",", "("} or not _EXPRESSION.fullmatch(value)
+        )
     is_setting = place.operator == "=" and place.is_tight
     if place.head[-1:] in {"?", "&", "="} and is_setting:
         return len(value) >= _NUMBER
@@ -346,9 +353,11 @@ def _is_secret_word(place: _Place, value: str, end: int) -> bool:
         is_named = place.name[0].isupper()
         is_literal = is_setting and (is_password or is_named) and (is_part or (after == ";" and is_named))
     if is_literal and place.kind != "perhaps":
-        return not (is_expression and ends_like_a_name(value))
+        return not (_EXPRESSION.fullmatch(value) and ends_like_a_name(value))
     if _is_token_like(value):
         return True
+    if not is_password or len(value) < _SHORT:
+        return False
     # What cannot be the name of a variable.
-    is_no_name = any(letter.isdigit() for letter in value) and not is_expression
-    return is_password and len(value) >= _SHORT and (is_no_name or _ODD.search(value) is not None)
+    has_digit = any(letter.isdigit() for letter in value)
+    return (has_digit and not _EXPRESSION.fullmatch(value)) or _ODD.search(value) is not None

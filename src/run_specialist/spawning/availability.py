@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from run_specialist.errors import NothingToRead, RunSpecialistError, ToolError, 
 from run_specialist.providers.choose import check_credentials, choose_model, why_offline
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.spawning.extra_tools import missing_server, offer_claims, wanted_by
-from run_specialist.spawning.prompt_texts import memory_claim, missing_skill
+from run_specialist.spawning.prompt_texts import missing_skill
 from run_specialist.spawning.trust import Claim, RunContext, Trust
 from run_specialist.specialist.dialects import unserved
 from run_specialist.specialist.fields import Specialist
@@ -21,7 +21,6 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import servers_of
 from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import Problem, shown
-from run_specialist.tools.memory import NAME as MEMORY
 from run_specialist.tools.sandbox import Sandbox, holds_any
 from run_specialist.tools.search import content_terms
 from run_specialist.tools.threads import in_thread, within
@@ -212,7 +211,7 @@ def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) 
                 f"`{name}` is offered once it is allowed with --trust: it would {claim.demands[0].action}",
                 "notice",
             )
-            for name, key, claim in (_claims(context) if context else ())
+            for name, key, claim in (offer_claims(context) if context else ())
             if not trust.is_known(claim)
         ]
         noted.append(file.with_problems((*file.problems, *notices)))
@@ -226,18 +225,10 @@ def powers(context: RunContext) -> list[str]:
     for_project = replace(context, origins=ValueOrigins(dict.fromkeys(Specialist.model_fields, "project")))
     asked, needed = list[Claim](), list[Claim]()
     for one, claims in ((for_project, asked), (context, needed)):
-        claims += [claim for _, _, claim in _claims(one)]
+        claims += [claim for _, _, claim in offer_claims(one)]
         with suppress(UsageError):  # without its module it cannot run
             claims.append(wanted_by(one).claim)
     for power, claim in zip(asked, needed, strict=True):
         if context.trust.allows(claim):
             found += [demand.action for demand in power.demands]
     return found
-
-
-def _claims(context: RunContext) -> Iterator[tuple[str, str, Claim]]:
-    """Yield each tool that a file asks for, with the key that names it, and the permission that it needs."""
-    for name, claim in offer_claims(context):
-        yield name, "tools", claim
-    if notes := memory_claim(context):
-        yield MEMORY, "memory", notes

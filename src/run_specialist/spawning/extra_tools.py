@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from run_specialist.errors import UsageError
+from run_specialist.spawning.prompt_texts import memory_claim
 from run_specialist.spawning.server_tools import FETCH_OFFER, NO_CONSENT, SEARCH_OFFER, with_server_tools
 from run_specialist.spawning.trust import Claim, Demand, RunContext
 from run_specialist.specialist.dialects import home_path
@@ -17,6 +18,7 @@ from run_specialist.tools import python_tools
 from run_specialist.tools.base import Offer, Tool
 from run_specialist.tools.edit import WorkingCopy, editing_offers
 from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.memory import NAME as MEMORY
 from run_specialist.tools.project_modules import started_files
 from run_specialist.tools.sandbox import Sandbox
 from run_specialist.tools.threads import in_thread
@@ -254,12 +256,14 @@ def offered_tools(context: RunContext, offers: Sequence[Offer] = OFFERS) -> Extr
     return ExtraTools(offered=tuple(tools), withheld=withheld, warnings=tuple(warnings))
 
 
-def offer_claims(context: RunContext) -> Iterator[tuple[str, Claim]]:
-    """Yield each requested tool with the permission that it needs."""
+def offer_claims(context: RunContext) -> Iterator[tuple[str, str, Claim]]:
+    """Yield each tool that a file asks for, with the key that names it, and the permission that it needs."""
     searching = [SEARCH_OFFER] if context.settings.server_tools else []
     for offer in (*OFFERS, *editing_offers(WorkingCopy(context.root)), *searching):
         if offer.is_wanted(context.settings):
-            yield offer.name, _claim(context, offer)
+            yield offer.name, "tools", _claim(context, offer)
+    if notes := memory_claim(context):
+        yield MEMORY, "memory", notes
 
 
 def _claim(context: RunContext, offer: Offer) -> Claim:

@@ -154,15 +154,14 @@ def memory_place(scope: MemoryScope, name: str, dialect: str, project: Path) -> 
     dialect: Agents of Claude Code use the folders of Claude Code, so that both share the same notes.
     """
     own = folder_name(name)
-    of_program = _CLAUDE if dialect == "claude" else _OWN
     if scope == "user":
-        if dialect == "claude":
-            return MemoryPlace(home_path(_CLAUDE["user"]), own, is_in_project=False)
-        import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for notes of the user
+        folder = home_path(_CLAUDE["user"])
+        if dialect != "claude":
+            import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for notes of the user
 
-        folder = platformdirs.user_data_path("run-specialist", appauthor=False) / "memory"
+            folder = platformdirs.user_data_path("run-specialist", appauthor=False) / "memory"
         return MemoryPlace(folder, own, is_in_project=False)
-    above = of_program[scope]
+    above = (_CLAUDE if dialect == "claude" else _OWN)[scope]
     return MemoryPlace(project, f"{above}/{own}", is_in_project=True, ignored=above if scope == "local" else "")
 
 

@@ -296,11 +296,7 @@ def state_when_stopped(run: StoredRun, limit: int | None) -> ResumeState:
     to_run = _calls_to_run(pending, snapshot)
     used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + counted(pending.reply.content)
     affordable = to_run if limit is None else max(limit - used, 0)
-    return replace(
-        state,
-        earlier=replace(state.earlier, cut_off=min(to_run, affordable)),
-        pending=pending,
-    )
+    return replace(state, earlier=replace(state.earlier, cut_off=min(to_run, affordable)), pending=pending)
 
 
 def state_after_turns(run: StoredRun) -> ResumeState:

@@ -367,11 +367,6 @@ def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars
             f"tool_result_limit: a result of {settings.tool_result_limit:,} characters does not fit into the context "
             f"of {context:,} tokens, which holds about {room_chars:,} characters of results"
         )
-    if "summarize_at" in given and settings.summarize_at is not None and settings.summarize_at > front + room:
-        warnings.append(
-            f"summarize_at: {settings.summarize_at:,} tokens are never reached, because the context of {context:,} "
-            f"tokens is full at about {front + room:,}"
-        )
     # A result of the length that the user has set passes whole, even if it is the only one of its turn.
     turn_chars = max(room_chars // TURN_SHARE, SHORTEST_RESULT, fitted.tool_result_limit)
     return FittedSettings(fitted, turn_chars, longest_history, tuple(warnings))

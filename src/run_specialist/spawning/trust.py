@@ -43,11 +43,6 @@ class Demand:
     """Why trust cannot allow it, in one clause; empty if it can."""
 
 
-def origins_of(file: SpecialistFile) -> ValueOrigins:
-    """Return the origins of settings that are all those of a file."""
-    return ValueOrigins(dict.fromkeys(Specialist.model_fields, file.origin))
-
-
 def origins_of_stored(
     stored: Specialist, current: SpecialistFile, call: tuple[Specialist, ValueOrigins] | None = None
 ) -> ValueOrigins:
@@ -58,9 +53,10 @@ def origins_of_stored(
     call: the settings of the call that continues the run, with their origins; None if it only names the run.
     """
     known = [] if call is None else [call]
+    of_current = ValueOrigins(dict.fromkeys(Specialist.model_fields, current.origin))
     # If the file is gone, only the defaults of this program are known.
     of_file = (Specialist(name="", description="", prompt=""), ValueOrigins())
-    known.append(of_file if current.specialist is None else (current.specialist, origins_of(current)))
+    known.append(of_file if current.specialist is None else (current.specialist, of_current))
     kinds: dict[str, OriginKind] = {}
     for key, value in stored:
         kinds[key] = next((origins.of(key) for settings, origins in known if getattr(settings, key) == value), "data")
@@ -243,7 +239,7 @@ class RunContext:
         return Claim(self.file.path, self.file.digest, self.project, tuple(dict.fromkeys(demands)))
 
 
-async def check_model(context: RunContext, model: str | None, key: str) -> Sequence[str]:
+async def check_model(context: RunContext, model: str, key: str) -> Sequence[str]:
     """Check that the model of a file may be used; return warnings.
 
     model: as the file, or a stored run, names it; models that are not local need credentials instead of trust.
@@ -251,8 +247,6 @@ async def check_model(context: RunContext, model: str | None, key: str) -> Seque
     Raises UsageError for a misspelt name and for one that no endpoint can serve, and NotTrusted if the user has to
     allow a local model first.
     """
-    if model is None:
-        return ()
     check_spelling(model, context.place(key))
     check_served(model, context.place(key))
     # Disks may be slow and must not block the event loop.

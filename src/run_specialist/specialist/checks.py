@@ -14,6 +14,7 @@ from run_specialist.specialist.fields import (
     CANONICAL,
     EXPECTED,
     INERT,
+    KEPT_BY_READING,
     NAMES,
     RESTRICTING,
     TEXTS,
@@ -313,11 +314,14 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
         if key in CANONICAL:
             _take_value(key, field, given, problems)
     take_models(front, given, problems)
+    only_reads = not any(given.get(key) for key in ("agents", "mcp_servers", "python_tools", "writable"))
     taken = take_foreign(front, given, problems)
+    only_reads = only_reads and not given.get("memory")
     for key, field in front.fields.items():
         if key in CANONICAL or key in taken:
             continue
-        if key in RESTRICTING:
+        is_kept = only_reads and key in KEPT_BY_READING and (key != "permission_mode" or "plan" in field.source)
+        if key in RESTRICTING and not is_kept:
             text = "restricts agents in other programs but has no effect here"
             problems.warn(field.key_place, text, shown(field.key))
         elif key in INERT:

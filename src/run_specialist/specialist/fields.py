@@ -347,6 +347,9 @@ TEXTS = frozenset(key for key in CANONICAL if Specialist.model_fields[key].annot
 NAMES = frozenset(key for key in CANONICAL if AsList in Specialist.model_fields[key].metadata)
 """Keys whose value is a list of names."""
 
+KEPT_BY_READING = frozenset({"isolation", "permission_mode", "read_only", "readonly", "sandbox", "sandbox_mode"})
+"""Restrictions of other programs that hold here too, as long as all tools only read."""
+
 # Other programs restrict an agent by these keys. They have no effect here, so each gets a warning.
 RESTRICTING = frozenset(
     """

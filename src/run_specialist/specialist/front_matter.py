@@ -47,16 +47,6 @@ class FencedParts:
     closed: bool = True
     """Whether there is a closing fence."""
 
-    @property
-    def front(self) -> str:
-        """Front matter without its fences."""
-        return self.text[self.start : self.end]
-
-    @property
-    def line(self) -> int:
-        """First line of the front matter, counted in the file."""
-        return self.text.count("\n", 0, self.start) + 1
-
 
 def cut(text: str, problems: Problems) -> FencedParts | None:
     """Split a file into its parts, with warnings for malformed fences; None if it has no front matter."""
@@ -77,7 +67,7 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         key = is_key_line(text[first:].lstrip().partition("\n")[0])
         if key is None or (hashes and not is_known(key)):
             return None  # a heading and a rule below it, not a comment and a fence
-    fence = place_of(text, opening.start())
+    fence = Chunk(text, 1).place(opening.start())
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
         problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
@@ -86,7 +76,7 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         problems.warn(fence, "the front matter does not start on line 1")
     for found, which in ((opening, "opening"), (closing, "closing")):
         if found[0].removesuffix("\n") != "---":
-            problems.warn(place_of(text, found.start()), f"the {which} fence is not exactly three dashes")
+            problems.warn(Chunk(text, 1).place(found.start()), f"the {which} fence is not exactly three dashes")
     return FencedParts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)))
 
 
@@ -169,8 +159,9 @@ def read(data: bytes | str, problems: Problems) -> FrontMatter:
 
 def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], str] | None:
     """Return the fields and the body of a file; None if there are no keys between the fences."""
-    front, body = parts.front, parts.text[parts.body :]
-    chunk = Chunk(front, parts.line, parts.indent)
+    front, body = parts.text[parts.start : parts.end], parts.text[parts.body :]
+    line = parts.text.count("\n", 0, parts.start) + 1
+    chunk = Chunk(front, line, parts.indent)
     fields: dict[str, Field] = {}
     try:
         root = parse(front) if parts.closed else None
@@ -190,7 +181,7 @@ def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], s
             return fields, body
         if root is not None:
             problems.warn(chunk.place(root.start), "the front matter contains more than keys; parsed line by line")
-    spans, used = field_spans(front, parts.line, closed=parts.closed)
+    spans, used = field_spans(front, line, closed=parts.closed)
     # Damaged files may have thousands of fields, so only the values that are used are parsed as YAML.
     last = {canonical(key): part for key, part in spans}
     for key, part in spans:
@@ -276,21 +267,16 @@ def decode(data: bytes | str, problems: Problems) -> str:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
             before = _with_lf(data[: error.start].decode("utf-8", "replace"))
-            place, reason = place_of(before, len(before)), error.reason
+            place, reason = Chunk(before, 1).place(len(before)), error.reason
             problems.warn(place, f"is not valid UTF-8 here ({reason}); invalid bytes are replaced by {_REPLACEMENT}")
             text = data.decode("utf-8", "replace")
     if text.startswith("\ufeff"):
         problems.warn(START, "starts with a byte order mark, which is ignored")
     text = _with_lf(text.lstrip("\ufeff"))
     if bad := _UNUSABLE.search(text):
-        problems.warn(place_of(text, bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}")
+        problems.warn(Chunk(text, 1).place(bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}")
         text = _UNUSABLE.sub(_REPLACEMENT, text)
     return text
-
-
-def place_of(text: str, index: int) -> Position:
-    """Return the position of a character in a text with LF line ends."""
-    return Position(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 
 def _with_lf(text: str) -> str:

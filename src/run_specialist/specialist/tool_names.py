@@ -158,7 +158,7 @@ def split_names(text: str, warn: Callable[[str], None]) -> list[str]:
 
 def _split(text: str, separators: str) -> list[str]:
     # A newline separates inside parentheses, too.
-    parts = re.split(rf"\n|[{separators}](?![^()\n]{{0,500}}\))", text)
+    parts = re.split(rf"\n|[{separators}](?![^()\n]{{0,2000}}\))", text)
     return [part for part in parts if part.strip()]
 
 

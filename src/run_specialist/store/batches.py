@@ -35,11 +35,6 @@ _SELECT_BEGUN = (
 _CANCEL_WAITING = f"update items set state = '{CANCELLED}' where batch_id = :batch_id and state = '{WAITING}'"  # noqa: S608
 _THIS_ITEM = "where batch_id = :batch_id and run_id = :run_id"
 _PUT_BACK = f"update items set state = '{WAITING}', error = null, takeovers = 0, turns = 0, granted = null {_THIS_ITEM}"  # noqa: S608
-# The count restarts after a new turn.
-_TAKE_OVER = (
-    "update items set takeovers = case when turns < :turns then 1 else takeovers + 1 end, "  # noqa: S608
-    f"turns = :turns {_THIS_ITEM}"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,22 +166,6 @@ class BatchWriter:
         Raises StoreUnusable.
         """
         self._write_many(_PUT_BACK, (row("items", batch_id=batch_id, run_id=one) for one in run_ids))
-
-    def take_over(self, batch_id: str, run_id: str, turns: int) -> int:
-        """Count a takeover of an item; return the number since its run's newest turn, including this one.
-
-        turns: number of turns that the run has stored.
-        Return 0 if the batch does not have the item. Raises StoreUnusable.
-        """
-        item = row("items", batch_id=batch_id, run_id=run_id)
-
-        def count() -> int:
-            with self._session.transaction():
-                self._session.write(_TAKE_OVER, [{**item, "turns": turns}])
-                found = self._session.read(f"select takeovers from items {_THIS_ITEM}", **item)  # noqa: S608
-            return int(found[0][0]) if found else 0
-
-        return self._retried(count)
 
     def close(self) -> None:
         """Close the connection."""

@@ -175,11 +175,7 @@ def status(run: StoredRun) -> str:
     return ("" if run.status == "landed" else f"{meaning}; ") + f"{cause}, and {how}{effort}"
 
 
-def answer(
-    run: StoredRun,
-    turns: Sequence[Mapping[str, Any]],
-    holders: Sequence[Returned | None],
-) -> dict[str, Any]:
+def answer(run: StoredRun, turns: Sequence[Mapping[str, Any]], holders: Sequence[Returned | None]) -> dict[str, Any]:
     """Return the answer with its evidence; each quote links to its position in the report.
 
     turns: the turns as shown in the report.
@@ -277,10 +273,7 @@ def _pair(this: StoredRun, source: StoredRun | None, fork: StoredRun) -> dict[st
     before = source or fork
     calls = sum(call.turn <= at for call in before.calls)
     gone = {"run_id": fork.forked_from, "kept": False, "model": (fork.frozen.get("fork") or {}).get("model")}
-    sides = [
-        {"role": "source", **(gone if source is None else _side(source, at))},
-        {"role": "fork", **_side(fork, at)},
-    ]
+    sides = [{"role": "source", **(gone if source is None else _side(source, at))}, {"role": "fork", **_side(fork, at)}]
     return {"at": at, "calls": calls, "sides": [{**one, "this": one["run_id"] == this.run_id} for one in sides]}
 
 

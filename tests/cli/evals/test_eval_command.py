@@ -42,19 +42,23 @@ def test_e5_a_failed_check_names_its_run_and_its_reason(api, eval_, cases):
 
 
 def test_e2_the_same_command_asks_nothing_and_other_checks_cost_nothing(api, eval_, cases):
-    """Runs are used again, also when the expectations have changed; a changed question is asked."""
+    """Runs are used again, also when the expectations have changed; not with --fresh or another question."""
     simulator = api(looks)
     first = eval_("--json")
     again = eval_("--json")
     assert again.stdout == first.stdout
     assert "2 of 2 runs stored already · nothing to ask" in again.stderr
+    assert len(simulator.requests) == 4
+    second = runs_of(eval_("--fresh", "--json"))
+    assert runs_of(eval_("--json")) == second, "the newest runs are used"
+    assert {run["run_id"] for run in runs_of(first).values()}.isdisjoint(run["run_id"] for run in second.values())
     text = cases("").with_name("finder.evals.yaml")
     text.write_text("cases:\n- inputs: What about owls?\n  evaluators: [ToolCorrectness: {expected_tools: [search]}]\n")
     assert runs_of(eval_("--json"))["case 1", "as it is", 1]["passed"]
-    assert len(simulator.requests) == 4
+    assert len(simulator.requests) == 8
     text.write_text("cases:\n- inputs: So what about owls?\n")
     eval_()
-    assert len(simulator.requests) == 6
+    assert len(simulator.requests) == 10
 
 
 def test_e3_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
@@ -97,17 +101,6 @@ def test_e3_a_new_file_that_no_run_would_read_asks_nothing(api, eval_, notes):
     assert len(simulator.requests) == 2
     (notes / "notes" / "zebras.md").write_text("# Zebras\n\nZebras run.\n")
     assert "1 run again, because files have changed" in eval_("--case", "owls").stderr
-
-
-def test_e2_fresh_asks_all_again(api, eval_):
-    """With --fresh no stored run is used; the next eval uses the newest ones."""
-    simulator = api(looks)
-    first = runs_of(eval_("--json"))
-    second = runs_of(eval_("--fresh", "--json"))
-    assert len(simulator.requests) == 8
-    assert runs_of(eval_("--json")) == second
-    assert {run["run_id"] for run in first.values()}.isdisjoint(run["run_id"] for run in second.values())
-    assert len(simulator.requests) == 8
 
 
 def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_):

@@ -33,21 +33,8 @@ def test_batches_are_listed(batch):
     """Each batch is a row with its counts by status, its cost, its start and its question."""
     head, row = (line.split() for line in call("batches").stdout.splitlines())
     assert head[:4] == ["BATCH", "SPECIALIST", "STATE", "ITEMS"]
-    counts = [
-        "ANSWERED",
-        "LANDED",
-        "PARTIAL",
-        "FAILED",
-        "ABORTED",
-        "DEAD",
-        "INTERRUPTED",
-        "NOT",
-        "RUN",
-        "COST",
-        "STARTED",
-        "QUESTION",
-    ]
-    assert head[4:] == counts
+    counts = "ANSWERED LANDED PARTIAL FAILED ABORTED DEAD INTERRUPTED NOT RUN COST STARTED QUESTION"
+    assert " ".join(head[4:]) == counts
     assert row[:4] == ["b1f00d", "looker", "open", "9"]
     assert row[4:13] == ["1", "1", "1", "2", "1", "1", "1", "1", "$1.25"]
     assert " ".join(row).endswith("What does {path} say about leaks?")

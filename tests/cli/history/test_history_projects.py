@@ -35,17 +35,6 @@ def test_a_listing_is_that_of_the_project(two, monkeypatch):
     assert (refused.exit_code, "--root: nowhere is not a folder" in refused.stderr) == (2, True)
 
 
-def test_the_column_of_projects_appears_only_for_all_projects(two):
-    """The project of each run is a column only with `--all-projects`; JSON always has it, and that of the listing."""
-    assert "PROJECT" not in call("runs").stdout
-    lines = call("runs", "--all-projects").stdout.splitlines()
-    assert lines[0].split()[-2:] == ["PROJECT", "QUESTION"]
-    assert [re.split(" {2,}", line)[-2] for line in lines[1:3]] == ["unknown", str(two)]
-    told = json.loads(call("runs", "--all-projects", "--json").stdout)
-    assert (told["project"], [run["project"] for run in told["runs"]][:2]) == (None, [None, str(two)])
-    assert json.loads(call("runs", "--root", str(two), "--json").stdout)["project"] == str(two)
-
-
 def test_an_id_works_from_any_project(two):
     """A run is listed, shown and reported by its id or a prefix from another project."""
     assert listed("theirs", "mi") == ["theirs", "mine"]

@@ -135,10 +135,7 @@ def test_shells_complete_ids(three):
     def offered(*words):
         line = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": "2"}
         return run_forked(
-            [sys.executable, "-W", "error", "-c", MAIN],
-            env=os.environ | line,
-            capture_output=True,
-            text=True,
+            [sys.executable, "-W", "error", "-c", MAIN], env=os.environ | line, capture_output=True, text=True
         )
 
     done = offered("specialists", "transcript", "run_")

@@ -77,14 +77,6 @@ def test_a_row_has_calls_cost_time_and_verified_quotes(store):
     ]
 
 
-def test_a_report_in_the_folder_is_linked(three):
-    """The question links to the report of its run if that is in the folder of the index."""
-    Path("report-run_b.html").write_text("a report")
-    Path("report-run_c.html").mkdir()
-    index()
-    assert re.findall(r'<a href="([^#"]+)"', INDEX.read_text()) == ["report-run_b.html"]
-
-
 def test_missing_reports_are_written_on_request(three):
     """`--with-reports` writes the reports that do not exist, and with `--force` all of them."""
     mine = Path("report-run_b.html")

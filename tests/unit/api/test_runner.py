@@ -155,10 +155,10 @@ async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["respond"], "respond: reserved tool name"),
-        (["get_tool_response"], "get_tool_response: reserved tool name"),
-        (["delegate"], "delegate: reserved tool name"),
-        (["mcp__server__tool"], "mcp__server__tool: reserved tool name"),
+        (["respond"], "tool name respond is reserved"),
+        (["get_tool_response"], "tool name get_tool_response is reserved"),
+        (["delegate"], "tool name delegate is reserved"),
+        (["mcp__server__tool"], "tool name mcp__server__tool is reserved"),
         (["look", "look"], "look: duplicate tool name"),
     ],
     ids=str,

@@ -71,19 +71,6 @@ def test_an_early_end_keeps_the_rows_that_were_not_replaced(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_early_end_without_rows_changes_nothing(tmp_path, name):
-    """Not even the time of the file, and none is created."""
-    write(tmp_path / name, [], whole=False)
-    assert left(tmp_path) == []
-    write(tmp_path / name, [done(1)])
-    before = (tmp_path / name).stat()
-    write(tmp_path / name, [], whole=False)
-    after = (tmp_path / name).stat()
-    # Not the time of the last access: it was read.
-    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_a_crashed_call_is_recovered(tmp_path, name):
     """Its rows are added by the next call before anything else; a torn last row is left out."""
     write(tmp_path / name, [done(1, "a", answer="old"), done(2, "b", answer="old")])

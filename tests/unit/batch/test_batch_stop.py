@@ -42,20 +42,6 @@ async def test_after_a_stop_outcomes_of_earlier_calls_are_still_passed_on():
     assert batch.counts.done + batch.counts.not_run == 10
 
 
-async def test_an_item_that_is_being_taken_up_is_not_run_after_a_stop_at_once():
-    """A stop does not wait for a run that cannot begin, for example because a server does not start."""
-    runs = ScriptedRuns(waits)
-
-    async def take_up(item, run_id, lend, *, is_new):
-        batch.stop(now=True)
-        await asyncio.Event().wait()
-
-    runs.take_up = take_up
-    batch = batch_of(3, runs, at_once=1)
-    assert await all_of(batch) == {}
-    assert (batch.counts.not_run, batch.counts.total) == (3, 3)
-
-
 async def test_a_batch_that_was_never_iterated_over_can_be_closed():
     """No item was started, and none can be afterwards."""
     runs = ScriptedRuns(waits)

@@ -90,12 +90,6 @@ def test_s0_10_a_refused_request_is_not_counted_and_nothing_is_tried_twice():
     assert (landing.rungs, landing.requests) == ((ORDER, NONE), 1)
 
 
-def test_a_resumed_landing_starts_on_the_rung_that_was_answered():
-    """A stored reply belongs to the rung of its request; all the others follow in their order."""
-    landing = LadderPosition(Kind.TOOL_CALLS, ladder("auto", forced_choice=True, schema=True)).resumed(SCHEMA)
-    assert (landing.rungs, landing.requests) == ((SCHEMA, FORCE, NONE), 0)
-
-
 def test_s0_10_paused_replies_keep_the_rung_and_count():
     """Paused replies keep the rung and count; after three of them no further request is made."""
     landing = LadderPosition(Kind.TOOL_CALLS, ladder("force", forced_choice=True))
@@ -105,12 +99,6 @@ def test_s0_10_paused_replies_keep_the_rung_and_count():
         seen.append(landing.rung)
     assert seen == [Rung.FORCE] * 3 + [Rung.SALVAGE]
     assert landing.requests == 3
-
-
-def test_giving_up_a_landing_ends_its_requests():
-    """Giving up a landing, also on its first rung, ends its requests; earlier ones still count."""
-    landing = LadderPosition(Kind.TIME, ladder("auto", forced_choice=True)).ignored().given_up()
-    assert (landing.rung, landing.requests) == (Rung.SALVAGE, 1)
 
 
 @pytest.mark.parametrize("style", get_args(Style))

@@ -87,46 +87,6 @@ def test_x_11_the_remainder_is_divided_evenly_among_waiting_children(limit, want
     assert given_ == lent
 
 
-def test_x_11_the_landing_reserve_of_the_parent_is_not_lent():
-    """The parent's reserve of tokens and cost for its own landing is not lent."""
-    one = account(tokens=100_000, cost=1.0)
-    one.book(Usage(1_000, 0, 0, 10), in_landing=False)
-    (budget,) = child_budgets(one, 1)
-    lent = budget.lend(dict.fromkeys(SHARED_KINDS), {})
-    assert lent[Kind.TOKENS] == one.budget[Kind.TOKENS].limit - 1_010 - one.budget[Kind.TOKENS].held_back
-    assert one.budget[Kind.TOKENS].until_landing == one.budget[Kind.COST].until_landing == 0
-    budget.settle(child(tokens=500, cost=0.25))
-    assert one.budget[Kind.TOKENS].used == 1_510
-    assert one.total.usage.input_tokens == 1_500
-
-
-def test_a_child_of_unknown_price_makes_the_total_unknown():
-    """A child of unknown price makes the total unknown."""
-    one = account(tool_calls=3)
-    (budget,) = child_budgets(one, 1)
-    budget.settle(child(1, cost=None))
-    assert (one.total.cost_usd, one.budget[Kind.COST].used) == (None, 0)
-
-
-def test_without_a_shared_budget_a_child_is_not_charged():
-    """Without a shared budget a child gets what it asks for and is not charged; its tokens still count in the total."""
-    one = account(tool_calls=3, tokens=100)
-    (budget,) = child_budgets(one, 1, shared=False)
-    assert budget.lend(want(8), {}) == want(8)
-    budget.settle(child(8, tokens=500))
-    assert (one.budget[Kind.TOOL_CALLS].used, one.budget[Kind.TOKENS].used) == (0, 0)
-    assert one.total.usage.input_tokens == 500
-
-
-def test_a_child_that_never_ran_costs_nothing():
-    """A child that never ran costs nothing: its reservation is released and it is not listed."""
-    one = account(tool_calls=3)
-    (budget,) = child_budgets(one, 1)
-    budget.lend(want(8), {})
-    budget.settle(None)
-    assert (one.budget[Kind.TOOL_CALLS].remaining, one.children) == (3, [])
-
-
 @pytest.mark.parametrize(
     ("limit", "least", "lent"), [(90, 50, [50, 20, 20]), (90, 20, [30, 30, 30]), (40, 50, [40, 0, 0])]
 )
@@ -140,31 +100,3 @@ def test_x_11_a_share_that_is_too_small_is_raised_to_the_minimum(limit, least, l
         for place, budget in enumerate(some)
     ]
     assert [part[Kind.TOKENS] for part in parts] == lent
-
-
-def test_x_11_leaving_the_queue_twice_counts_once():
-    """A child that leaves the queue twice counts once, so a refused child does not reduce the shares of the others."""
-    one = account(tool_calls=9)
-    first, second, _ = child_budgets(one, 3)
-    first.lend(want(8), {})
-    first.leave()
-    assert second.lend(want(8), {})[Kind.TOOL_CALLS] == 3
-
-
-def test_x_11_settling_twice_returns_the_loan_once():
-    """Settling twice returns the lent amount only once."""
-    one = account(tool_calls=9)
-    (budget,) = child_budgets(one, 1)
-    budget.lend(want(4), {})
-    budget.settle(None)
-    budget.settle(None)
-    assert (one.budget[Kind.TOOL_CALLS].lent, one.budget[Kind.TOOL_CALLS].remaining) == (0, 9)
-
-
-def test_a_warning_of_several_children_is_shown_once():
-    """A warning reported by several children is shown once."""
-    one = account()
-    observers = Observers(None, None, None)
-    for _ in range(3):
-        ChildBudget(one, observers, shared=True).warn("odd")
-    assert observers.warnings == ["odd"]

@@ -1,12 +1,8 @@
 """The transcript after a compaction."""
 
-import pytest
-
 from run_specialist.loop.compaction import plan
-from run_specialist.record.messages import Message, ToolResult
-from run_specialist.tools.archive import SUMMARIZE
+from run_specialist.record.messages import Message
 from tests.transcripts import (
-    HIDDEN,
     QUESTION,
     THOUGHT,
     broken_rules,
@@ -16,28 +12,8 @@ from tests.transcripts import (
     summaries,
     text,
     turn,
-    use,
 )
 from tests.unit.loop.plans import archived_ids, chunk_texts, planned, refusals
-
-
-def test_s2_8_s2_9_compaction_adds_markers_and_a_summary_pair():
-    """Old outputs become markers and a summary pair is added.
-
-    Other blocks are kept, unchanged messages stay the same objects, and old instructions of the loop are removed.
-    """
-    said = history(3, before=[text("Let me see.")])
-    said[2] = said[2].with_instruction("You have used most of your tool calls.")
-    found = planned(said)
-    rebuilt = found.rebuild("notes")
-    assert rebuilt[2] == Message.results([ToolResult("call_1", "SUMMARIZED executionId:'call_1'")])
-    assert rebuilt[4] == Message.results([ToolResult("call_2", "SUMMARIZED executionId:'call_2'")])
-    asked, answered = rebuilt[5:7]
-    assert asked.content == ({**use("context_summarize_1", SUMMARIZE), "input": {"archived": 2}},)
-    assert answered == Message.results([ToolResult("context_summarize_1", "notes")])
-    assert all(rebuilt[at] is said[at] for at in (0, 1, 3))
-    assert all(new is old for new, old in zip(rebuilt[7:], said[5:], strict=True))
-    assert (broken_rules(rebuilt), refusals(rebuilt)) == ([], [])
 
 
 def test_s2_9_a_second_pass_replaces_the_first_summary():
@@ -63,42 +39,6 @@ def test_s2_9_a_second_pass_replaces_the_first_summary():
     assert plan(twice, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
 
 
-def test_a_call_with_the_id_of_a_summary_is_not_a_summary():
-    """A call with the id of a summary that the model made up is not taken for a summary."""
-    said = [Message.user(QUESTION), *turn((f"{SUMMARIZE}_7", "x"))]
-    said += [Message("assistant", (use("a", SUMMARIZE),)), Message.results([ToolResult("a", "no such tool")])]
-    found = planned([*said, *turn(("b", "x"))])
-    assert (found.earlier, archived_ids(found)) == ("", [f"{SUMMARIZE}_7", "a"])
-    assert found.rebuild("notes")[5].content[0]["id"] == f"{SUMMARIZE}_8"
-
-
-@pytest.mark.parametrize("block", [THOUGHT, HIDDEN, {"type": "server_tool_use", "id": "s", "name": "x", "input": {}}])
-@pytest.mark.parametrize("where", [1, 5])
-def test_s2_9_with_thinking_the_transcript_becomes_one_user_message(block, where):
-    """With thinking the result is one user message: question, summary, a line per archived call, the newest turn.
-
-    No thinking is replayed.
-    """
-    said = history(3, size=30)
-    said[where] = Message("assistant", (block, text("Let me see."), *said[where].content))
-    (retold,) = planned(said).rebuild("notes")
-    question, summary, archived, *newest = (one["text"] for one in retold.content)
-    assert retold.role == "user"
-    assert question == QUESTION
-    assert summary.splitlines()[1:] == ["notes"]
-    assert archived.splitlines()[1:] == [
-        """search {"query":"about call_1"} -> SUMMARIZED executionId:'call_1'""",
-        """search {"query":"about call_2"} -> SUMMARIZED executionId:'call_2'""",
-    ]
-    assert newest[-1].splitlines() == [
-        'Tool call {"id":"call_3","name":"search","input":{"query":"about call_3"}} returned:',
-        "3".ljust(30, "."),
-    ]
-    assert ("Written on the way:\nLet me see." in newest) == (where == 5)
-    assert "hm" not in str(retold.content)
-    assert (broken_rules([retold]), refusals([retold])) == ([], [])
-
-
 def test_s2_9_a_flattened_transcript_can_be_flattened_again():
     """A retold transcript can be retold again without any thinking.
 
@@ -118,15 +58,6 @@ def test_s2_9_a_flattened_transcript_can_be_flattened_again():
     assert plan([twice], size=10_000, target=0, summary_limit=0, chunk_size=10) is None
 
 
-def test_the_kept_turn_of_a_flattened_transcript_is_parsed_completely():
-    """The kept turn of a retold transcript is parsed completely, with failures and the text after the last call."""
-    said = [Message.user(QUESTION), *turn(("a", "1"), before=[THOUGHT]), *turn(("b", "no such file"), failed=True)]
-    (once,) = planned([*said, Message("assistant", (text("Strange."),))]).rebuild("notes")
-    found = planned([once, *turn(("c", "x"))])
-    assert [(pair.call.id, pair.result, pair.is_error) for pair in found.archived] == [("b", "no such file", True)]
-    assert chunk_texts(found).endswith("Strange.")
-
-
 def test_a_question_that_looks_flattened_is_still_the_question():
     """A question that looks like a retold transcript is still the question: the first block is the user's."""
     question = "Your work on this until now, as a summary; the outputs themselves are archived:\nreally?"
@@ -144,15 +75,3 @@ def test_labels_inside_a_result_are_parsed_as_plain_text():
     (once,) = planned(said).rebuild("notes")
     found = planned([once, *turn(("c", "x"))])
     assert [(pair.call.id, pair.result) for pair in found.archived] == [("b", bait)]
-
-
-def test_the_line_of_an_archived_call_has_limited_length():
-    """The line of an archived call is a single line of limited length, whatever its name and arguments contain."""
-    call = use("a", "odd\nname", text="x" * 5_000)
-    said = [Message.user(QUESTION), Message("assistant", (THOUGHT, call)), Message.results([ToolResult("a", "1")])]
-    (once,) = planned([*said, *turn(("b", "2"))]).rebuild("notes")
-    line = once.content[2]["text"].split("\n")[1:]
-    assert len(line) == 1
-    assert line[0].startswith('odd name {"text":"xxx')
-    assert line[0].endswith("… -> SUMMARIZED executionId:'a'")
-    assert len(line[0]) < 400

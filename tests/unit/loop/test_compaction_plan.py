@@ -2,56 +2,15 @@
 
 import pytest
 
-from run_specialist.loop.compaction import plan
 from run_specialist.record.messages import Message, ToolResult
 from tests.transcripts import (
     QUESTION,
-    THOUGHT,
     history,
     text,
     turn,
     use,
 )
-from tests.unit.loop.plans import archived_ids, chunk_texts, planned
-
-
-def test_s2_9_the_first_message_and_the_newest_turn_are_never_summarised():
-    """The first message and the newest turn are never summarised.
-
-    With one turn there is nothing to do; of two turns the first is summarised.
-    """
-    for nothing in ([], history(0), history(1)):
-        assert plan(nothing, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
-    said = history(2)
-    assert plan(history(3)[1:], size=10_000, target=0, summary_limit=0, chunk_size=10) is None
-    found = planned(said)
-    assert archived_ids(found) == ["call_1"]
-    assert QUESTION not in chunk_texts(found)
-    rebuilt = found.rebuild("notes")
-    assert rebuilt[0] is said[0]
-    assert (rebuilt[-2], rebuilt[-1]) == (said[-2], said[-1])
-    assert rebuilt[-1] is said[-1]
-
-
-def test_s2_9_texts_after_the_newest_calls_belong_to_the_newest_turn():
-    """Texts of the model and the user after the newest calls belong to the newest turn."""
-    said = [*history(2), Message("assistant", (text("I think so."),)), Message.user("Are you sure?")]
-    found = planned(said)
-    assert archived_ids(found) == ["call_1"]
-    assert found.rebuild("notes")[-4:] == said[-4:]
-    assert found.question == f"{QUESTION}\n\nAre you sure?"
-
-
-@pytest.mark.parametrize(("target", "count"), [(2_000, 1), (1_900, 1), (1_891, 2), (1_600, 4), (0, 8)])
-def test_in_a_flattened_transcript_the_oldest_turns_are_summarized(target, count):
-    """In a retold transcript the oldest turns are summarised until the rest fits, at 109 tokens saved per turn."""
-    label = len('Tool call {"id":"call_1","name":"search","input":{"query":"about call_1"}} returned:\n')
-    line = len("""search {"query":"about call_1"} -> SUMMARIZED executionId:'call_1'""")
-    said = history(9, size=436 + line - label)
-    said[-2] = Message("assistant", ({**THOUGHT, "thinking": ""}, *said[-2].content))
-    grown = 9 * (label - len('search{"query":"about call_1"}')) // 4
-    found = planned(said, size=2_000 - grown, target=target)
-    assert archived_ids(found) == [f"call_{number}" for number in range(1, count + 1)]
+from tests.unit.loop.plans import archived_ids, planned
 
 
 @pytest.mark.parametrize(
@@ -63,29 +22,6 @@ def test_the_oldest_turns_are_summarized_until_the_rest_fits(target, count):
     marker = len("SUMMARIZED executionId:'call_1'")
     found = planned(history(9, size=400 + marker), size=2_000, target=target)
     assert archived_ids(found) == [f"call_{number}" for number in range(1, count + 1)]
-
-
-def test_the_target_size_includes_the_summary():
-    """The target size includes the summary."""
-    marker = len("SUMMARIZED executionId:'call_1'")
-    said = history(9, size=400 + marker)
-    assert len(planned(said, size=2_000, target=1_800, summary_limit=100).archived) == 3
-    assert len(planned(said, size=2_000, target=1_800, summary_limit=101).archived) == 4
-
-
-def test_s2_7_chunks_keep_pairs_together_and_in_order():
-    """Chunks keep pairs together and in order: results of about 110 tokens go two by two, a larger one alone."""
-    said = [Message.user(QUESTION), *turn(("a", "1" * 400), ("b", "2" * 400), ("c", "3" * 400))]
-    said += [*turn(("d", "4" * 4_000)), *turn(("e", "5" * 400)), *turn(("f", "6"))]
-    found = planned(said, chunk_size=250)
-    assert [[call.id for unit in chunk for call in unit.calls] for chunk in found.chunks] == [
-        ["a", "b"],
-        ["c"],
-        ["d"],
-        ["e"],
-    ]
-    assert all(len(unit.calls) == 1 for chunk in found.chunks for unit in chunk)
-    assert '{"id":"d","name":"search","input":{"query":"about d"}} returned:\n4444' in chunk_texts(found)
 
 
 def test_the_text_of_the_model_stays_with_its_calls():
@@ -117,17 +53,3 @@ def test_unanswered_calls_and_shared_ids_are_kept_apart():
         ({"place": 2}, "two"),
         ({"place": 3}, ""),
     ]
-
-
-def test_a_failed_call_is_marked_as_failed_in_the_summary_request():
-    """A failed call is marked as failed in the summary request."""
-    said = [Message.user(QUESTION), *turn(("a", "no such file"), failed=True), *turn(("b", "x"))]
-    found = planned(said)
-    assert "failed:\nno such file" in chunk_texts(found)
-    archived = found.rebuild("notes")[2].content[0]
-    assert archived == {
-        "type": "tool_result",
-        "tool_use_id": "a",
-        "content": "SUMMARIZED executionId:'a'",
-        "is_error": True,
-    }

@@ -2,40 +2,13 @@
 
 import pytest
 
-from run_specialist.loop.compaction import estimate
 from run_specialist.loop.summarizer import Summarizer
-from run_specialist.prompts import SYSTEM_PROMPT
-from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, says
-from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.archive import Archive
-from tests.transcripts import QUESTION, THOUGHT, broken_rules, history, outputs, summaries, text, turn
+from tests.transcripts import history, outputs, turn
 from tests.unit.loop.summarizing import SIZE, one_pass, request_text
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_s2_7_each_chunk_has_its_own_request_without_tools():
-    """Each chunk's request has the question and the calls with their entire results, and offers no tools."""
-    done, provider = await one_pass([says("notes on 1"), says("notes on 2")], history(3, size=600))
-    first, second = request_text(provider, 0), request_text(provider, 1)
-    assert all(QUESTION in one for one in (first, second))
-    assert "1".ljust(600, ".") in first
-    assert '"name":"search","input":{"query":"about call_1"}' in first
-    assert "2".ljust(600, ".") in second
-    assert "call_2" not in first
-    assert "call_3" not in first + second
-    assert provider.opening.system == SYSTEM_PROMPT
-    assert provider.opening.tools.names == ()
-    assert {one.choice for one in provider.requests} == {Choice.AUTO}
-    assert summaries(done.history) == [done.summary] == ["notes on 1\n\nnotes on 2"]
-
-
-async def test_s2_7_small_pairs_share_a_request():
-    """Small pairs share a request: three results of fifty tokens fit into one of two hundred."""
-    done, provider = await one_pass([says("notes")], history(4, size=80))
-    assert len(provider.requests) == 1
-    assert (done.archived, done.summary) == (3, "notes")
 
 
 async def test_s2_8_outputs_are_archived_unless_the_archive_has_them():
@@ -51,72 +24,6 @@ async def test_s2_8_outputs_are_archived_unless_the_archive_has_them():
         "call_2": "SUMMARIZED executionId:'call_2'",
         "call_3": "3".ljust(20, "."),
     }
-
-
-async def test_s2_9_the_summary_is_inserted_as_a_call_and_its_result():
-    """The summary is inserted as a pair, after the turns it replaces and before the newest turn."""
-    said = history(2)
-    done, _ = await one_pass([says("notes")], said)
-    assert [block["type"] for message in done.history for block in message.content] == [
-        "text",
-        *["tool_use", "tool_result"] * 3,
-    ]
-    assert done.history[3].content[0]["name"] == "context_summarize"
-    assert done.history[4].content[0]["content"] == "notes"
-    assert done.history[5:] == said[3:]
-    assert broken_rules(done.history) == []
-
-
-async def test_s2_9_with_thinking_the_summary_is_part_of_one_user_message():
-    """Where thinking binds the history, the summary is part of the single user message."""
-    done, _ = await one_pass([says("notes")], history(2, before=[THOUGHT]))
-    (message,) = done.history
-    assert message.content[0] == text(QUESTION)
-    assert message.content[1]["text"].endswith("\nnotes")
-    assert "hm" not in message.encoded.decode()
-
-
-async def test_s2_10_a_pass_reports_usage_and_size():
-    """The pass reports the usage of each request and the estimated size of the next one."""
-    script = [Reply(Stop.ANSWERED, (text("notes"),), Usage(number)) for number in (7, 8)]
-    said = history(3, size=600)
-    paid = []
-    done, _ = await one_pass(script, said, paid=paid)
-    assert sorted(usage.input_tokens for usage in paid) == [7, 8]
-    assert done.tokens_after == SIZE - estimate(None, said) + estimate(None, done.history)
-    assert done.tokens_after < SIZE - 200
-
-
-async def test_the_reported_size_is_never_too_small():
-    """The reported size is never too small, even if the earlier estimate was below the size of the characters."""
-    said = history(3, size=8_000)
-    done, _ = await one_pass([says("1"), says("2")], said, context_target=2_200)
-    assert done.tokens_after == estimate(None, done.history) > 2_000
-    assert done.warnings == []
-
-
-async def test_s2_10_missing_the_target_warns_once_and_fails_never():
-    """A newest turn larger than the target causes one warning, also over several passes, and no error."""
-    provider = ScriptedProvider([says("notes"), says("notes again")])
-    summarizer = Summarizer(provider, Archive(), 400, 100)
-    first = await summarizer.summarize(history(2), SIZE, [].append)
-    assert [one for one in first.warnings if "context_target is 100" in one] == first.warnings != []
-    again = await summarizer.summarize([*first.history, *turn(("call_9", "9" * 400))], SIZE, [].append)
-    assert again.warnings == []
-
-
-@pytest.mark.parametrize(("less", "warned"), [(0, False), (1, True)])
-async def test_s2_10_a_size_equal_to_the_target_causes_no_warning(less, warned):
-    """A size equal to the target meets it, as with the trigger."""
-    left = (await one_pass([says("notes")], history(2)))[0].tokens_after
-    done, _ = await one_pass([says("notes")], history(2), context_target=left - less)
-    assert bool(done.warnings) == warned
-
-
-async def test_without_old_turns_no_request_is_made():
-    """With only the question and the newest turn, no request is made."""
-    provider = ScriptedProvider([])
-    assert await Summarizer(provider, Archive(), 10).summarize(history(1), SIZE, [].append) is None
 
 
 async def test_the_default_target_is_half_of_the_limit():

@@ -4,45 +4,15 @@ import asyncio
 
 import pytest
 
-from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.errors import ProviderError
 from run_specialist.loop.summarizer import Summarizer
 from run_specialist.providers.scripted import ScriptedProvider, says
-from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.record.messages import Stop
 from run_specialist.tools.archive import Archive
-from tests.transcripts import THOUGHT, history, text, turn, use
+from tests.transcripts import history, turn
 from tests.unit.loop.summarizing import SIZE, one_pass, request_text
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        (ProviderError("the API is\noverloaded"), "the API is overloaded"),
-        (ContextExceeded("prompt is too long"), "prompt is too long"),
-        (Reply(Stop.REFUSED, (), Usage(3), "harm"), "the model refused (harm)"),
-        (Reply(Stop.REFUSED, (text("I will not."),), Usage(3), "harm"), "the model refused (harm)"),
-        (says(""), "the model wrote nothing"),
-        (Reply(Stop.ANSWERED, (THOUGHT, text("  ")), Usage(3)), "the model wrote nothing"),
-        (Reply(Stop.TRUNCATED, (THOUGHT,), Usage(3)), "the model wrote nothing"),
-        (Reply(Stop.WANTS_TOOLS, (use("x"),), Usage(3)), "the model wrote nothing"),
-    ],
-)
-async def test_s2_7_a_chunk_that_fails_leaves_a_marker(line, why):
-    """A failed chunk leaves a marker that names its calls and the reason.
-
-    The other chunks are summarised, and the outputs stay readable.
-    """
-    archive, paid = Archive(), []
-    done, _ = await one_pass([line, says("notes on 2")], history(3, size=600), archive, paid)
-    notes, marker = done.summary.split("\n\n")
-    assert notes == "notes on 2"
-    assert marker == (
-        f"[not summarised: search (call_1); the reason: {why}; get_tool_response reads the outputs by their ids]"
-    )
-    assert archive["call_1"] == "1".ljust(600, ".")
-    assert any(why in warning for warning in done.warnings)
-    assert len(paid) == (1 if isinstance(line, Exception) else 2)
 
 
 async def test_s2_7_markers_outlast_merging_and_later_passes():
@@ -55,21 +25,6 @@ async def test_s2_7_markers_outlast_merging_and_later_passes():
     assert "not summarised" not in "".join(request_text(provider, at) for at in range(2))
     assert second.summary.split("\n\n")[0] == "both"
     assert second.summary.count("[not summarised: search (call_1);") == 1
-
-
-async def test_s2_7_many_markers_leave_room_for_notes():
-    """Half of the summary is reserved for notes, however many markers there are."""
-    script = [*[ProviderError("down " * 20)] * 5, says("n" * 200)]
-    done, _ = await one_pass(script, history(7, size=600))
-    assert done.summary.startswith("n" * 200)
-    assert done.summary.count("[not summarised: ") == 5
-
-
-async def test_s2_7_markers_count_towards_the_limit():
-    """Notes that would fit alone are merged if a marker shares the limit."""
-    script = [ProviderError("down"), says("n" * 300), says("m" * 100)]
-    done, _ = await one_pass(script, history(3, size=600))
-    assert done.summary.startswith("m" * 100 + "\n\n[not summarised: ")
 
 
 async def test_s2_7_truncated_notes_are_used_and_marked():
@@ -101,19 +56,6 @@ class BlockingProvider:
         await self.go.wait()
         self.under_way -= 1
         return await self.provider.ask(request)
-
-
-async def test_three_requests_run_at_a_time():
-    """Three requests run at a time, and the notes are in the order of the calls."""
-    held = BlockingProvider(ScriptedProvider([says(str(number)) for number in range(5)]))
-    summarising = asyncio.create_task(
-        Summarizer(held, Archive(), 400, 0, 100).summarize(history(6, size=600), SIZE, [].append)
-    )
-    await asyncio.wait_for(held.busy.wait(), 10)
-    held.go.set()
-    done = await summarising
-    assert held.most == 3
-    assert done.summary == "0\n\n1\n\n2\n\n3\n\n4"
 
 
 async def test_a_cancelled_pass_changes_nothing():

@@ -4,36 +4,10 @@ import pytest
 
 from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import says
-from tests.transcripts import QUESTION, history, summaries, turn
+from tests.transcripts import history, summaries, turn
 from tests.unit.loop.summarizing import one_pass, request_text
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_s2_7_partial_summaries_merge_until_they_are_under_the_limit():
-    """Partial summaries are merged until they are under the limit: two of sixty tokens exceed a hundred."""
-    one, two = "a" * 240, "b" * 240
-    paid = []
-    done, provider = await one_pass([says(one), says(two), says("merged")], history(3, size=600), paid=paid)
-    assert f"{one}\n\n{two}" in request_text(provider, 2)
-    assert QUESTION in request_text(provider, 2)
-    assert (done.summary, done.warnings[1:]) == ("merged", [])
-    assert len(paid) == 3
-
-
-async def test_s2_7_a_merge_request_has_at_least_two_sets_of_notes():
-    """A merge request always contains at least two sets of notes, as one alone could never be merged."""
-    script = [says("a" * 240), says("b" * 240), says("merged")]
-    done, _ = await one_pass(script, history(3, size=600), summarize_at=100)
-    assert done.summary == "merged"
-
-
-async def test_s2_7_notes_equal_to_the_limit_are_not_merged():
-    """Notes that make exactly a hundred tokens with the two line ends between them are not merged."""
-    done, _ = await one_pass([says("a" * 394), says("b" * 4)], history(3, size=600))
-    assert done.summary == "a" * 394 + "\n\n" + "b" * 4
-    done, _ = await one_pass([says("a" * 395), says("b" * 4), says("merged")], history(3, size=600))
-    assert done.summary == "merged"
 
 
 async def test_s2_7_an_earlier_summary_is_merged_only_if_it_does_not_fit():
@@ -57,17 +31,6 @@ async def test_s2_7_notes_that_merging_does_not_shorten_are_cut():
     assert back.removesuffix("\n[truncated]").strip("b") == ""
     assert 380 < len(done.summary) <= 400
     assert "a summary was longer than summary_limit and was cut" in done.warnings
-
-
-async def test_s2_7_short_notes_are_not_cut_for_the_sake_of_long_ones():
-    """Only notes larger than their share are cut; markers count towards the limit."""
-    script = [says("a" * 400), says("short"), ProviderError("down"), says("b" * 500)]
-    done, _ = await one_pass(script, history(4, size=600))
-    long, short, marker = done.summary.split("\n\n")
-    assert long.endswith("aaa\n[truncated]")
-    assert short == "short"
-    assert marker.startswith("[not summarised: search (call_3)")
-    assert len(done.summary) <= 400
 
 
 async def test_s2_7_merging_ends_after_three_rounds():

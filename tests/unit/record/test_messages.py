@@ -1,13 +1,12 @@
 """Messages: texts are found by type, and each message is serialised once."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult, sendable, text_of
+from run_specialist.record.messages import Message, Reply, Stop, ToolResult, sendable, text_of
 
 THINKING = {"type": "thinking", "thinking": "secret", "signature": "s"}
 REDACTED = {"type": "redacted_thinking", "data": "secret"}
@@ -62,12 +61,6 @@ def test_any_tool_result_can_be_encoded(content):
     assert json.loads(encoded)["content"][0]["tool_use_id"] == "1"
 
 
-def test_identical_calls_are_those_with_equal_arguments():
-    """Calls are identical if their arguments are equal: key order and id do not matter."""
-    one, other = ToolCall("1", "read", {"a": 1, "b": 2}), ToolCall("2", "read", {"b": 2, "a": 1})
-    assert one.key == other.key != ToolCall("3", "read", {"a": 1}).key
-
-
 def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
     """Blocks are sent back unchanged except for content that the API refuses.
 
@@ -78,13 +71,3 @@ def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
     assert sent[0] is THINKING
     assert sent[1] is REDACTED
     assert sent[2] == {**broken, "input": {}}
-
-
-def test_a_message_is_encoded_once_and_is_a_single_object():
-    """Content and bytes are computed once, without an instance dictionary, and a copy with other fields has its own."""
-    message = Message("user", (text("a"),), "Answer now.")
-    assert message.encoded is message.encoded
-    assert message.content is message.content
-    assert not hasattr(message, "__dict__")
-    assert json.loads(replace(message, landing_instruction=None).encoded)["content"] == [text("a")]
-    assert json.loads(message.encoded)["content"] == [text("a\nAnswer now.")]

@@ -81,12 +81,11 @@ def test_an_explicit_result_limit_wins_and_warns_if_it_cannot_fit(limit):
         assert "holds about 12,432 characters" in fitted.warnings[0]
 
 
-@pytest.mark.parametrize(("at", "warns"), [(None, False), (3000, False), (6144, False), (6145, True)])
-def test_an_explicit_summarize_at_wins_and_warns_if_it_is_never_reached(at, warns):
+@pytest.mark.parametrize("at", [None, 3000, 6145])
+def test_an_explicit_summarize_at_wins(at):
     """`none` turns summaries off even in a small context."""
     fitted = fit(8192, summarize_at=at)
     assert (fitted.settings.summarize_at, fitted.settings.context_target) == (at, None)
-    assert ["summarize_at" in text for text in fitted.warnings] == [True] * warns
 
 
 def test_a_preset_suits_any_model_and_does_not_win():

@@ -30,16 +30,6 @@ def test_existing_agents_cause_no_problem():
     assert problems_of(file("a", "b", "TOAD", "toads"), file("b"), further=[other])["a"] == []
 
 
-def test_without_agents_nothing_further_is_read():
-    """More distant folders are read only if a file lists agents."""
-
-    def further():
-        raise AssertionError
-
-    files = [file("a"), file("b")]
-    assert agent_graph.check(files, further) == files
-
-
 def test_an_unknown_agent_is_a_warning_with_a_suggestion():
     """An unknown agent gives one warning per name, with a suggestion if a similar name exists."""
     (checked, _) = agent_graph.check([file("a", "fact-chekcer", "zebra", "zebra"), file("fact-checker")])
@@ -121,16 +111,6 @@ def test_a_file_in_a_cycle_is_refused(folder, by_path):
         with pytest.raises(SpecialistUnusable, match=rf"{name}\.md:4:1: agents: .*: {name} -> {other} -> {name};"):
             resolve(found, {})
     resolve(registry.find("c"), {})
-
-
-def test_agents_are_also_looked_up_in_unlisted_folders(folder, tmp_path):
-    """As in `check PATH`, agents are looked up in folders that are not listed."""
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    (alone / "x.md").write_text("---\nname: x\ndescription: Is.\nagents: [c, nobody]\n---\nYou answer.\n")
-    (checked,) = Registry([alone], [folder]).files()
-    assert [problem.text for problem in checked.problems] == ["no specialist named nobody"]
-    assert Registry([alone]).files()[0].problems[0].text == "no specialist named c"
 
 
 def ring(size):

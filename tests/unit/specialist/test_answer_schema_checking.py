@@ -1,12 +1,10 @@
 """Checking an answer against `output_schema`: keywords, references, and the reasons given."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from run_specialist.specialist import schema_checks
-from run_specialist.specialist.answer_schema import AnswerSchema
 from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
 
 
@@ -19,8 +17,6 @@ from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, r
         (r"^\p{Lu}\w*$", "\u00c9t\u00e9", True),
         (r"^\d{4}-\d\d$", "2024-01", True),
         ("^.$", "\ud800", True),
-        ("^.$", "\U0001f600", True),
-        ("", "", True),
     ],
 )
 def test_a_pattern_may_match_anywhere(pattern, text, found):
@@ -30,14 +26,9 @@ def test_a_pattern_may_match_anywhere(pattern, text, found):
 
 SAME_WORDS = [
     ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"c": 1, "a": 1, "b": 1}),
-    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"d": 1, "c": 1}),
     ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "b": 1}),
-    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "c": 1, "b": 1}),
     ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": 1, "c": None}),
-    ({"patternProperties": {"a": {"type": "null"}, "b": {"type": "string"}}}, {"ab": 1}),
-    ({"additionalProperties": False}, [1]),
     ({"pattern": "^a"}, "b"),
-    ({"pattern": "^a"}, 1),
     *(
         ({"uniqueItems": True}, value)
         for value in (
@@ -128,10 +119,3 @@ def test_a_schema_may_be_nested_sixty_levels_deep():
         schema = {"not": schema}
     assert "should not be valid under" in str(load_schema(schema).reason(1))
     assert refused({"not": {"not": schema}}) == "is nested too deeply"
-
-
-def test_a_false_alternative_is_not_named_in_the_reason():
-    """A `false` alternative has no place to name, so the reason is that of the complete schema."""
-    schema = AnswerSchema.load({"anyOf": [False, {"type": "integer"}]}, Path())
-    assert "integer" in schema.reason("x")
-    assert schema.reason(3) is None

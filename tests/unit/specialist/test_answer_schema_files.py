@@ -52,17 +52,14 @@ def test_the_schema_is_a_copy_of_the_given_dict():
     [
         ("a.json", "{\n  nope", "a.json:2:3: is not valid JSON: Expecting property name"),
         ("a.yaml", "type: [\n", "a.yaml:2:1: is not valid JSON or YAML: "),
-        ("a.yaml", "a: 1\n---\nb: 2\n", "more than one document"),
         ("a.yaml", "? [a]\n: b\n", "a key is a list or a map"),
         ("a.yaml", "", "a.yaml: must be a JSON Schema, which is a map"),
         ("a.json", "[1]", "a.json: must be a JSON Schema, which is a map"),
-        ("a.json", "3", "a.json: must be a JSON Schema, which is a map"),
         ("a.json", "false", "a.json: is false, which no answer can match"),
         ("a.json", '{"minimum": NaN}', "a.json: contains a value that JSON cannot represent"),
         ("a.yaml", "minimum: .inf", "a.yaml: contains a value that JSON cannot represent"),
         ("a.json", "[" * 100_000, "a.json: is nested too deeply"),
         ("a.yaml", "- " * 1_000, "nested more than 60 levels deep"),
-        ("a.json", '{"not": ' * 300 + "{}" + "}" * 300, "a.json: is nested too deeply"),
         ("a.json", json.dumps({"title": "x" * 300_000}), "a.json: is longer than 262,144 characters"),
         ("a.json", "{}" + " " * 1_100_000, "a.json: is larger than 1,024 KiB"),
         ("a.json", '{"type": "numbr"}', "a.json: type: 'numbr' is not one of ['array'"),
@@ -75,18 +72,6 @@ def test_a_bad_file_is_named_with_the_reason(tmp_path, name, text, said):
     why = refused(name, tmp_path)
     assert said in why
     assert why.startswith(str(tmp_path / name))
-
-
-def test_aliases_that_expand_too_far_are_refused(tmp_path):
-    """A few lines of YAML whose aliases expand to millions of values are refused."""
-    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
-    )
-    (tmp_path / "a.yaml").write_text(bomb, "utf-8")
-    assert "contains more than 10,000 values" in refused("a.yaml", tmp_path)
-    (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
-    # An alias inside its own anchor is read as plain text, as in front matter.
-    assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}
 
 
 def test_a_path_that_is_no_regular_file_is_refused(tmp_path):

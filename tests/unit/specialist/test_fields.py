@@ -127,12 +127,6 @@ def test_an_unusable_name_is_replaced_by_the_file_name() -> None:
         assert (file.name, file.status) == ("agent", "warning")
 
 
-def test_only_control_characters_are_removed_from_names() -> None:
-    """Control characters are removed from a name; slashes and colons are kept."""
-    file = load_text('---\nname: "SE: a/b\\n\\x1b[31m"\ndescription: d\n---\nBody', Path("agent.md"))
-    assert file.name == "SE: a/b [31m"
-
-
 def test_fields_set_are_the_keys_of_the_file() -> None:
     """Defaults and placeholders do not count as given."""
     file = load_text("---\ndescription: d\ntool_calls_limit: none\nmodel:\n---\nBody", Path("agent.md"))
@@ -172,21 +166,3 @@ def test_model_is_usable_without_a_file() -> None:
             Specialist.model_validate({"name": "a", "description": "b", "prompt": "c"} | wrong)
     with pytest.raises(ValidationError):
         specialist.name = "d"  # type: ignore[misc]
-
-
-def test_listing_object() -> None:
-    """The JSON object of a listing contains the file's settings as plain values."""
-    file = loaded("tools: Read\ntool_calls_limit: 5\nquux: 1")
-    assert file.as_json() == {
-        "name": "agent",
-        "description": "d",
-        "path": "agent.md",
-        "dialect": "run-specialist",
-        "tools": ["Read"],
-        "model": None,
-        "tool_calls_limit": 5,
-        "status": "warning",
-        "problems": [
-            {"path": "agent.md", "line": 6, "column": 1, "key": "quux", "text": "unknown key", "level": "warning"}
-        ],
-    }

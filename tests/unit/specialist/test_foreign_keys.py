@@ -88,15 +88,16 @@ def test_a_specialist_may_be_hidden_from_models(front: str, is_hidden: bool) -> 
     assert specialist.disable_model_invocation is is_hidden
 
 
-def test_a_restriction_of_another_program_is_a_warning() -> None:
-    """It has no effect here, which matters to who relies on it."""
-    assert warned(loaded("permissionMode: plan\nisolation: worktree")) == ["permissionMode", "isolation"]
-
-
-def test_keys_without_effect_are_read() -> None:
-    """Keys that have no meaning here load without a warning."""
-    keys = "background: true\ncolor: red\nhandoffs: []\ninitialPrompt: a\nargument-hint: b\ntarget: vscode"
-    assert loaded(keys).status == "ok"
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("isolation", "worktree"), ("permissionMode", "plan"), ("sandbox_mode", "read-only"), ("readonly", "true")],
+)
+def test_a_restriction_that_holds_anyway_is_no_warning(key: str, value: str) -> None:
+    """Restrictions that keep from writing are a notice while all tools only read, else a warning."""
+    assert warned(loaded(f"{key}: {value}\ntools: Read")) == []
+    for more in ("python_tools: [a:b]", "mcp_servers: {a: {url: 'https://a.example'}}", "agents: [b]", "memory: local"):
+        assert key in warned(loaded(f"{key}: {value}\n{more}"))
+    assert "permissionMode" in warned(loaded("permissionMode: dontAsk"))
 
 
 def test_specialists_that_may_ask_all_do_not_form_cycles(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import frontmatter
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -110,22 +109,6 @@ def test_keys_that_are_not_text_are_reported() -> None:
     file = load_text(f"---\n{HEAD}1: x\nnull: y\n? [a]\n: z\n<<: {{model: opus}}\n---\nBody", PATH)
     assert (file.name, file.model, file.status) == ("agent", None, "warning")
     assert [problem.line for problem in file.problems] == [4, 5, 6, 8]
-
-
-TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1).filter(
-    lambda text: text == " ".join(text.split()) and not text.startswith("\ufeff")
-)
-
-
-@given(TEXTS, TEXTS, st.lists(st.from_regex(r"[A-Za-z_]{1,12}", fullmatch=True)), st.integers(0, 10**6))
-def test_plain_files_round_trip_through_dumps(name: str, description: str, tools: list[str], limit: int) -> None:
-    """A file written by `frontmatter.dumps` loads with the same values, without a warning about its form."""
-    post = frontmatter.Post("Body", name=name, description=description, tools=tools, tool_calls_limit=limit)
-    file = load_text(frontmatter.dumps(post), PATH)
-    assert (file.name, file.description, file.tools, file.tool_calls_limit) == (name, description, tuple(tools), limit)
-    assert {problem.key for problem in file.problems} <= {"name", "tools"}
-    assert file.specialist is not None
-    assert file.specialist.prompt == "Body"
 
 
 def test_a_suggested_name_is_printable() -> None:

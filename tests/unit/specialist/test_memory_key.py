@@ -67,12 +67,6 @@ def test_agents_of_claude_code_have_its_folders_and_all_others_ours(scope, diale
     assert place.ignored == (shown.rpartition("/")[0] if scope == "local" else "")
 
 
-@pytest.mark.parametrize("name", ["finder", "code-reviewer", "Wiki Expert", "v1.2", "größe"])
-def test_usual_names_are_those_of_their_folders(name):
-    """A person finds the folder by the name."""
-    assert folder_name(name) == name
-
-
 def test_unusual_names_cannot_lead_elsewhere():
     """Names with separators, dots and control characters get a folder of their own, and no two the same."""
     names = ["..", "../x", "/etc", ".git", "a/b", "a\\b", "", " ", "x" * 65, "\0", "a\nb", "x.", "-x", "\ud800"]

@@ -47,11 +47,8 @@ def test_allowed_commands_stay_and_others_do_not(loaded, permission, allowed, re
     [
         "permission: {bash: deny}",
         "permission: {bash: ask}",
-        "permission: ask",
         "permission: {'*': ask}",
-        "permission: {bash: {'*': ask}}",
         "permission: {bash: {'git *': allow, '*': deny}}",
-        "permission: {bash: [x]}",
     ],
 )
 def test_what_would_be_asked_or_denied_is_not_offered(loaded, permission):

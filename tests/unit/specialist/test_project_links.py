@@ -89,13 +89,6 @@ def test_the_project_itself_may_be_reached_by_a_link(root: Path, tmp_path: Path,
     assert Registry(places(Path())).find("specialists/a.md").status == "ok"
 
 
-def test_files_ignored_by_git_are_found(root: Path) -> None:
-    """Files ignored by git are found, because users often ignore their private specialists."""
-    write(root / ".claude" / "agents" / "a.md")
-    (root / ".gitignore").write_text(".claude/\n*.md\n")
-    assert listed(root) == {"a": "ok"}
-
-
 @pytest.mark.parametrize("has_git", [True, False])
 def test_a_link_out_of_the_project_does_not_reveal_its_target(root: Path, tmp_path: Path, *, has_git: bool) -> None:
     """The error is the same whether or not the target exists, with git or without."""

@@ -77,14 +77,6 @@ def test_a_relative_home_or_config_path_is_ignored(tmp_path: Path, monkeypatch: 
     assert paths(tmp_path)[len(IN_PROJECT) :] == (packaged(),)
 
 
-def test_a_folder_named_twice_is_searched_once(tmp_path: Path) -> None:
-    """A folder named twice is searched once, at its first position."""
-    folder = tmp_path / "specialists"
-    folder.mkdir()
-    assert paths(tmp_path, folder).count(folder) == 1
-    assert paths(tmp_path, folder)[0] == folder
-
-
 def test_a_given_folder_must_exist(tmp_path: Path) -> None:
     """An explicitly given folder that does not exist is an error."""
     with pytest.raises(UsageError, match="is not a folder"):

@@ -2,11 +2,10 @@
 
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from run_specialist.budget import PRESETS, Preset
 from run_specialist.errors import SpecialistUnusable, UsageError
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile, load_text
@@ -63,13 +62,6 @@ def test_s3_4_precedence_of_every_combination(key, by_call, preset, by_preset, b
     resolved = resolve(file_of(*lines), overrides)
     assert (getattr(resolved.settings, key), str(resolved.origin(key))) == expected
     assert (key in resolved.settings.model_fields_set) is any(said)
-
-
-@pytest.mark.parametrize(("key", "value"), [("budget_notice", False), ("landing", "finalize"), ("landing_prompt", "x")])
-def test_s3_4_a_preset_of_the_call_overrides_only_the_keys_it_sets(key, value):
-    """Keys that the `finalize` preset does not set keep the file's values."""
-    found = settings("budget_notice: true", "landing: order", "landing_prompt: x", preset="finalize")
-    assert getattr(found, key) == value
 
 
 def test_s3_4_a_preset_of_the_call_replaces_that_of_the_file():
@@ -152,33 +144,6 @@ def test_s3_4_each_countdown_key_has_its_own_origin():
     assert origins == [Origin("file", 5), Origin("preset", 4, "soft-warning"), Origin("default")]
     assert origin("preset", "preset: soft-warning") == "line 4"
     assert origin("preset", preset="finalize") == "--preset finalize"
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_set_exactly_the_documented_settings(preset):
-    """A preset sets exactly the documented settings, whether the file or the call names it."""
-    expected: dict[str, Any] = {
-        "soft-landing": {"budget_notice": True, "countdown": Countdown(), "landing": "auto"},
-        "soft-warning": {
-            "budget_notice": False,
-            "countdown": Countdown(from_=None, warn_at=1),
-            "landing": "auto",
-            "tool_chars_limit": 100_000,
-        },
-        "finalize": {
-            "budget_notice": False,
-            "countdown": Countdown(from_=None),
-            "landing": "finalize",
-            "summarize_at": 150_000,
-            "parallel_tools_limit": 1,
-        },
-        "budget-notice": {"budget_notice": True, "countdown": Countdown(from_=3, style="budget"), "landing": "auto"},
-        "openai-loop": {"budget_notice": False, "countdown": Countdown(from_=0, style="json"), "landing": "none"},
-    }
-    plain = settings()
-    for found in (settings(f"preset: {preset}"), settings(preset=preset)):
-        assert found == plain.model_copy(update=expected[preset] | {"preset": preset})
-    assert set(PRESETS) == set(get_args(Preset))
 
 
 def test_a_specialist_made_in_code_resolves_its_preset_too():

@@ -79,18 +79,6 @@ def test_rule_1_nul_and_lone_surrogates_are_replaced() -> None:
         (f"---\n{HEAD}\n# Heading\n\nBody", 1),
         (textwrap.indent(f"---\n{HEAD}---\nBody", "    "), 1),
     ],
-    ids=[
-        "blank",
-        "html comment",
-        "comment",
-        "four",
-        "trailing",
-        "long closer",
-        "dots",
-        "open",
-        "open heading",
-        "indented",
-    ],
 )
 def test_rule_2_malformed_fences_are_accepted_with_a_warning(text: str, line: int) -> None:
     """Rule 2: malformed fences are recognized, and the warning names the line."""
@@ -99,13 +87,6 @@ def test_rule_2_malformed_fences_are_accepted_with_a_warning(text: str, line: in
     assert file.specialist is not None
     assert file.specialist.prompt.endswith("Body")
     assert [(problem.line, problem.level) for problem in file.problems] == [(line, "warning")]
-
-
-def test_rule_2_only_the_first_closing_fence_counts() -> None:
-    """Rule 2: only the first closing fence counts."""
-    file = file_of(HEAD, "One\n\n---\n\nTwo")
-    assert file.specialist is not None
-    assert file.specialist.prompt == "One\n\n---\n\nTwo"
 
 
 def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
@@ -126,14 +107,6 @@ def test_rule_2_a_title_ends_an_unclosed_description() -> None:
     assert file.specialist is not None
     assert file.specialist.prompt == f"{body}\n\n---\n\nMore"
     assert "4:1: the front matter has no closing fence; the body is assumed to start here" in lines_of(file)
-
-
-def test_rule_2_a_title_ends_an_unclosed_name() -> None:
-    """Rule 2: text below a heading is body, even without a blank line before the heading."""
-    file = load_text("---\nname: agent\n# Finder\n\n## Role\nYou find: notes.\n\n---\n\nMore", Path("agent.md"))
-    assert file.name == "agent"
-    assert file.specialist is not None
-    assert file.specialist.prompt.startswith("# Finder\n\n## Role\nYou find")
 
 
 @pytest.mark.parametrize(

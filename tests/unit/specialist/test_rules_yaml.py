@@ -82,11 +82,8 @@ def test_rule_5_an_unclosed_example_does_not_absorb_later_keys() -> None:
         (r'"Finds \d+ and \"x\""', r'Finds \d+ and "x"'),
         ('"never closed', "never closed"),
         ("'it's never closed", "'it's never closed"),
-        ("`code`: first", "`code`: first"),
-        ("@notes first", "@notes first"),
         ("[draft] notes", "[draft] notes"),
         ("{{var}} notes", "{{var}} notes"),
-        ("%percent", "%percent"),
     ],
 )
 def test_rule_5_an_invalid_description_is_kept_as_written(written: str, description: str) -> None:
@@ -94,15 +91,6 @@ def test_rule_5_an_invalid_description_is_kept_as_written(written: str, descript
     file = file_of(f"name: agent\ndescription: {written}\ntools: Read")
     assert (file.name, file.description, file.tools) == ("agent", description, ("Read",))
     assert file.status == "warning"
-
-
-def test_rule_5_valid_fields_of_a_broken_file_are_read_as_yaml() -> None:
-    """Rule 5: valid fields of a broken file are read as YAML; a tab breaks only its own field."""
-    file = file_of("name:agent\ndescription: |\n  One\n  Two\nhooks:\n\tPre: x\ncountdown: {from: 3}")
-    assert (file.name, file.description) == ("agent", "One\nTwo")
-    assert file.specialist is not None
-    assert file.specialist.countdown.from_ == 3
-    assert any("no blank after the colon" in line for line in lines_of(file))
 
 
 def test_rule_5_comments_above_the_next_key_are_removed() -> None:
@@ -119,9 +107,3 @@ def test_rule_5_a_warning_names_the_last_line_of_broken_text() -> None:
     assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
     assert lines_of(file)[0] == "3:1: description: is not valid YAML; using its text up to line 6"
     assert "7:1: tools: is not valid YAML; using its text up to line 8" in lines_of(file)
-
-
-def test_rule_5_no_break_spaces_count_as_spaces() -> None:
-    """Rule 5: no-break spaces, as pasted from a web page, count as spaces."""
-    file = file_of("name:\u00a0agent\ndescription:\u00a0Finds notes\ntools:\u00a0Read,\u00a0Grep")
-    assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read", "Grep"))

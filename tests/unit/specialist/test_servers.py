@@ -63,12 +63,6 @@ def test_a_url_is_accepted_under_every_key(value: Any) -> None:
     assert read(value) == {"web": ServerConfig("web", url="https://example.org/mcp")}
 
 
-def test_a_command_with_separate_args_is_not_split() -> None:
-    """Only a command without `args` is split as in a shell, because a program's path may contain blanks."""
-    assert one(command="/opt/my server", args=[]).command == ("/opt/my server",)
-    assert one(command="'/opt/my server' -v").command == ("/opt/my server", "-v")
-
-
 def test_environment_headers_folder_and_timeout_are_read() -> None:
     """Environment and header values are read as text; working folder and timeout are read too."""
     server = one(command="x", env={"PORT": 80, "DEBUG": True, "NONE": None}, cwd="sub", timeout=5)
@@ -106,12 +100,6 @@ def test_an_invalid_entry_is_unusable_with_a_reason(entry: dict[str, Any], why: 
     assert server.unusable.startswith(why)
     assert (server.command, server.url, server.is_loopback) == (None, None, False)
     assert str(server) == server.unusable
-
-
-@pytest.mark.parametrize(("entry", "why"), [(5, "must be a map"), ("npx", "must be a map"), ([1], "must be a map")])
-def test_an_entry_that_is_no_map_is_unusable(entry: object, why: str) -> None:
-    """An entry that is not a map is unusable, because a string could be a command or a name."""
-    assert read({"it": entry})["it"].unusable.startswith(why)
 
 
 def test_a_disabled_server_is_removed() -> None:
@@ -211,14 +199,6 @@ def test_the_displayed_server_contains_no_secrets() -> None:
 def test_loopback_urls_are_recognized(entry: dict[str, Any], loopback: bool) -> None:
     """Loopback URLs, which bypass the proxy, are recognized; a variable in host or port rules it out."""
     assert one(**entry).is_loopback is loopback
-
-
-def test_variables_are_listed_once_each() -> None:
-    """Variables in command, URL, folder, env and headers are listed once each, with or without a default."""
-    command = one(command=["${A}", "x${B:-y}"], cwd="${C}", env={"D": "${E}", "F": "${A}"})
-    assert command.variables == ("A", "B", "C", "E")
-    assert one(url="https://h/${A}", headers={"B": "Bearer ${C}"}).variables == ("A", "C")
-    assert one(url="https://h/$A").variables == ()
 
 
 def test_the_fingerprint_covers_everything_that_is_trusted(tmp_path: Path) -> None:

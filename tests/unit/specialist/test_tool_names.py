@@ -68,8 +68,3 @@ def test_unknown_names_are_reported() -> None:
         (), ("Painter(ls)", "Telescope"), nothing_known=True
     )
     assert not resolve_tools(["Read", "Painter"], ["Read"], AVAILABLE).nothing_known
-
-
-def test_repeated_names_count_once() -> None:
-    """Two names for one tool select it once, at its first position."""
-    assert resolve_tools(["Grep", "Read", "grep_search"], (), AVAILABLE).names == ("grep", "read")

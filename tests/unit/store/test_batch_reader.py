@@ -2,19 +2,15 @@
 
 import gc
 import tracemalloc
-from contextlib import closing
 
 import pytest
 
-from run_specialist.batch.batch import ENDPOINT
-from run_specialist.errors import RunNotFound, StoreMissing, UsageError
+from run_specialist.errors import RunNotFound
 from run_specialist.store import batch_reader
 from run_specialist.store.batch_reader import ENDPOINT_KINDS, ITEM_STATUSES, StoredBatches
 from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
 from run_specialist.store.stored import BatchTotals
 from tests.unit.store.finished_batches import EVERY_STATE, STARTED, TEMPLATE, item_of, keep_batch
-from tests.unit.store.finished_runs import keep, run_of, write
-from tests.unit.store.records import begun, counts
 
 
 def statuses(url, batch_id="b1", **how):
@@ -59,11 +55,6 @@ def test_an_item_has_its_outcome(store_url):
     assert found["b1-i"].outcome is None
 
 
-def test_the_endpoint_is_to_blame_for_the_same_failures_as_in_a_batch():
-    """What a batch takes back is not counted as failed."""
-    assert ENDPOINT_KINDS == ENDPOINT
-
-
 @pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("kind", [*sorted(ENDPOINT_KINDS), "invalid_request", "internal", None])
 def test_an_item_that_was_taken_back_is_not_run(store_url, kind):
@@ -87,16 +78,6 @@ def test_a_dead_item_is_dead_until_its_run_ends(store_url):
         book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead")])
     assert statuses(store_url) == {1: "dead", 2: "answered"}
     assert tally(store_url).counts == {"answered": 1, "dead": 1}
-
-
-def test_a_run_at_work_is_running(store_url, make_writer):
-    """An unfinished run is running while its process is alive, and interrupted afterwards."""
-    keep_batch(store_url, {"a": "not run", "b": "not run"})
-    with closing(make_writer(store_url)) as writer:
-        write(writer, **{"b1-b": begun("b1-b")})
-        assert statuses(store_url) == {1: "not run", 2: "running"}
-        assert tally(store_url).counts == {"running": 1, "not run": 1}
-    assert tally(store_url).counts == {"interrupted": 1, "not run": 1}
 
 
 def test_items_of_earlier_calls_are_not_listed(store_url):
@@ -162,24 +143,3 @@ def test_a_batch_is_found(store_url):
                 store.find(wrong)
         with pytest.raises(RunNotFound, match="contains no batches of /r yet"):
             store.find("last", "/r")
-
-
-def test_a_deleted_batch_takes_its_runs_along(store_url, make_writer):
-    """Deleting a batch deletes its runs, unless one of them is running."""
-    keep_batch(store_url, {"a": {"status": "answered"}, "b": "not run"})
-    keep(store_url, other=run_of("other"))
-    with StoredBatches(store_url) as store:
-        with closing(make_writer(store_url)) as writer:
-            write(writer, **{"b1-b": begun("b1-b")})
-            with pytest.raises(UsageError, match="still running"):
-                store.delete("b1")
-        store.delete("b1")
-        assert store.listed() == []
-    assert counts(store_url)["runs"] == 1
-
-
-def test_a_missing_store_is_not_created(tmp_path):
-    """Reading batches does not create a store."""
-    with pytest.raises(StoreMissing):
-        StoredBatches(f"sqlite:///{tmp_path}/runs.db")
-    assert list(tmp_path.iterdir()) == []

@@ -1,8 +1,6 @@
 """Writing batches and their items."""
 
-import json
 import tracemalloc
-from dataclasses import replace
 
 import pytest
 
@@ -67,21 +65,6 @@ def test_a_changed_call_gives_new_numbers(store_url, book):
     ]
 
 
-def test_batches_do_not_touch_each_other(store_url, book):
-    """Putting, cancelling and marking in one batch leaves the items of another as they are."""
-    book.put(BATCH, [item("a", 1)])
-    book.put(StoredBatch("b2", "looker", "?", 6.0), [StoredItem("b2-a", 1, "a", "?")])
-    book.set_state("b2", "cancelled", "by hand")
-    book.mark("b2", [ItemStateChange("b1-a", "dead")])
-    book.put_back("b2", ["b1-a"])
-    assert book.take_over("b2", "b1-a", 0) == 0
-    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b2-a", 1, "cancelled", 0)]
-    assert ask(store_url, "select batch_id, state from batches order by batch_id") == [
-        ("b1", "open"),
-        ("b2", "cancelled"),
-    ]
-
-
 def test_a_cancelled_batch_can_be_called_again(store_url, book):
     """Cancelling spares the items that have begun; the same call again opens the batch, and its items wait."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
@@ -94,31 +77,13 @@ def test_a_cancelled_batch_can_be_called_again(store_url, book):
     assert ask(store_url, "select state, reason from batches") == [("open", None)]
 
 
-@pytest.mark.parametrize("state", ["paused", "ended", "open"])
-def test_other_states_leave_the_items_as_they_are(store_url, book, state):
-    """Only cancelling a batch cancels its items; those of a batch that is paused or has ended still wait."""
-    book.put(BATCH, [item("a", 1)])
-    book.set_state("b1", state, "quota")
-    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0)]
-    assert ask(store_url, "select state from batches") == [(state,)]
-
-
-def test_takeovers_are_counted_until_a_new_turn(book):
-    """Takeovers count up while the run stores no new turn, and from 1 again after it did."""
-    book.put(BATCH, [item("a", 1)])
-    assert [book.take_over("b1", "b1-a", turns) for turns in (0, 0, 2, 2, 2, 3)] == [1, 2, 1, 2, 3, 1]
-    assert book.take_over("b1", "unknown", 0) == 0
-
-
 def test_an_item_put_back_is_as_new(store_url, book):
     """An item that is put back has no error and no takeovers, and waits."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.take_over("b1", "b1-a", 4)
     book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead", "as well")])
     book.put_back("b1", ["b1-a"])
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b1-b", 2, "dead", 0)]
     assert ask(store_url, "select turns, error from items where run_id = 'b1-a'") == [(0, None)]
-    assert book.take_over("b1", "b1-a", 0) == 1
 
 
 def test_many_items_are_written_in_portions(store_url, book, monkeypatch):
@@ -175,18 +140,3 @@ def test_the_stored_runs_of_the_newest_call_are_known_with_their_costs(store_url
     book.put(StoredBatch("b2", "looker", "?", 6.0), [StoredItem("b2-a", 1, "a", "?")])
     assert book.begun("b1") == {run_id: costs[run_id] for run_id in ("b1-a", "b1-b")}
     assert book.begun("b3") == {}
-
-
-def test_what_is_stored_with_a_batch_can_be_replaced(store_url, book):
-    """Only of that batch; its items and its state stay as they are."""
-    book.put(BATCH, [item("a", 1)])
-    book.put(replace(BATCH, batch_id="b2"), [])
-    book.set_state("b1", "ended")
-    book.set_frozen("b1", {"eval": {"result": "\0\udcff"}})
-    found = dict(ask(store_url, "select batch_id, frozen from batches"))
-    assert {name: json.loads(unpacked(frozen)) for name, frozen in found.items()} == {
-        "b1": {"eval": {"result": "\0\udcff"}},
-        "b2": {"file": "content"},
-    }
-    assert ask(store_url, "select state from batches where batch_id = 'b1'") == [("ended",)]
-    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0)]

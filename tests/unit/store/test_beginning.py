@@ -15,7 +15,7 @@ from run_specialist.store.location import Location
 from run_specialist.store.rows import KnownRun
 from run_specialist.store.sqlite import FileSession
 from run_specialist.store.writer import Inbox, RunJournal, Writer
-from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, stored, turn_of, write
+from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, turn_of, write
 
 pytestmark = pytest.mark.anyio
 
@@ -56,45 +56,11 @@ async def test_a_stored_run_is_left_as_it_is(writer, store_url):
     assert (ask(store_url, "select * from runs"), ask(store_url, "select * from search")) == before
 
 
-async def test_a_run_is_looked_up_by_its_whole_id(writer):
-    """A run is looked up by its whole id, never by the beginning of one."""
-    assert await write(writer.journal("run-12"), *begun("run-12")) is None
-    assert writer.look("run-1") is None
-    known = writer.look("run-12")
-    assert (known.specialist, known.question, known.frozen, known.outcome) == (
-        "looker",
-        "What is known?",
-        {"system": "Look."},
-        None,
-    )
-
-
-async def test_an_earlier_outcome_does_not_end_a_resumed_run(writer):
-    """A run that was resumed has not ended, though its earlier outcome is stored."""
-    journal = writer.begin(opened("run-1"))
-    assert await write(journal, *ended("run-1")) is None
-    assert writer.look("run-1").ended == outcome("run-1")
-    writer.claim(stored("run-1"))
-    known = writer.look("run-1")
-    assert (known.ended, known.outcome) == (None, outcome("run-1"))
-
-
 async def test_damaged_data_is_one_line(writer, store_url):
     """A run whose data cannot be read is refused in one line that names it."""
     await write(writer.begin(opened("run-1")), *turn_of(1))
     change(store_url, "update runs set frozen = question")
     with pytest.raises(StoreUnusable, match="the data of run-1 cannot be read: JSONDecodeError") as refused:
-        writer.look("run-1")
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("usage", ["5", "[]", '"many"', '{"tokens": 5}'])
-async def test_a_damaged_outcome_is_one_line(writer, store_url, usage):
-    """An outcome whose parts are of the wrong kind is refused in one line, like one that is no JSON."""
-    damaged = f'{{"status": "answered", "warnings": [], "usage": {usage}}}'
-    await write(writer.begin(opened("run-1", question=damaged)), *turn_of(1))
-    change(store_url, "update runs set outcome = question")
-    with pytest.raises(StoreUnusable, match="the data of run-1 cannot be read") as refused:
         writer.look("run-1")
     assert "\n" not in str(refused.value)
 
@@ -134,15 +100,6 @@ async def test_a_begun_run_that_was_taken_over_is_not_written(writer, store_url)
     change(store_url, "update runs set owner = 'another'")
     with pytest.raises(TakenOver, match="this run is not stored from turn 1 on: another process has resumed it"):
         await write(journal, *begun("run-1"), *turn_of(1))
-
-
-async def test_a_closed_writer_begins_and_finds_nothing(writer):
-    """A closed writer neither begins nor looks up a run, and does not wait for its ended thread."""
-    writer.check()
-    writer.close()
-    for call in (lambda: writer.begin(opened("run-1")), lambda: writer.look("run-1")):
-        with pytest.raises(StoreUnusable, match="the store was closed"):
-            call()
 
 
 class Watched(Inbox):

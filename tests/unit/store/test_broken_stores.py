@@ -13,14 +13,12 @@ from run_specialist.store import ledger
 from run_specialist.store.base import StoreFailure
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import APPLICATION_ID
-from run_specialist.store.writer import Inbox, RunJournal
 from tests.unit.store.records import (
     ask,
     begun,
     checkpointed,
     counts,
     ended,
-    opened,
     received,
     returned,
     turn_of,
@@ -77,12 +75,6 @@ async def test_an_unreachable_server_causes_one_warning(make_writer):
     assert told
     assert told.startswith("this run is not stored: postgresql://me:***@127.0.0.1:1/runs")
     assert "secret" not in told
-
-
-async def test_a_sound_store_passes_the_check(writer, store_url):
-    """A sound store passes the check, which creates it with all its tables."""
-    writer.check()
-    assert set(counts(store_url).values()) == {0}
 
 
 def with_pragma(monkeypatch, pragma):
@@ -175,31 +167,6 @@ async def test_an_unexpected_exception_releases_all_waiting_runs(monkeypatch, la
     assert await write(journals[0], *turn_of(1)) is None
 
 
-@pytest.mark.parametrize(
-    ("turns", "lost", "words"),
-    [
-        (None, begun("run-1"), "this run is not stored: disk full"),
-        (0, turn_of(1), "this run is not stored from turn 1 on: disk full"),
-        (3, [*turn_of(4), *ended("run-1")], "this run is not stored from turn 4 on: disk full"),
-        (3, ended("run-1"), "the end of this run is not stored: disk full"),
-    ],
-)
-async def test_the_first_unstored_turn_is_reported_once(turns, lost, words):
-    """The warning is given once and counts completely stored turns; a second failure adds no second warning."""
-    journal = RunJournal(Inbox(), "run-1", turns=turns)
-    journal.mark_failed("disk full", lost)
-    journal.mark_failed("another reason", lost)
-    assert [await journal.committed(), await journal.committed()] == [words, None]
-
-
-async def test_a_run_with_one_stored_record_counts_as_stored():
-    """A run counts as stored even if only its first record is."""
-    journal = RunJournal(Inbox(), "run-1")
-    journal.mark_committed([opened("run-1")], turns=None, events=0)
-    journal.mark_failed("disk full", turn_of(1))
-    assert await journal.committed() == "this run is not stored from turn 1 on: disk full"
-
-
 async def test_rows_after_a_failed_row_are_dropped(pause_writes, writer, store_url):
     """After a row that cannot be written, the run's queued rows are dropped too, and only one reason is reported."""
     journal = writer.journal("run-1")
@@ -214,17 +181,6 @@ async def test_rows_after_a_failed_row_are_dropped(pause_writes, writer, store_u
     assert await write(journal, *turn_of(2)) is None
     writer.close()
     assert counts(store_url) == {"runs": 1, "turns": 0, "messages": 1, "calls": 0, "events": 0}
-
-
-async def test_an_unexpected_exception_on_opening_causes_one_warning(monkeypatch, lasting, path):
-    """An unexpected exception while opening the store causes one warning, and no run waits for the ended thread."""
-
-    def fail(url):
-        raise SystemExit("a\nb")
-
-    monkeypatch.setattr(ledger, "open_session", fail)
-    told = await write(lasting.journal("run-1"), *begun("run-1"))
-    assert told == rf"this run is not stored: {path}: SystemExit('a\nb')"
 
 
 async def test_a_thread_that_cannot_start_causes_one_warning(monkeypatch, lasting, path):

@@ -1,6 +1,4 @@
 import shutil
-import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -107,17 +105,6 @@ def test_an_older_store_is_migrated_and_keeps_its_rows(store_url, release, write
     assert run_ids(store_url) == [("one", None, "Why?"), ("two", None, "Why?")]
 
 
-def test_the_file_header_has_the_new_version_at_once(tmp_path, release):
-    """After a migration the file header has the new version, even while another process has the store open."""
-    make_store(f"sqlite:///{tmp_path}/runs.db")
-    release()
-    other = sqlite3.connect(tmp_path / "runs.db")
-    other.execute("select * from runs").fetchall()
-    open_engine(f"sqlite:///{tmp_path}/runs.db").dispose()
-    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == location.VERSION + 1
-    other.close()
-
-
 def test_a_migration_that_breaks_off_changes_nothing(store_url, release, monkeypatch):
     """If the second statement of a migration fails, the first is undone; the next opening does the entire migration."""
 
@@ -134,39 +121,6 @@ def test_a_migration_that_breaks_off_changes_nothing(store_url, release, monkeyp
     assert columns(store_url) == before
     assert run_ids(store_url) == [("one", None, "Why?")]
     assert "added" in columns(store_url)
-
-
-def test_threads_migrate_one_store_and_several_at_once(store_url, release, tmp_path):
-    """One of them migrates a store, the others wait, although Alembic keeps its context in globals."""
-    urls = [f"sqlite:///{tmp_path}/{number}.db" for number in range(4)]
-    for url in (store_url, *urls):
-        make_store(url, url)
-    release()
-    with ThreadPoolExecutor(8) as threads:
-        for engine in threads.map(open_engine, (*[store_url] * 4, *urls)):
-            engine.dispose()
-    for url in (store_url, *urls):
-        assert run_ids(url) == [(url, None, "Why?")]
-        assert "added" in columns(url)
-
-
-def test_a_store_with_an_old_header_is_not_migrated_twice(tmp_path, release, monkeypatch):
-    """A process killed before the checkpoint leaves an old header and a new WAL; nothing is migrated twice."""
-    url = f"sqlite:///{tmp_path}/runs.db"
-    make_store(url, "one")
-    release()
-    reader = create_engine(url)
-    with reader.connect() as held:
-        # A reader of the old state prevents the checkpoint.
-        held.exec_driver_sql("begin")
-        held.exec_driver_sql("select * from runs").all()
-        monkeypatch.setattr("run_specialist.store.sqlite.WAIT", 0.05)
-        open_engine(url).dispose()
-        assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == 1
-        assert run_ids(url) == [("one", None, "Why?")]
-    reader.dispose()
-    open_engine(url).dispose()
-    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == location.VERSION + 1
 
 
 def test_a_current_store_is_opened_without_alembic(store_url):

@@ -1,11 +1,9 @@
-import sqlite3
 import stat
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from run_specialist.store import sqlite
-from run_specialist.store.location import file_of, place
+from run_specialist.store.location import file_of
 from run_specialist.store.sqlite import open_engine
 from tests.unit.store.opened import add_run, count, open_at_once, refusal, snapshot
 
@@ -88,25 +86,6 @@ def test_sqlite_commits_are_durable_and_the_file_shrinks(store):
     engine.dispose()
 
 
-def test_a_transaction_takes_the_write_lock_as_it_begins(store, monkeypatch):
-    """A transaction takes the write lock as it begins; if it read first, its first write would be refused."""
-    monkeypatch.setattr(sqlite, "WAIT", 0.05)
-    one, other = open_engine(f"sqlite:///{store}"), open_engine(f"sqlite:///{store}")
-    with one.begin(), other.connect() as second, pytest.raises(DBAPIError, match="locked"):
-        second.begin()
-    one.dispose()
-    other.dispose()
-
-
-@pytest.mark.parametrize("name", ["a b.db", "50%.db", "what?.db", "#1.db", "ünï.db", "a&mode=memory"])
-def test_any_file_name_will_do(tmp_path, name):
-    """Any file name works; no part of it is taken for an option."""
-    engine = open_engine(place(str(tmp_path / name)).url)
-    add_run(engine, "one")
-    engine.dispose()
-    assert name in snapshot(tmp_path)
-
-
 def test_an_unfinished_store_is_recreated(store):
     """A store whose creator died in its only commit is recreated.
 
@@ -124,16 +103,3 @@ def test_an_unfinished_store_is_recreated(store):
     add_run(engine, "one")
     engine.dispose()
     assert {"runs.db"} == set(snapshot(store.parent))
-
-
-def test_an_empty_file_is_a_new_store(tmp_path):
-    """An empty file, or a database without tables, is treated as a new store: its creator died."""
-    (tmp_path / "empty.db").touch()
-    with sqlite3.connect(tmp_path / "begun.db", isolation_level=None) as begun:
-        begun.execute("pragma auto_vacuum = incremental")
-    begun.close()
-    assert (tmp_path / "begun.db").stat().st_size
-    for name in ("empty.db", "begun.db"):
-        engine = open_engine(f"sqlite:///{tmp_path / name}")
-        add_run(engine, "one")
-        engine.dispose()

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.location import file_of
-from run_specialist.store.owners import UNKNOWN, acquire, describe, is_alive
+from run_specialist.store.owners import acquire, is_alive
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.sqlite import open_engine
 from tests.stores import without_privileges
@@ -72,15 +72,6 @@ def test_an_owner_is_alive_until_it_releases_its_lock(url):
     assert not is_alive(url, owner.token)
 
 
-def test_two_owners_in_one_process_have_separate_locks(url):
-    """Two owners in one process do not release each other's lock."""
-    one, other = acquire(url), acquire(url)
-    one.close()
-    assert not is_alive(url, one.token)
-    assert is_alive(url, other.token)
-    other.close()
-
-
 def test_a_killed_process_counts_as_dead(url):
     """A killed process counts as dead, since the system releases its lock."""
     with another_process(url) as (process, token):
@@ -88,19 +79,6 @@ def test_a_killed_process_counts_as_dead(url):
         process.kill()
         process.wait()
         assert died(url, token)
-
-
-def test_an_owner_is_described_by_process_and_host(url):
-    """An owner is described by process id and host, for a user who wants to resume a running run."""
-    with another_process(url) as (process, token):
-        assert describe(url, token).startswith(f"process {process.pid} on ")
-    assert describe(url, "never was") == UNKNOWN
-
-
-@pytest.mark.parametrize("token", ["", "never was", "../../runs", "a\0b", "\udcff"])
-def test_an_unknown_token_counts_as_dead(url, token):
-    """A token that never existed counts as dead, for example in a store written by hand."""
-    assert not is_alive(url, token)
 
 
 def test_a_forked_child_does_not_release_the_lock_of_its_parent(url):

@@ -35,19 +35,6 @@ def test_the_connection_timeout_is_limited():
     assert parsed("postgresql://me@host/runs?connect_timeout=60").query["connect_timeout"] == "60"
 
 
-def test_a_setting_in_the_url_wins(database):
-    """Client and server settings in the URL override the defaults, except the encoding: only UTF-8 holds every text."""
-    mine = "keepalives_idle=77&options=-c tcp_keepalives_idle=66 -c work_mem=1MB&client_encoding=latin1"
-    url = parsed(f"{database}?{mine}")
-    assert (url.query["keepalives_idle"], url.query["keepalives_interval"]) == ("77", "5")
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "work_mem", "client_encoding", "lock_timeout")
-        shown = [connection.execute(text(f"show {name}")).scalar() for name in names]
-    engine.dispose()
-    assert shown == ["66", "5", "1MB", "UTF8", "10s"]
-
-
 def test_connection_errors_are_reported_in_one_line(database):
     """A wrong password and a missing database are each reported in one line."""
     url = parsed(database)
@@ -65,29 +52,12 @@ def test_tables_of_another_program_are_left_unchanged(database):
     execute(database, "insert into run_specialist.runs values (42.195)")
 
 
-def test_tables_of_the_same_name_elsewhere_do_not_matter(database):
-    """Tables of the same name in other schemas do not matter: `runs` is a common name."""
-    execute(database, "create table runs (distance real)", "create table alembic_version (version_num text)")
-    engine = open_engine(database)
-    add_run(engine, "one")
-    engine.dispose()
-    execute(database, "insert into runs values (42.195)", "insert into alembic_version values ('a1')")
-    open_engine(database).dispose()
-
-
 def test_a_newer_database_is_refused(database):
     """A database of a newer version is refused and its tables are left unchanged."""
     open_engine(database).dispose()
     execute(database, "update run_specialist.alembic_version set version_num = '0099'")
     assert "newer run-specialist (its tables are of version 99" in refusal(database)
     assert "newer" in refusal(database, write=False)
-
-
-def test_an_unknown_version_is_refused(database):
-    """An unknown version, left by another program that uses Alembic in a schema with our name, is refused."""
-    open_engine(database).dispose()
-    execute(database, "update run_specialist.alembic_version set version_num = 'a1b2c3'")
-    assert "tables of another program" in refusal(database)
 
 
 def test_a_user_without_schema_rights_can_use_an_existing_schema(database):

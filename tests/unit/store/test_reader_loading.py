@@ -1,6 +1,5 @@
 """Loading a run from a store, on both databases."""
 
-import os
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -27,7 +26,6 @@ from tests.unit.store.records import (
     outcome,
     received,
     returned,
-    turn_of,
 )
 
 DAY = 86_400.0
@@ -61,27 +59,6 @@ def test_every_field_of_every_record_is_read_back(store_url):
     assert [(one.part, one.place, one.copied) for one in kept.messages] == [(0, 0, False), (0, 1, False), (0, 2, False)]
     assert kept.transcript == tuple(said)
     assert (event.number, event.body["event"], event.body["outcome"]["answer"]) == (1, "finished", "It is known.")
-
-
-def test_a_run_that_has_only_begun_has_no_state_and_no_outcome(store_url):
-    """A run that has only begun has no state, no outcome and no other records."""
-    keep(store_url, r1=[opened("r1")])
-    with Store(store_url) as store:
-        kept = store.load("r1")
-    assert (kept.snapshot, kept.outcome, kept.ended_at) == (None, None, None)
-    assert (kept.turns, kept.calls, kept.messages, kept.events) == ((), (), (), ())
-
-
-def test_messages_are_loaded_in_order_with_the_calls_of_their_run(store_url):
-    """Messages are loaded in order, part by part, with the calls of this run only."""
-    later = checkpointed(3, 0, [Message.user("Short."), Message.user("New.")], part=1, copies=1)
-    keep(store_url, r1=[*run_of("r1", turns=11)[:-2], later], r2=run_of("r2", turns=2))
-    with Store(store_url) as store:
-        kept = store.load("r1")
-    assert [call.number for call in kept.calls] == [turn.number for turn in kept.turns] == [*range(1, 12)]
-    assert [(one.part, one.place) for one in kept.messages] == [*((0, at) for at in range(23)), (1, 0), (1, 1)]
-    assert [one.copied for one in kept.messages][-3:] == [False, True, False]
-    assert [event.number for event in kept.events] == [*range(1, 23)]
 
 
 def test_a_corrupt_row_causes_a_one_line_error(store_url):
@@ -133,15 +110,6 @@ def test_outcomes_are_those_of_the_newest_runs_that_began_from_a_file(store_url,
     with Store(store_url) as store:
         found = [store.outcomes_of_file("looker", link, most) for most in (1, 2, 3)]
     assert [[one["status"] for one in outcomes] for outcomes in found] == [[], ["landed"], ["landed", "answered"]]
-
-
-def test_the_size_of_a_store_grows_with_its_content(store_url):
-    """The size of a run grows with its content and is counted in bytes on both databases."""
-    keep(store_url, r1=run_of("r1"))
-    with Store(store_url) as store:
-        before = store.size
-        keep(store_url, r2=[*begun("r2"), *turn_of(1, os.urandom(100_000).hex())])
-        assert store.size > before + 100_000 > 100_000
 
 
 @pytest.mark.anyio

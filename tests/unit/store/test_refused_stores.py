@@ -8,7 +8,6 @@ import pytest
 
 from run_specialist.installation import adding
 from run_specialist.store import location, sqlite
-from run_specialist.store.location import NONE
 from run_specialist.store.sqlite import open_engine
 from tests.stores import without_privileges
 from tests.unit.store.opened import add_run, count, refusal, snapshot
@@ -142,15 +141,6 @@ def test_a_read_only_store_can_be_read(open_to_all):
     assert snapshot(open_to_all) == before
 
 
-def test_a_store_without_read_permission_is_refused(open_to_all):
-    """A store without read permission is refused and the error names the reason."""
-    path = open_to_all / "runs.db"
-    open_engine(f"sqlite:///{path}").dispose()
-    path.chmod(0)
-    with without_privileges():
-        assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{path}", write=False)
-
-
 def test_a_store_that_cannot_be_created_is_refused(open_to_all):
     """A store that cannot be created is refused and leaves no files behind."""
     open_to_all.chmod(0o555)
@@ -195,8 +185,3 @@ def test_a_missing_postgresql_driver_names_the_extra_to_install(monkeypatch):
     assert refusal("postgresql://me:secret@host/runs") == (
         f"the PostgreSQL driver is not installed; {adding('postgres')}"
     )
-
-
-def test_reading_with_store_none_is_refused():
-    """Reading with the store turned off (`none`) is refused with a message that says so."""
-    assert refusal(NONE) == "runs are not stored (the store is `none`); choose a store with `store`"

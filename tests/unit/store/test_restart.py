@@ -144,31 +144,6 @@ async def test_after_a_failover_the_writer_opens_a_new_session(database, writers
     assert counts(database)["turns"] == 1
 
 
-async def test_other_runs_continue_while_the_store_is_away(server, writers):
-    """While the store is away, only the run whose turn is to be stored waits; the event loop is never blocked."""
-    away, back = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def sleep(_seconds):
-        loop.call_soon_threadsafe(away.set)
-        asyncio.run_coroutine_threadsafe(back.wait(), loop).result()
-
-    writer = writers.make(Backoff(sleep=sleep))
-    journal = writer.journal("run-1")
-    assert await write(journal, *begun("run-1")) is None
-    server.stop()
-    waiting = asyncio.ensure_future(write(journal, *turn_of(1)))
-    await away.wait()
-    assert not waiting.done()
-    assert journal.outage
-    other = Run(job(ScriptedProvider([ANSWER])))
-    assert (await other.outcome()).status == "answered"
-    server.start()
-    back.set()
-    assert await waiting is None
-    assert journal.outage is None
-
-
 class Answerless:
     """Commits a transaction, and then breaks the connection before the response arrives."""
 

@@ -7,7 +7,6 @@ import pytest
 from run_specialist.errors import RunNotFound
 from run_specialist.store.reader import Store
 from run_specialist.store.selection import Selection
-from run_specialist.store.stored import as_tree
 from run_specialist.store.writer import Writer
 from tests.unit.store.finished_runs import keep, run_of, write
 from tests.unit.store.records import begun, nowhere, opened
@@ -52,12 +51,6 @@ def test_a_limit_counts_trees(forest):
     assert ids(forest.trees(project, 0)) == []
 
 
-def test_children_follow_their_parent(forest):
-    """As a tree, each run is followed by its children, oldest first."""
-    found = [(run.run_id, depth) for run, depth in as_tree(forest.trees(Selection(project="/a")))]
-    assert found == [("orphan", 0), ("c", 0), ("a", 0), ("a1", 1), ("a11", 2), ("a2", 1)]
-
-
 def test_descendants_are_found_whatever_is_selected(forest):
     """All descendants of some runs are found, each once."""
     assert ids(forest.with_descendants(forest.runs(ids=["a1", "b"]))) == ["b", "a11", "a1"]
@@ -93,11 +86,3 @@ def test_active_runs_are_those_without_an_end_or_with_a_new_one(store_url):
         found = store.active_since(Selection(), 1_000.0)
         assert sorted(ids(found)) == ["dead", "late", "new"]
         assert [run.started_at for run in found] == sorted(run.started_at for run in found)
-
-
-def test_the_time_of_work_is_stored(store_url):
-    """The duration is that of the outcome; it is unknown before the first checkpoint that has one."""
-    keep(store_url, done=run_of("done"), begun=begun("begun"))
-    with Store(store_url) as store:
-        assert [(run.run_id, run.duration_s) for run in store.runs()] == [("begun", None), ("done", 1.0)]
-        assert (store.load("done").duration_s, store.load("done").project) == (1.0, None)

@@ -81,29 +81,6 @@ def test_the_lock_is_retried_while_the_server_is_away(url, monkeypatch):
     owner.close()
 
 
-def test_an_idle_session_is_pinged(url, monkeypatch):
-    """The session is pinged, because a network that drops all packets closes no socket."""
-    monkeypatch.setattr(postgresql, "PING", 0.01)
-    pinged = threading.Semaphore(0)
-    whole = postgresql.ServerOwner.renew
-    monkeypatch.setattr(postgresql.ServerOwner, "renew", lambda self: (whole(self), pinged.release()))
-    owner = acquire(url)
-    for _ in range(3):
-        assert pinged.acquire(timeout=PATIENCE)
-    owner.close()
-
-
-def test_releasing_a_lock_ends_its_thread_and_session(url):
-    """Releasing the lock ends its thread and its session."""
-    before = set(threading.enumerate())
-    owner = acquire(url)
-    (keeper,) = set(threading.enumerate()) - before
-    owner.close()
-    keeper.join(PATIENCE)
-    assert not keeper.is_alive()
-    until(lambda: not is_alive(url, owner.token))
-
-
 SHOWN = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",

@@ -82,41 +82,6 @@ def test_calls_and_results_follow_the_order_of_their_messages():
     ]  # fmt: skip
 
 
-def test_thinking_and_empty_texts_produce_no_row():
-    """Thinking and empty texts make no row, in blocks or in tags; adjacent texts are joined."""
-    thought = {"type": "thinking", "thinking": "secret", "signature": "s"}
-    hidden = {"type": "redacted_thinking", "data": "secret"}
-    rows = transcript_rows(
-        run(
-            kept(
-                QUESTION,
-                said(thought, text("  \n"), call(1)),
-                answered(1),
-                said(hidden, text("<think>secret</think>One."), text("Two."), call(2), text("Three.")),
-            )
-        )
-    )
-    assert short(rows)[1:] == [
-        ("tool_call", "call_1"),
-        ("tool_result", "result 1"),
-        ("assistant", "One.\nTwo."),
-        ("tool_call", "call_2"),
-        ("assistant", "Three."),
-    ]
-
-
-def test_an_appended_instruction_belongs_to_the_text_before_it():
-    """A text that the loop appends belongs to the result it is appended to, or to the question if there is none yet."""
-    rows = transcript_rows(
-        run(kept(QUESTION.with_instruction("Answer now."), said(call(1)), answered(1, words="Enough.")))
-    )
-    assert short(rows) == [
-        ("user", "What is known?\nAnswer now."),
-        ("tool_call", "call_1"),
-        ("tool_result", "result 1\nEnough."),
-    ]
-
-
 def test_a_summary_is_shown_once_where_it_was_made():
     """A summary is shown once, where it was made; messages it kept are not repeated.
 
@@ -186,13 +151,3 @@ def test_an_interrupted_reply_is_shown_with_its_results():
     assert [(row["name"], row["is_error"]) for row in rows[-2:]] == [("look", False), ("look", True)]
     acted_on = replace(cut_off, snapshot=RunSnapshot({"turns": 2}))
     assert short(transcript_rows(acted_on)) == short(rows)[:3]
-
-
-def test_unknown_blocks_are_skipped_and_invalid_arguments_are_none():
-    """Unknown blocks are skipped and non-object arguments become None; results may be blocks or lack a call."""
-    odd = {"type": "mcp_tool_use", "id": "x"}
-    wrong = {"type": "tool_use", "id": "call_1", "name": "look", "input": "no object"}
-    result = {"type": "tool_result", "tool_use_id": "other", "content": [text("in blocks")]}
-    rows = transcript_rows(run(kept(QUESTION, said(odd, wrong), Message("user", (result,)))))
-    assert [rows[1]["arguments"], rows[2]["name"], rows[2]["content"]] == [None, None, "in blocks"]
-    assert len(rows) == 3

@@ -7,18 +7,13 @@ import pytest
 
 from run_specialist.errors import NotResumable, StoreUnusable
 from run_specialist.record.journal import TakenOver
-from run_specialist.store import ledger
-from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
 from tests.unit.store.records import (
     ask,
     begun,
     change,
-    connection,
     counts,
     ended,
-    received,
-    returned,
     stored,
     turn_of,
     write,
@@ -47,26 +42,6 @@ async def test_s4_5_an_interrupted_run_is_resumed(cut_off, writer):
     assert ask(cut_off, "select number from events order by number") == [(1,), (2,), (3,), (4,), (5,)]
 
 
-async def test_a_resumed_run_knows_its_stored_turns(cut_off, writer):
-    """A resumed run knows its stored turns; they stay stored even if new ones cannot be."""
-    journal = writer.claim(stored("run-1", turns=1))
-    change(cut_off, "update runs set owner = 'another'")
-    with pytest.raises(TakenOver, match="this run is not stored from turn 2 on: "):
-        await write(journal, *turn_of(2))
-
-
-async def test_a_finished_run_is_resumed_without_an_outcome(writer, store_url):
-    """A finished run is resumed without an outcome, also in the process that finished it.
-
-    If the resumption breaks off, the earlier outcome stays.
-    """
-    assert await write(writer.journal("run-1"), *begun("run-1"), *turn_of(1), *ended("run-1")) is None
-    journal = writer.claim(stored("run-1", turns=1))
-    assert ask(store_url, "select status, ended_at, outcome is null from runs") == [("running", None, False)]
-    assert await write(journal, *ended("run-1")) is None
-    assert ask(store_url, "select status, ended_at > 0 from runs") == [("answered", True)]
-
-
 async def test_a_running_run_cannot_be_taken_over(writer, make_writer, store_url):
     """A running run cannot be taken over by another process or by its own; the error names the owner."""
     journal = writer.journal("run-1")
@@ -86,29 +61,6 @@ async def test_the_second_process_to_take_over_a_run_is_refused(cut_off, make_wr
     with pytest.raises(NotResumable, match="run-1 is still running"):
         other.claim(stored("run-1", turns=1))
     assert await write(journal, *turn_of(2)) is None
-
-
-async def test_two_processes_that_saw_a_dead_owner_do_not_both_take_over(cut_off, make_writer, monkeypatch):
-    """If two processes both saw the owner dead, only one gets the run.
-
-    Between the check and the claim another process may be faster: SQLite makes it wait, PostgreSQL does not.
-    """
-    slower, faster = make_writer(cut_off), make_writer(cut_off)
-    slower.check()
-    faster.check()
-
-    def dead_until_now(url, token):
-        monkeypatch.setattr(ledger, "is_alive", lambda url, token: False)
-        if url.startswith("postgresql"):
-            faster.claim(stored("run-1", turns=1))
-        return False
-
-    monkeypatch.setattr(ledger, "is_alive", dead_until_now)
-    if cut_off.startswith("postgresql"):
-        with pytest.raises(NotResumable, match="another process has already resumed run-1"):
-            slower.claim(stored("run-1", turns=1))
-    else:
-        assert await write(slower.claim(stored("run-1", turns=1)), *turn_of(2)) is None
 
 
 async def test_one_of_two_simultaneous_takeovers_succeeds(cut_off, make_writer):
@@ -137,40 +89,6 @@ async def test_a_run_that_advanced_since_it_was_read_is_not_taken_over(cut_off, 
     assert ask(cut_off, "select owner, status from runs") == before
 
 
-@pytest.mark.parametrize("record", [received(2), returned(2)], ids=["reply", "call"])
-async def test_newer_records_of_another_process_prevent_a_takeover(cut_off, make_writer, record):
-    """If another process resumed the run and died in mid-turn, its newer records are seen and nothing is repeated."""
-    between = make_writer(cut_off)
-    assert await write(between.claim(stored("run-1", turns=1)), record) is None
-    between.close()
-    with pytest.raises(NotResumable, match="already resumed run-1"):
-        make_writer(cut_off).claim(stored("run-1", turns=1))
-
-
-async def test_no_takeover_happens_inside_a_transaction(writer, store_url, monkeypatch):
-    """Between the check of the owner and the write of its rows, no other process can take the run over."""
-    found = []
-    whole = Ledger._add
-
-    def reach_for_it(self, batch):
-        take = "update runs set owner = 'another'"
-        wait = "pragma busy_timeout = 1" if store_url.startswith("sqlite") else "set lock_timeout = 1"
-        with connection(store_url) as other:
-            other.execute(wait)
-            try:
-                other.execute(take)
-            except Exception as error:  # noqa: BLE001 - each driver has its own exception
-                found.append(type(error).__name__)
-        return whole(self, batch)
-
-    journal = writer.journal("run-1")
-    await write(journal, *begun("run-1"))
-    monkeypatch.setattr(Ledger, "_add", reach_for_it)
-    assert await write(journal, received(1)) is None
-    assert set(found) & {"OperationalError", "LockNotAvailable"}
-    assert await write(journal, *turn_of(1)[2:]) is None
-
-
 async def test_a_deleted_run_cannot_be_resumed(cut_off, writer):
     """A run that was deleted after it was read cannot be resumed."""
     with pytest.raises(NotResumable, match="run-2 is no longer in "):
@@ -183,14 +101,6 @@ async def test_resuming_from_an_unusable_store_names_the_reason(make_writer, tmp
     writer = make_writer(f"sqlite:///{tmp_path}/file/runs.db")
     with pytest.raises(StoreUnusable, match=r"file/runs\.db"):
         writer.claim(stored("run-1"))
-
-
-async def test_a_closed_writer_takes_over_no_run(cut_off, writer):
-    """A closed writer takes over no run and does not wait for its ended thread."""
-    writer.check()
-    writer.close()
-    with pytest.raises(StoreUnusable, match="the store was closed"):
-        writer.claim(stored("run-1", turns=1))
 
 
 async def test_a_run_taken_over_by_another_process_is_no_longer_written(writer, store_url):

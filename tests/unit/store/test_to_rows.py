@@ -12,7 +12,7 @@ from run_specialist.record.events import Called, Finished
 from run_specialist.record.journal import Ended, EventLogged
 from run_specialist.record.messages import Message, Usage
 from run_specialist.store import rows as from_rows
-from run_specialist.store.rows import LARGEST, RUNNING, Rows, column_text, json_text, pack, row, rows_of
+from run_specialist.store.rows import LARGEST, Rows, column_text, json_text, pack, row, rows_of
 from tests.unit.store import records
 from tests.unit.store.message_blocks import BLOCKS
 from tests.unit.store.records import unpacked
@@ -95,13 +95,6 @@ def test_impossible_numbers_are_clamped(said, kept):
     assert row("runs", tool_calls=said)["tool_calls"] == kept
 
 
-def test_event_numbers_continue():
-    """Event numbers continue where they stopped."""
-    rows = rows_of("run-1", "me", [EventLogged(event=records.event())] * 3, event=7)
-    assert [row["number"] for row in rows.added["events"]] == [7, 8, 9]
-    assert body_of(rows.added["events"][0]) == records.event().as_json()
-
-
 def test_an_event_that_cannot_be_copied_is_stored_by_field():
     """An event that cannot be copied is stored field by field; a caller's arguments may be anything."""
     odd = Called("started", "call-1", "look", MappingProxyType({"query": Unspeakable()}))
@@ -120,20 +113,6 @@ def test_the_outcome_is_stored_as_printed():
     printed = json.loads(json.dumps(outcome.as_json()))
     assert body_of(rows.added["events"][0])["outcome"] == printed
     assert from_rows.outcome(unpacked(rows.ending["outcome"])) == printed
-
-
-def test_a_new_run_has_no_outcome():
-    """A new run has no outcome."""
-    (row,) = rows_of("run-1", "me", [records.opened("run-1")], event=1).added["runs"]
-    assert (row["status"], row["owner"], row["tool_calls"]) == (RUNNING, "me", 0)
-    assert not {"outcome", "ended_at", "standing"} & set(row)
-
-
-def test_copied_messages_are_marked_as_copied():
-    """Copied messages at the start of a part, made or kept by a summary, are marked as copied."""
-    messages = [Message.user(str(number)) for number in range(4)]
-    tail = rows_of("run-1", "me", [records.checkpointed(1, 1, messages, part=1, copies=3)], event=1).tails[1]
-    assert [(row["place"], row["copied"]) for row in tail[1]] == [(1, True), (2, True), (3, False), (4, False)]
 
 
 def written(kept: dict, rows: Rows) -> dict:

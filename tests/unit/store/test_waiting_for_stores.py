@@ -39,12 +39,6 @@ async def test_closing_writes_queued_records_and_releases_the_lock(make_writer, 
     assert await write(writer.journal("run-2"), *begun("run-2")) == "this run is not stored: the store was closed"
 
 
-def test_an_unused_writer_closes_without_creating_a_store(make_writer, tmp_path):
-    """An unused writer closes without creating a store."""
-    make_writer(f"sqlite:///{tmp_path}/runs.db").close()
-    assert not list(tmp_path.iterdir())
-
-
 async def test_closing_gives_up_if_the_disk_hangs(monkeypatch, pause_writes, lasting):
     """If the disk hangs, closing gives up after a timeout and a waiting run can be cancelled."""
     monkeypatch.setattr(writers, "PATIENCE_AT_THE_END", 0.01)

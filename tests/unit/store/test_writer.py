@@ -15,8 +15,6 @@ from run_specialist.record.journal import Ended, EventLogged, FileChanging
 from run_specialist.record.messages import Message
 from run_specialist.store.base import StoreFailure
 from run_specialist.store.ledger import Ledger
-from run_specialist.store.owners import is_alive
-from run_specialist.store.writer import Inbox, RunJournal
 from tests.plugins.tiers import examples
 from tests.unit.store.message_blocks import BLOCKS
 from tests.unit.store.records import (
@@ -24,11 +22,9 @@ from tests.unit.store.records import (
     answered,
     ask,
     begun,
-    change,
     checkpointed,
     counts,
     ended,
-    event,
     opened,
     received,
     returned,
@@ -55,16 +51,6 @@ async def test_s4_4_every_record_of_a_run_is_stored(writer, store_url):
     (run,) = ask(store_url, "select status, tool_calls, cost_usd, outcome from runs")
     assert run[:3] == ("answered", 2, 0.5)
     assert json.loads(unpacked(run[3]) or "")["answer"] == "It is known."
-
-
-async def test_acknowledged_records_can_be_read_by_others(writer, store_url):
-    """After each acknowledgement another connection can read the records and the run's state."""
-    journal = writer.journal("run-1")
-    await write(journal, *begun("run-1"))
-    for turn in (1, 2, 3):
-        await write(journal, *turn_of(turn))
-        assert counts(store_url)["turns"] == turn
-        assert ask(store_url, "select tool_calls, status from runs") == [(turn, "running")]
 
 
 async def test_replacing_a_tail_removes_later_messages(writer, store_url):
@@ -110,57 +96,6 @@ def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
 
     monkeypatch.setattr(Ledger, "_write", half)
     return broken
-
-
-async def test_the_writer_reconnects_after_a_server_restart(writer, store_url):
-    """After a server restart between two turns the writer reconnects and takes its lock again."""
-    journal = writer.journal("run-1")
-    assert await write(journal, *begun("run-1")) is None
-    if store_url.startswith("postgresql"):
-        cut = "select pg_terminate_backend(pid) from pg_stat_activity"
-        change(store_url, f"{cut} where pid <> pg_backend_pid() and datname = current_database()")
-    assert await write(journal, *turn_of(1)) is None
-    assert counts(store_url)["turns"] == 1
-    assert is_alive(store_url, ask(store_url, "select owner from runs")[0][0])
-
-
-async def test_an_event_waits_for_the_next_urgent_record():
-    """An event waits for the next urgent record, as a transaction for each event would cost too much."""
-    asked: list[tuple[str, bool]] = []
-    inbox = Inbox()
-    journal = RunJournal(inbox, "run-1")
-    for record in (*begun("run-1"), *turn_of(1), *ended("run-1")):
-        inbox.urgent = False
-        journal.write(record)
-        asked.append((type(record).__name__, inbox.urgent))
-    assert {name for name, urgent in asked if urgent} == {
-        "Opened",
-        "Received",
-        "Returned",
-        "Checkpointed",
-        "Ended",
-        "EventLogged",
-    }
-    assert [urgent for name, urgent in asked if name == "EventLogged"] == [False, False, True]
-
-
-async def test_an_event_is_stored_with_the_next_record(writer, store_url):
-    """An event is stored with the next record and numbered in the order of emission."""
-    journal = writer.journal("run-1")
-    await write(journal, *begun("run-1"), EventLogged(event=event()))
-    for record in (EventLogged(event=event()), EventLogged(event=event())):
-        journal.write(record)
-    await write(journal, received(1))
-    assert ask(store_url, "select number from events order by number") == [(1,), (2,), (3,)]
-
-
-async def test_a_fully_stored_run_does_not_wake_the_thread(make_writer, tmp_path):
-    """A run whose records are all stored does not wake the thread."""
-    journal = make_writer(f"sqlite:///{tmp_path}/runs.db").journal("run-1")
-    await write(journal, *begun("run-1"))
-    waiting = asyncio.ensure_future(journal.committed())
-    await asyncio.sleep(0)
-    assert waiting.done()
 
 
 @pytest.mark.exhaustive

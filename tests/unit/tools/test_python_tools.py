@@ -28,22 +28,13 @@ def tool_of(app, reference):
     return python_tools.load(python_tools.find(reference.replace("PKG", app.package), app.root), app.root)
 
 
-@pytest.mark.parametrize("init", [True, False], ids=["package", "folder"])
-async def test_a_plain_function_of_the_project_is_a_tool(app, init):
-    """A function in a package, with or without `__init__.py`, is a tool with its name, docstring and parameters."""
-    if init:
-        app.write("PKG/__init__.py")
-    made = tool_of(app, "PKG.tools:lookup")
+@pytest.mark.parametrize("path", ["PKG.py", "PKG/__init__.py", "PKG/tools.py", "PKG/deep/er/tools.py"])
+async def test_a_plain_function_of_the_project_is_a_tool(app, path):
+    """It is found wherever Python would find it, and is a tool with its name, docstring and parameters."""
+    app.write(path, *LOOKUP)
+    made = tool_of(app, f"{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}:lookup")
     assert (made.name, made.description, made.input_schema["required"]) == ("lookup", "Look up a word.", ["word"])
     assert (await made.call({"word": "owl"})).text == "found owl"
-
-
-@pytest.mark.parametrize("path", ["PKG.py", "PKG/__init__.py", "PKG/deep/er/tools.py"])
-def test_a_module_is_found_wherever_python_would_find_it(app, path):
-    """A module is found wherever Python would find it below the root."""
-    app.write(path, *LOOKUP)
-    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    assert tool_of(app, f"{name}:lookup").name == "lookup"
 
 
 def test_a_decorated_function_keeps_its_settings_inside_objects(app):

@@ -3,7 +3,6 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import strategies as st
 
 from run_specialist.views.tune import Need, enough_for, limit_for, suggest, tune
 from tests.unit.views.past_runs import outcome, past
@@ -125,17 +124,3 @@ def test_many_repeated_calls_suggest_a_prompt_change():
 def test_a_suggested_limit_adds_a_fifth_and_is_rounded_up(enough, limit):
     """A suggested limit adds a fifth and is rounded up to a round number: ones to 20, then fives, tens, fifties."""
     assert limit_for(enough) == limit
-
-
-NEEDS = st.lists(
-    st.builds(
-        lambda calls, spare, known: Need(
-            calls, known, calls + spare if known else calls, None if known else "tool_calls"
-        ),
-        st.integers(0, 60),
-        st.integers(1, 30),
-        st.booleans(),
-    ),
-    max_size=40,
-)
-LIMITS = st.none() | st.integers(1, 100)
