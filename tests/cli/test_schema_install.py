@@ -38,7 +38,7 @@ def test_the_installed_schema_suggests_names_and_allows_others(project: Path) ->
     for front in ({"tools": [7]}, {"model": 5}, {"countdown": {"form": 1}}, {"tool_calls_limit": "twelve"}):
         assert not draft_7.is_valid(front)
     assert "grep" in schema["properties"]["tools"]["anyOf"][1]["items"]["anyOf"][0]["enum"]
-    assert {"sonnet", "inherit", "offline"} <= set(schema["properties"]["model"]["anyOf"][0]["enum"])
+    assert {"sonnet", "inherit", "offline"} <= set(schema["properties"]["model"]["anyOf"][0]["anyOf"][0]["enum"])
     printed = json.loads(call("schema").stdout)
     assert printed | {"$schema": schema["$schema"]} == schema
 
