@@ -53,6 +53,7 @@ def asked(api, write, notes):
     return ask
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_answer_is_rendered_and_wrapped(asked, columns):
     """The screen shows the answer once, then the evidence with its marks, the gaps, and the notes, broken at spaces."""
@@ -90,6 +91,7 @@ def test_raw_prints_the_answer_as_it_is(asked):
         assert run_on_terminal(["run-specialist", "finder", "x", "--raw", other])[2] == 2
 
 
+@pytest.mark.exhaustive
 def test_a_pipe_gets_the_answer_as_it_is(asked):
     """If only standard error is a terminal, the pipe has the raw answer, and the terminal shows no evidence."""
     written, piped, _ = asked(outputs="err")
@@ -97,12 +99,14 @@ def test_a_pipe_gets_the_answer_as_it_is(asked):
     assert "✓" not in written
 
 
+@pytest.mark.exhaustive
 def test_quiet_prints_only_the_answer(asked):
     """`--quiet` renders the answer without evidence, gaps and notes."""
     written, piped, _ = asked("--quiet", outputs="out")
     assert ("three mice" in written, "Evidence" in written, "Gaps" in written, piped) == (True, False, False, "")
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_without_styles_nothing_is_escaped(asked, environment):
     """With NO_COLOR or on a dumb terminal no escape sequence is printed; code and headings keep their marks."""
@@ -113,6 +117,7 @@ def test_without_styles_nothing_is_escaped(asked, environment):
     assert "✓ notes/owls.md:3" in written
 
 
+@pytest.mark.exhaustive
 def test_without_unicode_the_marks_are_ascii(asked):
     """In an encoding without the marks, they are ASCII, and no escape of a character is printed."""
     written, _, _ = asked(outputs="out", PYTHONIOENCODING="ascii")

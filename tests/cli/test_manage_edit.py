@@ -68,6 +68,7 @@ def test_without_an_editor_one_line_says_what_to_set(project: Path) -> None:
         assert f"set VISUAL or EDITOR, for example to `nano` or `code --wait`; the file is {project}" in done.stderr
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("editor", "said"),
     [
@@ -85,6 +86,7 @@ def test_an_editor_that_fails_is_named(project: Path, editor: str, said: str) ->
     assert (project / "specialists" / "finder.md").read_text() == GOOD
 
 
+@pytest.mark.exhaustive
 def test_an_unchanged_file_is_named_as_such(project: Path) -> None:
     """An editor that returns immediately may still be open: a line says how to wait for it."""
     done = edit("finder", EDITOR="true")
@@ -106,6 +108,7 @@ def test_a_packaged_specialist_is_copied_on_request(project: Path) -> None:
     assert edit("fact-checker", EDITOR="true").returncode == 0, "the copy is the nearest file"
 
 
+@pytest.mark.exhaustive
 def test_a_copy_that_was_not_edited_is_removed_after_a_failure(project: Path) -> None:
     """If the editor fails, a copy without changes is removed, because it would only hide the original."""
     path = project / "specialists" / "fact-checker.md"

@@ -103,6 +103,7 @@ def test_new_prompts_on_a_terminal(project: Path) -> None:
     assert front == "name: asked\ndescription: when asked\ntool_calls_limit: 30\n"
 
 
+@pytest.mark.exhaustive
 def test_new_asks_for_tools_paths_and_model(project: Path) -> None:
     """The answers become front matter; a flag replaces its question."""
     (project / "docs").mkdir()
@@ -139,6 +140,7 @@ def test_new_validates_the_name_before_it_asks(project: Path) -> None:
     assert "When" not in refused.stderr + taken.stderr
 
 
+@pytest.mark.exhaustive
 def test_new_leaves_nothing_behind_at_the_end_of_the_input(project: Path) -> None:
     """Ctrl-D at a question: one line, exit code 130, and no file."""
     shown, code = on_terminal("new", "asked", typed=b"when asked\n12\n\x04")
@@ -147,6 +149,7 @@ def test_new_leaves_nothing_behind_at_the_end_of_the_input(project: Path) -> Non
     assert [path.name for path in (project / "specialists").iterdir()] == ["finder.md"]
 
 
+@pytest.mark.exhaustive
 def test_new_leaves_nothing_behind_when_it_is_interrupted(project: Path) -> None:
     """Ctrl-C at a question: one line, exit code 130, and no file."""
     ours, theirs = os.openpty()

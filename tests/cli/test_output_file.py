@@ -150,6 +150,7 @@ RESULTS = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("words", RESULTS, ids=" ".join)
 def test_p6_results_never_leave_the_project_through_its_links(put, call, store, notes, outside, words):
     """Each result file behind a link of the project is refused with one line, and nothing is written there."""

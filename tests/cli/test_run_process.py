@@ -72,6 +72,7 @@ def test_s3_6_ctrl_c_prints_the_gathered_evidence(api, write, program):
     assert err.splitlines() == ["run-specialist: aborted: interrupted"]
 
 
+@pytest.mark.exhaustive
 def test_under_nohup_a_run_outlives_its_terminal(api, write, program):
     """SIGHUP stays ignored if the program was started with it ignored, and the run finishes."""
     write("finder")
@@ -166,6 +167,7 @@ def test_help_loads_nothing_heavy(program):
     assert out.splitlines()[-1] == "[]"
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_t10_ctrl_c_prints_at_most_a_screen(api, write, program, notes, tmp_path, is_stored):
     """Of many long results, both streams together have at most 24 lines of 100 columns, and name the rest."""

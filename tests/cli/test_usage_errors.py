@@ -11,6 +11,7 @@ from tests.wire.simulator.replies import answers, refuses
 PROGRAMS = {"run-specialist": conftest.MAIN, "specialists": specialists_command.MAIN}
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("words", "kind", "part"),
     [
@@ -35,6 +36,7 @@ def test_t11_a_usage_error_is_an_object_with_json(program, write, words, kind, p
     assert (process.returncode, error["kind"], part in error["message"], part in err) == (2, kind, True, True)
 
 
+@pytest.mark.exhaustive
 def test_t11_a_word_of_the_question_is_not_the_flag(program, notes):
     """Without the flag standard output stays empty; behind `--`, the word belongs to the question."""
     with program("nobody", "--", "why", "--json") as process:

@@ -20,7 +20,7 @@ import pytest
 def test_large():
     pass
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", range(7))
 def test_sampled(number):
     pass
@@ -30,7 +30,7 @@ def test_small():
 """
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("flags", "passed"), [((), "4 passed"), (("--exhaustive",), "9 passed"), (("-m", "exhaustive"), "8 passed")]
 )

@@ -70,6 +70,7 @@ def test_rows_are_printed_in_a_pipe_with_children_below_their_parent(store):
         assert (process.wait(), process.stderr.read()) == (130, "")
 
 
+@pytest.mark.exhaustive
 def test_a_missing_store_is_waited_for(store):
     """If there is no store yet, one line says so, and the first run that is stored is printed."""
     with following("--json") as process:

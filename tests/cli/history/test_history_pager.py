@@ -71,6 +71,7 @@ def test_the_transcript_is_wrapped_and_its_answer_rendered(long, columns):
     assert not any("wor\n" in line or "**" in line for line in lines)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("environment", [{"PAGER": "cat"}, {"PAGER": ""}, {"TERM": "dumb", "PAGER": "false"}])
 def test_no_pager_if_none_is_wanted(long, environment):
     """`cat`, an empty PAGER, and a dumb terminal mean no pager."""
@@ -78,6 +79,7 @@ def test_no_pager_if_none_is_wanted(long, environment):
     assert (code, "line 59" in written) == (0, True)
 
 
+@pytest.mark.exhaustive
 def test_a_pager_that_cannot_be_run_is_reported(long):
     """The transcript is printed nevertheless, after one line that says how to change the pager."""
     written, _, code = run_on_terminal(COMMAND, rows=20, PAGER="/no/such/pager -R")
