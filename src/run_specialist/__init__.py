@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from run_specialist.tools.python_tools import tool as tool
     # isort: on
 
+# Modules and the public names they define.
 _HOMES = {
     "api.delegate": "Delegate Delegated delegate_tool",
     "api.run_maker": "EndedRun",
@@ -80,7 +81,6 @@ _HOMES = {
     "tools.base": "Context Output Tool",
     "tools.python_tools": "tool",
 }
-"""Modules and the public names they define."""
 __all__ = sorted(  # noqa: PLE0605 - made of strings
     " ".join(_HOMES.values()).split(), key=lambda name: (name.islower(), name)
 )

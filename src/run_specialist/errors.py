@@ -170,8 +170,8 @@ class ToolError(RunSpecialistError):
     """A tool call failed; the model reads the message and can react to it."""
 
 
+# An argument in backticks, alone or with its value.
 _ARGUMENT = re.compile(r"`(root|dir|model|store|trust|force|at)(?:=([^`]*))?`")
-"""An argument in backticks, alone or with its value."""
 
 
 def with_flags(text: str) -> str:

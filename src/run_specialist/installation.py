@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlparse
 
 PACKAGE = "run-specialist"
 
+# Folders of the uv cache that contain environments.
 _UV_CACHE = re.compile(r"(archive|builds|environments)-v\d+")
-"""Folders of the uv cache that contain environments."""
 
 
 def adding(extra: str) -> str:

@@ -66,8 +66,8 @@ ONLY_OPTIONS = frozenset(
 )
 """Options that cannot be set in a file, because they are decided for each call."""
 
+# Endings of names of addresses.
 _OUTSIDE = ("base_url", "api_base", "endpoint", "host")
-"""Endings of names of addresses."""
 _LONGEST = 40
 
 
@@ -95,8 +95,8 @@ LARGEST = 1024 * 1024
 """Maximum size of a config file [bytes]."""
 MAX_PROBLEMS = 20
 """Maximum number of errors of one file."""
+# Every file with the table contains these bytes; most project files do not, and are not parsed.
 _MENTION = TABLE[-1].encode()
-"""Every file with the table contains these bytes; most project files do not, and are not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +274,8 @@ def _with_user_files(files: tuple[ConfigFile, ...] = (), project: Path | None = 
     return Config(files, project)
 
 
+# Server of models whose names have no prefix.
 _MESSAGES = ""
-"""Server of models whose names have no prefix."""
 
 
 def check_chosen_model(config: Config, trust: Trust) -> tuple[str, ...]:
@@ -363,8 +363,8 @@ def near(path: Path) -> str:
         return str(path)
 
 
+# Maximum length of a text [characters].
 _LONGEST_VALUE = 500
-"""Maximum length of a text [characters]."""
 _LARGEST = 10**18
 
 
@@ -372,6 +372,7 @@ def _is_text(given: object) -> bool:
     return isinstance(given, str) and bool(given.strip())
 
 
+# By kind, what a value must be, and whether it is; settings are checked as those of specialist files.
 _FORMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "model": ("the name of a model", _is_text),
     "folder": ("the path of a folder", _is_text),
@@ -380,7 +381,6 @@ _FORMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "switch": ("true or false", lambda given: isinstance(given, bool)),
     "count": ("an integer of at least 1", lambda given: type(given) is int and given >= 1),
 }
-"""By kind, what a value must be, and whether it is; settings are checked as those of specialist files."""
 
 
 def _value_of(key: Key, given: Any, file: Path, scope: Scope) -> object:  # noqa: ANN401 - any TOML value

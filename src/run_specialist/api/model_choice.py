@@ -46,8 +46,8 @@ class ProviderPool:
         """
         self._requests_at_once = ceiling(requests_at_once)
         self._files: ModelFiles | None = None
+        # Guards the local servers, which several event loops may share.
         self._lock = threading.Lock()
-        """Guards the local servers, which several event loops may share."""
         self._providers: dict[tuple[asyncio.AbstractEventLoop, str], Provider] = {}
         self._knowledge: dict[tuple[str, str], Knowledge] = {}
         # Avoids a ResourceWarning for each connection if the program never calls `aclose`.

@@ -22,8 +22,8 @@ from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 
 _OTHER_LIMITS = ("parallel_tools_limit", "tool_timeout", "tool_result_limit", "summarize_at")
+# Settings for an environment that connects to nothing, imports nothing and searches nothing.
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "required_mcp_servers": (), "paths": None}
-"""Settings for an environment that connects to nothing, imports nothing and searches nothing."""
 _NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
 
 

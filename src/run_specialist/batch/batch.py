@@ -208,8 +208,8 @@ class Batch:
         """Of all items together; None = no limit [USD]."""
 
         self._items = ItemQueue(items, total, bounds.at_once)
+        # Whether the items can be read twice; otherwise they are stored when they begin.
         self._is_sized = total is not None
-        """Whether the items can be read twice; otherwise they are stored when they begin."""
         self._runs = runs
         self._run_id = run_id or (lambda item: f"{batch_id}-{item.key}")
         self._record = record or BatchRecord()
@@ -219,14 +219,14 @@ class Batch:
             slots = bounds.at_once if total is None else min(bounds.at_once, max(total, 1))
             self._grants = limits.Grants(bounds.cost_limit, slots, typical=bounds.typical_cost)
         self._clock, self._sleep = clock, sleep
+        # Set if the state has changed for which tasks wait; after each wait they check their condition again.
         self._changed = asyncio.Event()
-        """Set if the state has changed for which tasks wait; after each wait they check their condition again."""
 
+        # Ids of the runs that were stored when the batch was opened, or begun and taken back since; None = unknown.
         self._begun: set[str] | None = None
-        """Ids of the runs that were stored when the batch was opened, or begun and taken back since; None = unknown."""
         self._under_way: dict[asyncio.Task[None], ActiveItem] = {}
+        # Ended items for the caller; None follows the last one.
         self._done: asyncio.Queue[Done | None] = asyncio.Queue()
-        """Ended items for the caller; None follows the last one."""
         # Ended items by state, and the failed ones by their kind of failure.
         self._states: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
@@ -236,15 +236,15 @@ class Batch:
         self._run_listeners: list[RunListener] = []
 
         self._driver: asyncio.Task[None] | None = None
+        # The exception raised by the iterator of the items, or by the check before the first item.
         self._error: Exception | None = None
-        """The exception raised by the iterator of the items, or by the check before the first item."""
+        # Whether no run begins or is resumed: the outcomes that a fleet has stored are read.
         self._only_reads = False
-        """Whether no run begins or is resumed: the outcomes that a fleet has stored are read."""
+        # Whether items may have begun.
         self._is_open = False
-        """Whether items may have begun."""
         self._was_paused = False
+        # Whether the items in progress must end immediately.
         self._stops_now = False
-        """Whether the items in progress must end immediately."""
         self._has_ended = False
 
     async def __aiter__(self) -> AsyncIterator[Done]:

@@ -53,10 +53,10 @@ class Breaker:
         """
         self._needed = failures
         self._pause_limit = pause_limit
+        # The kind of the consecutive failures.
         self._kind = ""
-        """The kind of the consecutive failures."""
+        # The items that failed consecutively, by run id.
         self._failed: list[str] = []
-        """The items that failed consecutively, by run id."""
         self.has_answered = False
         """Whether a request was answered since the batch began."""
         self._opened_at = 0.0

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 MOST_WIDTH = 100
 """Maximum width of prose, because longer lines are hard to read [columns]."""
+# Minimum width of indented text, even if its lines then exceed a narrower terminal [columns].
 _LEAST_WIDTH = 8
-"""Minimum width of indented text, even if its lines then exceed a narrower terminal [columns]."""
 
 
 class Prefixed:
@@ -66,8 +66,8 @@ class Prefixed:
 
 _INDENT = "  "
 _HEAD, _CALL = "head", "tool_call"
+# Line in the transcript of a fork before its own messages.
 _END_OF_COPY = "the copied turns end here"
-"""Line in the transcript of a fork before its own messages."""
 
 
 def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> None:
@@ -145,15 +145,15 @@ def _rendered(kind: str, label: str, row: "Row") -> RenderableType:
 
 
 NOT_FOUND = "not found in what was read"
+# Sources whose line breaks only wrap text.
 _PROSE = re.compile(r"\.(md|markdown|txt|rst|adoc)\b", re.IGNORECASE)
-"""Sources whose line breaks only wrap text."""
+# Line breaks in prose that must be kept: before lists, headings, tables, code and blank lines.
 _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULTILINE)
-"""Line breaks in prose that must be kept: before lists, headings, tables, code and blank lines."""
 
+# Ends of a code line below which the next lines are indented.
 _OPENINGS = (":", "{", "(", "[")
-"""Ends of a code line below which the next lines are indented."""
+# Indentation of the lines after one that opens a block [columns].
 _STEP = 4
-"""Indentation of the lines after one that opens a block [columns]."""
 
 
 def evidence_block(evidence: Sequence[Evidence], *, marked: bool = True) -> Iterator[RenderableType]:
@@ -207,10 +207,10 @@ def _text(text: str) -> Text:
     return Text(printable(text.strip("\n")), overflow="fold")
 
 
+# Blocks that use the whole width of the terminal.
 _WIDE = ("table", "fence", "code_block")
-"""Blocks that use the whole width of the terminal."""
+# Longer code is shown without colors, which take time [characters].
 _LONGEST_CODE = 10_000
-"""Longer code is shown without colors, which take time [characters]."""
 
 
 def markdown(text: str) -> RenderableType:
@@ -357,10 +357,10 @@ def _add_link(text: Text, node: SyntaxTreeNode) -> None:
         text.stylize(clickable, start)
 
 
+# Default settings of pagers: show colors, leave the text on the screen, exit immediately if it fits.
 _SETTINGS = {"LESS": "FRX", "LV": "-c"}
-"""Default settings of pagers: show colors, leave the text on the screen, exit immediately if it fits."""
+# Exit codes of a shell that could not run the command.
 _NOT_STARTED = (126, 127)
-"""Exit codes of a shell that could not run the command."""
 
 
 def page(text: str) -> None:

@@ -34,8 +34,8 @@ STDIN = "-"
 LARGEST = 10 * 1024 * 1024
 """Maximum size of the text on standard input [bytes]; no model has room for a longer one."""
 
+# Time without any input after which a message explains what the command is waiting for [s].
 _PATIENCE = 1.0
-"""Time without any input after which a message explains what the command is waiting for [s]."""
 
 QueryWords = Annotated[
     list[str] | None,

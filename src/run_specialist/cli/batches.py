@@ -139,8 +139,8 @@ def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], 
 
 FIRST_FAILURES = 10
 """How many failed items are shown."""
+# Width of a label [columns].
 _LABEL = 10
-"""Width of a label [columns]."""
 
 
 def _show(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None:

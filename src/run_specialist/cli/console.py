@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from run_specialist.specialist.problems import Problem
 
 
+# Line break, tab, and the joiners used in emoji and Persian text.
 _HARMLESS = frozenset("\n\t\u200c\u200d")
-"""Line break, tab, and the joiners used in emoji and Persian text."""
 # Control characters, bidirectional controls, invisible characters and surrogates; JSON escapes the others itself.
 _NOT_FOR_TERMINALS = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
@@ -212,8 +212,8 @@ def complete_names(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
+# Indentation of a message's further lines.
 _INDENT = "  "
-"""Indentation of a message's further lines."""
 _USUAL_WIDTH = 80
 
 

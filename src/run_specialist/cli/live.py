@@ -33,8 +33,8 @@ PARSED_CHARACTERS = 100_000
 """Longer answers are not shown while they stream, because each refresh parses the answer again."""
 
 
+# Frames of the spinner.
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-"""Frames of the spinner."""
 
 
 class LiveView:
@@ -44,8 +44,8 @@ class LiveView:
         self._console = console or Console(stderr=True, highlight=False)
         self._title = ""
         self._doing = "starting"
+        # A wait before a request or a retry, its end by the monotonic clock [s], and the prefix of its line.
         self._wait: tuple[events.Retrying | events.Waiting, float, str] | None = None
-        """A wait before a request or a retry, its end by the monotonic clock [s], and the prefix of its line."""
         self._total = RunningTotal()
         self._turn = 0
         self._begun = time.monotonic()
@@ -172,8 +172,8 @@ LANDINGS = {
     Rung.SALVAGE: "the answer is assembled from the gathered material",
 }
 """Descriptions of the rungs of the landing."""
+# Maximum number of changed files shown below a call.
 _MOST_CHANGES = 10
-"""Maximum number of changed files shown below a call."""
 _ROOM_FOR_REMAINING = len("  12 remaining")
 
 
@@ -195,8 +195,8 @@ class CallLines:
         """Number of calls printed."""
         self._line = Text()
         self._running: dict[str, events.Called] = {}
+        # Changes of files by the calls that are running.
         self._changes: defaultdict[str, list[events.FileChanged]] = defaultdict(list)
-        """Changes of files by the calls that are running."""
         self._ended_call = ""
         self._children: dict[str, CallLines] = {}
         self._children_by_call: dict[str, CallLines] = {}
@@ -366,8 +366,8 @@ def with_short_path(text: str, path: str, most: int) -> str:
 
 FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
 """The option for each kind of limit."""
+# Suggested new limits where the old limit was 0, which cannot be doubled; 10 for all others.
 _FALLBACK_LIMITS = {Kind.TOKENS: 100_000, Kind.COST: 1, Kind.TIME: 60, Kind.CHARACTERS: 100_000}
-"""Suggested new limits where the old limit was 0, which cannot be doubled; 10 for all others."""
 
 
 def summary(outcome: Outcome) -> str:
@@ -505,8 +505,8 @@ class RunningTotal:
 
 
 _WIDEST_BAR = 24
+# Minimum width of the bar beside the long form of the text [columns].
 _NARROWEST_BAR = 8
-"""Minimum width of the bar beside the long form of the text [columns]."""
 
 
 def gauge(budget: events.BudgetSpent, calls: int, turn: int, total: RunningTotal, seconds: float, width: int) -> Text:
@@ -538,8 +538,8 @@ def gauge(budget: events.BudgetSpent, calls: int, turn: int, total: RunningTotal
 
 # Erased from the second column on: some terminals take an erasure from the very first one for a new screen, and put
 # what was there into their history.
+# Erases the line with the cursor and all below it.
 _ERASE = "\x1b[2K\x1b[C\x1b[J\x1b[D"
-"""Erases the line with the cursor and all below it."""
 _WITHOUT_WRAPPING, _WITH_WRAPPING = "\x1b[?7l", "\x1b[?7h"
 
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 FILES = "Specialist files"
 """Heading of the commands for files in `--help`."""
 _RUNS, _MANY, _SEVERAL, _OTHERS = "Stored runs", "Many questions", "Several machines", "Other programs"
+# Heading, module and class of the commands that are imported when they are called or listed: the others start fast.
+#
+# The function has the name of the command, with an underscore if Python has a word of that name; `fleet` is a group.
 _ELSEWHERE: Mapping[str, tuple[str, str, type[TyperCommand] | None]] = {
     "show": (FILES, "show", None),
     "schema": (FILES, "manage", None),
@@ -50,10 +53,6 @@ _ELSEWHERE: Mapping[str, tuple[str, str, type[TyperCommand] | None]] = {
     "mcp": (_OTHERS, "mcp", None),
     "fleet": (_SEVERAL, "fleet", None),
 }
-"""Heading, module and class of the commands that are imported when they are called or listed: the others start fast.
-
-The function has the name of the command, with an underscore if Python has a word of that name; `fleet` is a group.
-"""
 
 
 class _Commands(CommandList):
@@ -232,8 +231,8 @@ def edit(
 SCHEMA = ".vscode/specialist.schema.json"
 SCHEMA_SETTING = {"yaml.schemas": {f"./{SCHEMA}": ["specialists/*.md", ".claude/agents/*.md"]}}
 """The setting of VS Code that names the schema, and the files that it describes."""
+# The draft that all editors know; the schema uses nothing that later drafts added, except the name `$defs`.
 _DRAFT = "http://json-schema.org/draft-07/schema#"
-"""The draft that all editors know; the schema uses nothing that later drafts added, except the name `$defs`."""
 
 
 def schema(
@@ -299,8 +298,8 @@ LIMIT = 30
 """Default limit of tool calls in a new file."""
 READ_ONLY = ("search", "grep", "glob", "read", "ls")
 """Tools of a specialist whose file names none."""
+# Answers that leave the key out of the file.
 _DEFAULTS = {"all", "inherit", ""}
-"""Answers that leave the key out of the file."""
 
 
 def ask_for(name: str, given: Collection[str]) -> dict[str, object]:

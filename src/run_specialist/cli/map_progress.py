@@ -145,8 +145,8 @@ def _doing(event: Event) -> str | None:
             return None
 
 
+# Fields that usually name an item, the best first.
 _TELLING = ("path", "name", "title", "id", "key", "question")
-"""Fields that usually name an item, the best first."""
 _LONGEST_LABEL = 200
 
 
@@ -331,8 +331,8 @@ def _row(text: str, style: str = "") -> Text:
     return Text(f"  {text}", style, no_wrap=True, overflow="ellipsis")
 
 
+# Terminal codes that the live view would write at its end: restore line wrapping and show the cursor.
 _SHOW_CURSOR = b"\r\n\x1b[?7h\x1b[?25h"
-"""Terminal codes that the live view would write at its end: restore line wrapping and show the cursor."""
 
 
 class MapWorker:
@@ -369,8 +369,8 @@ class MapWorker:
         self._view = MapView(batch, progress, answers=answers, noun=noun) if is_live else None
         if shows:
             self._writers.append((self._view or ItemLines(batch, progress, say, noun)).end)
+        # The error that ended the output.
         self._error: OSError | UsageError | None = None
-        """The error that ended the output."""
 
     def work(self, runner: "Runner") -> None:
         """Work until the batch ends, then close the runner.

@@ -89,8 +89,8 @@ class MapCall:
         """The file of the answers; None = this call writes none."""
         is_for_people = not (answers.json_ or answers.events)
         self.writes_rows = answers.out is not None or (is_for_people and not console.is_terminal())
+        # Whether standard output carries data for programs: JSON, events or rows.
         self._prints_data = not is_for_people or (self.writes_rows and self.file is None)
-        """Whether standard output carries data for programs: JSON, events or rows."""
 
         self._config = config_for_run(project.root, self.each_run.model, trust=project.trust, quiet=answers.quiet)
         self._runner = self._runner_in(project.root)
@@ -106,10 +106,10 @@ class MapCall:
         self._source = self._source_of(items, self.each_item)
         self._template = None if self.each_item.question is None else Template(self.each_item.question)
         self._inputs = check(self._source, self._template)
+        # The number of items; None if they can be read only once.
         self._count = len(self._inputs) if isinstance(self._inputs, Sized) else None
-        """The number of items; None if they can be read only once."""
+        # The file of the specialist that combines the answers; None without `--reduce`.
         self._reducing = None if answers.reduce is None else self._runner.registry.find(answers.reduce).path
-        """The file of the specialist that combines the answers; None without `--reduce`."""
         self._plan(batch_options.RETRIED[batch.retry])
 
     def work(self) -> int:
@@ -193,12 +193,12 @@ class MapCall:
                 **self.each_run.settings,
             )
             ended: set[str] = set()
+            # Known cost of the earlier runs of the batch [USD].
             self._spent = 0.0
-            """Known cost of the earlier runs of the batch [USD]."""
             if store is not None:
                 ended, self._spent = self._earlier_runs(store, retried)
+        # Number of items that already have an outcome and are not asked again.
         self._earlier = 0
-        """Number of items that already have an outcome and are not asked again."""
         if ended and self._count is not None:
             self._earlier = sum(item.key in ended for item in asked(self._inputs, self._template))
         self._forecast = replace(past, items=None if self._count is None else self._count - self._earlier)

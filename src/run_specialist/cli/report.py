@@ -197,8 +197,8 @@ def report_path(url: str, run_id: str) -> Path:
 STDOUT = Path("-")
 _INDEX = "index"
 _OURS = b'<meta name="generator" content="specialists report --index">'
+# Size of the beginning of a file that is searched for the mark of an index [bytes].
 _HEAD = 64 * 1024
-"""Size of the beginning of a file that is searched for the mark of an index [bytes]."""
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 """Pattern of ids that can be used in a file name."""
 

@@ -104,10 +104,10 @@ def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]
         console.print_wrapped(line)
 
 
+# How many of the newest runs of a specialist are considered.
 _MOST_RUNS = 1_000
-"""How many of the newest runs of a specialist are considered."""
+# Width of the labels [columns].
 _LABEL = 13
-"""Width of the labels [columns]."""
 _NARROWEST = 40
 
 

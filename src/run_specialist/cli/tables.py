@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 GAP = 2
+# Maximum width of a column in the middle, and minimum width of the last one [columns].
 _WIDEST = 24
-"""Maximum width of a column in the middle, and minimum width of the last one [columns]."""
+# Share of the width up to which the values of other columns precede the text of the last one on its line.
 _LARGEST_SHARE = 0.4
-"""Share of the width up to which the values of other columns precede the text of the last one on its line."""
+# Width that is reserved for a run id indented by two levels [columns]; ids are never cut, because users copy them.
 _WIDEST_ID = 30
-"""Width that is reserved for a run id indented by two levels [columns]; ids are never cut, because users copy them."""
+# Width used for a pipe, so that nothing is cut [columns].
 _UNLIMITED = 1_000_000
-"""Width used for a pipe, so that nothing is cut [columns]."""
+# Replacements for bars, marks and lines, in an encoding that has none.
 _ASCII = str.maketrans("▏▎▍▌▋▊▉█•✓✗│─", "########-+x>-")
-"""Replacements for bars, marks and lines, in an encoding that has none."""
 _STYLES = {
     "ok": "green",
     "warning": "yellow",

@@ -45,8 +45,8 @@ RETRIABLE = frozenset({"failed", "aborted", "partial"})
 """Statuses of ended runs that a job may resume."""
 UNREADABLE = (zlib.error, ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError)
 """Errors of a row whose bytes are not those that this program has written."""
+# Advisory lock held while tables are created.
 _SET_UP_LOCK = 0x52537132
-"""Advisory lock held while tables are created."""
 
 
 @dataclass(frozen=True, slots=True)

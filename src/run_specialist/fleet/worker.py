@@ -163,8 +163,8 @@ class JobWork:
         """Whether the batch was cancelled."""
         self._batch, self._queue, self._slots, self._log = batch, queue, slots, log
         self._run: Run | EndedRun | None = None
+        # Whether the run ends immediately (False), or after its turn (True); None = it goes on.
         self._aborts: bool | None = None
-        """Whether the run ends immediately (False), or after its turn (True); None = it goes on."""
 
     def abort(self, *, after_turn: bool) -> None:
         """End the run, so that the job can be handed back.
@@ -283,17 +283,17 @@ class Worker:
         self._changed = asyncio.Event()
         self._under_way: dict[asyncio.Task[None], JobWork] = {}
         self._batches = KnownBatches(self.queue, roots, log, trust=trust)
+        # Batches whose gate was closed at the last look.
         self._paused: set[str] = set()
-        """Batches whose gate was closed at the last look."""
         self._is_away = False
         self._heart = Heartbeat(
             url, self.queue.worker, lambda: [work.job.job_id for work in [*self._under_way.values()]]
         )
         self._upkeep = Upkeep(self.queue, lambda: len(self._under_way), lambda: self._refusals)
+        # Items that this worker has ended, by status.
         self._ended: Counter[str] = Counter()
-        """Items that this worker has ended, by status."""
+        # Requests that an endpoint has refused.
         self._refusals = 0
-        """Requests that an endpoint has refused."""
         self._newest_problem = ""
 
     def stop(self, *, after_turn: bool = True) -> None:
@@ -625,8 +625,8 @@ class Upkeep:
         self._queue = queue
         self._task: asyncio.Task[None] | None = None
         self._batches: Sequence[BatchStatus] = ()
+        # When each batch had jobs last, by its id [s].
         self._seen: dict[str, float] = {}
-        """When each batch had jobs last, by its id [s]."""
         self._meter = meter = find_meter()
         if meter is None:
             return

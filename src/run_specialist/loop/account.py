@@ -227,8 +227,8 @@ class Account:
 SHARED_KINDS = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
 """The kinds that a child draws on; turns and characters limit one transcript, and time passes for all runs together."""
 
+# The spending of a call without a child; one shared object, because every finished call keeps it.
 _NOTHING: Mapping[Kind, float] = {}
-"""The spending of a call without a child; one shared object, because every finished call keeps it."""
 
 
 def drawn(child: Child) -> dict[Kind, float]:

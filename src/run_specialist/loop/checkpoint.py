@@ -45,8 +45,8 @@ class Checkpoint:
         self._dispatcher = dispatcher
         self._needs_store = on_lost == "abort"
         self._is_lost = self._is_slow = self._was_unreachable = False
+        # The last recorded message, with its part and place.
         self._last_recorded: tuple[int, int, Message] | None = None
-        """The last recorded message, with its part and place."""
 
     @property
     def is_kept(self) -> bool:

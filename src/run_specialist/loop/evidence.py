@@ -25,8 +25,8 @@ GATHERED_QUOTE = 400
 """Maximum length of the quote taken from one result when there is no answer [characters]."""
 
 _NOTICE = re.compile(r"^\[[^\] \n]* .*\]$", re.MULTILINE)
+# Replaces a notice, so that no quote matches across it; a lone surrogate, which no valid text contains.
 _GAP = "\ud800"
-"""Replaces a notice, so that no quote matches across it; a lone surrogate, which no valid text contains."""
 _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
 
 

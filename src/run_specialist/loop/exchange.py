@@ -57,8 +57,8 @@ class Exchange:
         state = job.resume_state
         messages = state.messages or (Message.user(job.question),)
         self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
+        # The newest text of the model, without the reply that is arriving.
         self._last_text = state.snapshot.last_text
-        """The newest text of the model, without the reply that is arriving."""
         self._open(messages)
         self.returned = ReturnedAnswers(job)
         """Answers that were returned to the model."""
@@ -66,8 +66,8 @@ class Exchange:
         """The newest reply, until it is added to the transcript or the next request is sent."""
         self.response: Response | None = None
         """The input of `respond` in the newest reply, if that reply was constrained to JSON and contains it."""
+        # The end of the request that `open_reply` answers.
         self._request_end: str | None = None
-        """The end of the request that `open_reply` answers."""
 
     def _open(self, messages: Sequence[Message]) -> None:
         """Open a conversation with the current model.

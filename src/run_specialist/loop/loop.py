@@ -34,8 +34,8 @@ class Loop:
         self.landing = Landing(run)
         self.replies = Replies(run, exchange, dispatcher, self.landing, self._shorten_and_land)
         self._was_summarized = self._was_cut = False
+        # Failed models, each with the reason.
         self._failures: list[str] = []
-        """Failed models, each with the reason."""
 
     async def run(self) -> Ending:
         """Repeat turns until one of them ends the run.

@@ -104,8 +104,8 @@ class Span:
         self._variable_token: Token[Span | None] | None = None
         self.usage = Usage()
         """Usage of the requests of a run; the spans of children report their own."""
+        # True once the result of the work is recorded.
         self._has_status = False
-        """True once the result of the work is recorded."""
 
     def __enter__(self) -> Self:
         if self.tracer is None:

@@ -30,10 +30,10 @@ class Dispatcher:
         self._log = CallLog(run.observers, job.hide)
         self._gate = asyncio.Semaphore(job.settings.parallel_tools_limit)
         earlier = job.resume_state.earlier
+        # The calls that returned, by their number in the run.
         self._records = dict(earlier.executed)
-        """The calls that returned, by their number in the run."""
+        # First calls of repeatable tools; later identical calls get their results.
         self._first: dict[str, asyncio.Task[CallRecord] | CallRecord] = {}
-        """First calls of repeatable tools; later identical calls get their results."""
         for record in earlier.executed.values():
             tool = self._tools.get(record.call.name)
             # A call that never returned has no result to repeat: an identical one is run.
@@ -42,14 +42,14 @@ class Dispatcher:
                 self._first.setdefault(record.call.key, record)
         self.started = earlier.started
         """Number of calls started so far."""
+        # Numbers of the calls that may have been running when the process ended.
         self._cut_off = range(earlier.started + 1, earlier.started + earlier.cut_off + 1)
-        """Numbers of the calls that may have been running when the process ended."""
         self.skipped = earlier.skipped
         """Number of calls that were answered without being run."""
+        # Numbers of the calls of the turn in progress.
         self._running = range(0)
-        """Numbers of the calls of the turn in progress."""
+        # The budget after the calls of the current turn that have returned so far.
         self._budget = Budget(())
-        """The budget after the calls of the current turn that have returned so far."""
 
     @property
     def executed(self) -> tuple[CallRecord, ...]:

@@ -132,12 +132,12 @@ def _is_long(block: Block) -> bool:
     return block["type"] == "tool_result" and len(block["content"]) > FEW_CHARACTERS
 
 
+# The block types that every model accepts in a reply, with their keys.
 _PORTABLE_KEYS = {"text": ("type", "text"), "tool_use": ("type", "id", "name", "input")}
-"""The block types that every model accepts in a reply, with their keys."""
+# Pattern of ids that every API accepts and no server generates.
 _PORTABLE_ID = re.compile(r"moved_[0-9a-f]{12}")
-"""Pattern of ids that every API accepts and no server generates."""
+# Pattern of a call id in a note to the model; see `prompts.read_on` and `archived_placeholder`.
 _MENTIONED = re.compile(r"(execution_id=|executionId:')([^\s']+)")
-"""Pattern of a call id in a note to the model; see `prompts.read_on` and `archived_placeholder`."""
 
 NameOf = Callable[[str], str]
 """Returns the new id of a call."""

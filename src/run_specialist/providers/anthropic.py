@@ -401,8 +401,8 @@ def _object(value: object) -> dict[str, Any]:
 
 
 NOT_RUN = "the endpoint does not run {} itself: {}; the run continues without {}"
+# Error texts of endpoints without such tools; most mistake them for tools without a schema.
 _ABOUT_TOOLS = re.compile(r"web_search|web_fetch|server[ _]tool|input_schema|\btools\b", re.IGNORECASE)
-"""Error texts of endpoints without such tools; most mistake them for tools without a schema."""
 
 
 class EndpointTools:
@@ -447,8 +447,8 @@ class UnansweredToolUses:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Message, Message]] = {}
+        # Messages at the beginning of the transcript that contain no use.
         self._without_uses: Sequence[Message] = ()
-        """Messages at the beginning of the transcript that contain no use."""
 
     def removed(self, messages: Sequence[Message], *, may_run: bool) -> Sequence[Message]:
         """Return a transcript without such uses; the same object if there are none.

@@ -156,12 +156,12 @@ def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:
 #
 # `loop/model_change.py` contains the effects of a change on the run itself.
 
+# Failures after which another model is tried; a wrong key or an invalid request must be shown instead.
 _LEADS_ON: frozenset[ProviderErrorKind] = frozenset(
     {"model_missing", "overloaded", "quota", "rate_limited", "connection", "server_error"}
 )
-"""Failures after which another model is tried; a wrong key or an invalid request must be shown instead."""
+# The same from the second model on, whose vendor may reject the settings of the run.
 _LEADS_ON_LATER: frozenset[ProviderErrorKind] = _LEADS_ON | {"credentials", "invalid_request"}
-"""The same from the second model on, whose vendor may reject the settings of the run."""
 
 Make = Callable[[str], Awaitable[Provider]]
 """Returns the provider of a model; raises UsageError if it cannot be asked, e.g. because its server does not run."""

@@ -310,10 +310,10 @@ KINDS: dict[int, ProviderErrorKind] = {
 }
 """Kind of failure by HTTP status, unless the body names a more specific one; for other statuses the class decides."""
 
+# Kinds that only the body distinguishes from others with the same status.
 _SPECIFIC = {"quota", "model_missing"}
-"""Kinds that only the body distinguishes from others with the same status."""
+# Statuses whose message must be read to recognize an exhausted quota.
 _UNCLEAR = {400, 403, 429}
-"""Statuses whose message must be read to recognize an exhausted quota."""
 _QUOTA = re.compile(
     r"credit balance is too low|reached your (?:specified )?(?:workspace )?API usage limits|insufficient credits"
     r"|used all available credits|(?:spend|spending|key) limit (?:was |is )?(?:exceeded|reached)",

@@ -257,8 +257,8 @@ def _without_text(content: Iterable[Block]) -> tuple[Block, ...]:
 
 
 _HEAD = re.compile(r'\s*\{\s*"call"\s*:\s*\{\s*"tool"\s*:\s*"([^"\\]*)"\s*,\s*"arguments"\s*:\s*(?=\{)')
+# Number of characters after which a text that has not become a call is shown as text.
 _LONGEST_HEAD = 300
-"""Number of characters after which a text that has not become a call is shown as text."""
 
 
 class CallStream:

@@ -121,8 +121,8 @@ def _finite(number: str) -> float:
     return value
 
 
+# A decoder that rejects numbers that JSON cannot represent.
 _JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
-"""A decoder that rejects numbers that JSON cannot represent."""
 
 
 def _call(value: Mapping[str, Any], tools: Collection[str]) -> LeakedCall | None:

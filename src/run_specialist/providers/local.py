@@ -32,8 +32,8 @@ _LONGEST_LINE = 2_000
 _KEPT_LINES = 200
 _ERROR = re.compile(r"^[\d.]+ E (?:[\w ~]{0,12} )?\s*\w*: (.*)$")
 _LOADING = "error loading model: "
+# The message that xllamacpp gives for every failure; the real reason is in the log of llama.cpp.
 _UNKNOWN = "Failed to init server"
-"""The message that xllamacpp gives for every failure; the real reason is in the log of llama.cpp."""
 
 
 class LlamaServer:

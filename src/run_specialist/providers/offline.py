@@ -87,31 +87,31 @@ class OfflineConversation:
             self._watch(Delta(text, tool))
 
 
+# Number of passages from which on a word has hardly any weight; assumed number for a word not searched for yet.
 _COMMON, _UNKNOWN = 1000, 30
-"""Number of passages from which on a word has hardly any weight; assumed number for a word not searched for yet."""
+# Maximum weight of a word that is not a name; factors for names, and for participles in questions about code: names in
+# code usually describe the subject.
 _ORDINARY, _NAME, _VERB = 3.5, 1.3, 0.6
-"""Maximum weight of a word that is not a name; factors for names, and for participles in questions about code: names
-in code usually describe the subject."""
 _PARTICIPLE = re.compile(
     r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|chosen|written|taken|given"
 )
+# Bonus for a unit whose headings and path contain all terms of the question: for prose, for code.
 _TOPIC, _NAMED = 0.6, 0.8
-"""Bonus for a unit whose headings and path contain all terms of the question: for prose, for code."""
+# Factors: for prose where code answers, additionally for changelogs; for code where prose answers: statements, and
+# comments.
 _PROSE, _OLD, _CODE_ASIDE, _COMMENT_ASIDE = 0.55, 0.6, 0.6, 1.6
-"""Factors: for prose where code answers, additionally for changelogs; for code where prose answers: statements, and
-comments."""
+# Factor for a reason if the question asks for one.
 _REASON = 1.25
-"""Factor for a reason if the question asks for one."""
 _WHY = re.compile(r"(?i)\b(?:why|reasons?|causes?|how come|explain)\b")
 _BECAUSE = re.compile(
     r"(?i)\b(?:because|due to|since|so that|caus\w*|reason\w*|rationale|therefore|to (?:avoid|prevent|ensure|keep)"
     r"|cannot|can't|in order to|instead of)\b|→"
 )
 _CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
+# Factor for prose without words of its own, and the number of such words for the full score.
 _REPETITION, _NEW_WORDS = 0.8, 5
-"""Factor for prose without words of its own, and the number of such words for the full score."""
+# Factor for how much reading an unread definition may reveal.
 _UNREAD = 1.8
-"""Factor for how much reading an unread definition may reveal."""
 
 
 class Ranking:
@@ -169,10 +169,10 @@ Call = tuple[str, dict[str, Any]]
 ENOUGH, MOST = 8, 16
 """Number of calls after which the researcher stops, once it has read the context of the best lines; maximum."""
 _AT_ONCE, _AT_ONCE_IN_CODE = 2, 3
+# Number of best lines whose context is read, before and after `ENOUGH` calls.
 _HOPEFUL, _SURE = 60, 5
-"""Number of best lines whose context is read, before and after `ENOUGH` calls."""
+# Number of lines that are read: before a line, in total, and around code.
 _BEFORE, _WINDOW, _CODE_WINDOW = 10, 40, 60
-"""Number of lines that are read: before a line, in total, and around code."""
 _LONGEST_QUERY, _MOST_NAMES, _RARE, _FILES = 4000, 120, 40, 6
 
 
@@ -250,16 +250,16 @@ def _reads(ranking: Ranking) -> Iterator[Call]:
 
 LONGEST_ANSWER, MOST_QUOTES = 1500, 8
 _LONGEST_LIST = 160
+# Maximum length of the first quote and of the others [characters].
 _FIRST, _OTHER = 380, 280
-"""Maximum length of the first quote and of the others [characters]."""
+# Minimum score of a quote relative to the best one, and of a line that joins a quote relative to it; maximum share of
+# words that a quote may have in common with an earlier one; factor per earlier quote from the same file.
 _MIN_SCORE, _GROWS, _MAX_OVERLAP, _SAME_FILE = 0.4, 0.7, 0.6, 0.95
-"""Minimum score of a quote relative to the best one, and of a line that joins a quote relative to it; maximum share of
-words that a quote may have in common with an earlier one; factor per earlier quote from the same file."""
+# Minimum coverage of the question by the best line, else nothing is quoted: if one of the question's names was found;
+# normally; if one of its terms occurs in no file.
 _MIN_KNOWN, _MIN_COVERAGE, _MIN_ABSENT = 0.15, 0.3, 0.38
-"""Minimum coverage of the question by the best line, else nothing is quoted: if one of the question's names was found;
-normally; if one of its terms occurs in no file."""
+# Coverage below which the files hardly answer the question, and from which on they probably do.
 _UNLIKELY, _LIKELY = 0.45, 0.62
-"""Coverage below which the files hardly answer the question, and from which on they probably do."""
 
 
 class Quote(NamedTuple):
@@ -406,10 +406,10 @@ def _leads(label: Unit, unit: Unit) -> bool:
     return label.is_label and unit.headings[-1:] == (label.text,)
 
 
+# Where a piece may start or end, preferred boundaries first.
 _ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+"))
-"""Where a piece may start or end, preferred boundaries first."""
+# The same in code, where a piece begins with its indentation.
 _LINE_ENDS = (re.compile(r"\n"), re.compile(r"\s+"))
-"""The same in code, where a piece begins with its indentation."""
 
 
 def cut(unit: Unit, longest: int, rate: Callable[[str], float]) -> Quote:

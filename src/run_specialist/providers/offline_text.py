@@ -12,6 +12,7 @@ from run_specialist.prompts import ASKS
 from run_specialist.record.messages import Block, CompletedCall, Message, ToolCall, text_of
 from run_specialist.tools.search import content_terms, parts, spellings, stem
 
+# Words that describe the desired answer, not its subject.
 _ASKING = frozenset(
     """
     actually although anyway bad best chose choose chosen compare compared conclude concluded decide decided decision
@@ -20,7 +21,6 @@ _ASKING = frozenset(
     stood summarise summarize summary think told whole
     """.split()  # noqa: SIM905 - as in STOP_WORDS
 )
-"""Words that describe the desired answer, not its subject."""
 _CALENDAR = re.compile(
     r"(?i)(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april|may|june|july|august|september"
     r"|october|november|december"
@@ -38,8 +38,8 @@ _SUFFIXES = (
 )
 _SHORTEST = 4
 _MOST_TERMS = 24
+# Maximum length of a stored line, and of the part of a question that is analyzed [characters].
 _LONGEST = 4000
-"""Maximum length of a stored line, and of the part of a question that is analyzed [characters]."""
 _SYNONYMS = """
 argument parameter param arg
 asynchronous async await
@@ -318,9 +318,9 @@ class Place(NamedTuple):
     roots: frozenset[str]
 
 
+# Factor on the weight of a place if only the beginning of a word is there, or a synonym; bonus for code that has the
+# word both in its name and in its text.
 _BEGINS, _KIN, _TWICE = 0.65, 0.5, 0.1
-"""Factor on the weight of a place if only the beginning of a word is there, or a synonym; bonus for code that has the
-word both in its name and in its text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,9 +432,9 @@ _CODE_LINE = re.compile(
     r"|^\s*(?:import|use|from|let|fn|def|return|pub|class|async|const|var) "
     r"|[;{]$|^\s{6,}\S"
 )
+# Lines of a unit; level of a label, below that of all headings; missing lines after which a fence counts no more
+# (search results omit blank ones); lines that count as near; lines of front matter; length of a scrap [characters].
 _MOST_LINES, _LABEL, _GAP, _NEAR, _FRONT, _SHORT = 8, 7, 3, 3, 3, 30
-"""Lines of a unit; level of a label, below that of all headings; missing lines after which a fence counts no more
-(search results omit blank ones); lines that count as near; lines of front matter; length of a scrap [characters]."""
 
 
 def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
@@ -532,21 +532,21 @@ _TEST = re.compile(
     r"vendor\w*|third_party|node_modules|migrations)/|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*[._-](?:test|spec)s?\.\w+)$"
 )
 _CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__eq__", "toString"})
+# Factor on the score of code, by its number of lines that do something.
 _ACTIONS = (0.5, 0.8, 1.0)
-"""Factor on the score of code, by its number of lines that do something."""
+# Factors for comments, for what every object does, for files beside the program itself.
 _COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.4
-"""Factors for comments, for what every object does, for files beside the program itself."""
+# Rating of a line that does something, maximum number of such lines, deduction for starting inside a statement.
 _DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
-"""Rating of a line that does something, maximum number of such lines, deduction for starting inside a statement."""
 _MIDDLE = (")", "]", "}", "else", "except")
 _COMMENT = re.compile(r"\s*(?:#(?:[\s#!:]|$)|//|/\*|\*(?:\s|/|$)|--\s|;;)")
 _DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
 _TRIPLE = re.compile(r"\"\"\"|'''")
 _CLOSING = re.compile(r"\s*(?:[)\]}]|end\b)")
+# Length at which a block always ends, and at which it ends at the next blank line [characters].
 _LONGEST_BLOCK, _ENOUGH = 700, 240
-"""Length at which a block always ends, and at which it ends at the next blank line [characters]."""
+# Number of unknown lines after which a method is no longer assumed to continue.
 _FAR = 80
-"""Number of unknown lines after which a method is no longer assumed to continue."""
 
 
 @dataclass
@@ -652,15 +652,15 @@ def _quoted(opened: str, text: str) -> str:
     return opened
 
 
+# Suffixes of languages in which a keyword begins each definition.
 _KEYWORD_ONLY = frozenset({".py", ".pyi", ".rb", ".ex", ".exs", ".lua", ".jl", ".sh", ".bash", ".zsh"})
-"""Suffixes of languages in which a keyword begins each definition."""
+# Suffixes of languages in which only a brace may mark a definition.
 _BRACES = frozenset(
     """
     .js .jsx .mjs .cjs .ts .tsx .mts .cts .vue .svelte .java .kt .kts .scala .go .rs .c .h .cc .hh .cpp .hpp .cxx .cs
     .php .swift .m .mm .dart .groovy .zig .pl .pm .r .nim
     """.split()  # noqa: SIM905 - shorter than 35 quoted suffixes
 )
-"""Suffixes of languages in which only a brace may mark a definition."""
 _MODIFIERS = (
     r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|override|open|sealed|virtual"
     r"|readonly|declare|inline|pub(?:\(\w+\))?|unsafe|extern|const|suspend|data|local)\s+)*"
@@ -676,8 +676,8 @@ _METHOD = re.compile(
     rf"\s*{_MODIFIERS}(?:get\s+|set\s+)?[#*]?"
     r"(?:[\w:<>,\[\]*&?.@]+\s+[*&]*){0,4}([\w$~]+)\s*(?:<[^<>]*>)?\([^;]*\{\s*$"
 )
+# A named function passed to another function.
 _NAMED_ARGUMENT = re.compile(r".*[(,]\s*(?:async\s+)?function\*?\s+([\w$]+)\s*\([^()]*\)\s*\{\s*$")
-"""A named function passed to another function."""
 _CONTROL = frozenset(
     """
     if for while switch catch return function with do else elif match when using lock synchronized foreach unless until

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import httpx2
 
 
+# The header in which the SDKs send the number of retries.
 _RETRIES = "x-stainless-retry-count"
-"""The header in which the SDKs send the number of retries."""
 
 Accepted = Callable[[], None]
 """Called as soon as the headers of a successful response have arrived."""
@@ -307,8 +307,8 @@ MOST_WHITE_SPACE = 2_000
 ENDED = f"the model wrote nothing but white space for {MOST_WHITE_SPACE:,} characters; its reply was ended there"
 
 
+# Escaped white space in a JSON string.
 _ESCAPES = ("\\n", "\\r", "\\t")
-"""Escaped white space in a JSON string."""
 
 
 class WhiteSpace:

@@ -272,8 +272,8 @@ class Reply:
 
 USE = "server_tool_use"
 _RESULT = "_tool_result"
+# Error code of a use beyond `max_uses` of the tool, which is not run.
 _REFUSED = "max_uses_exceeded"
-"""Error code of a use beyond `max_uses` of the tool, which is not run."""
 
 
 @dataclass(frozen=True, slots=True)

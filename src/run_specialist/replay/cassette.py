@@ -254,8 +254,8 @@ def normalizer(root: Path, ids: Mapping[str, str] | None = None) -> Callable[[An
     return clean
 
 
+# Kinds of failure that no stored reply can reproduce.
 _OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
-"""Kinds of failure that no stored reply can reproduce."""
 
 
 def cassette_of(run: StoredRun) -> Cassette:

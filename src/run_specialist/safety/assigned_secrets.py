@@ -14,10 +14,9 @@ from run_specialist.safety.credentials import NUMBERED, TextSpan
 NAME_ENDINGS = ("password", "passwd", "passphrase", "pwd", "_pass", "secret", "credential", "token", "key", "_auth")
 """Endings of the names of secrets in lower case, before a suffix such as `_2` or `_PROD`."""
 
+# How secret a value is by its name: any literal, of any length; any without blanks, unless it is a name or a path; only
+# in an environment file, or if it looks like a token.
 _Secrecy = Literal["password", "secret", "perhaps"]
-"""How secret a value is by its name: any literal, of any length; any without blanks, unless it is a name or a path;
-only in an environment file, or if it looks like a token.
-"""
 _PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|_pass)$")
 _SECRET = re.compile(
     r"""(?x) (?: secret | credential
@@ -63,11 +62,11 @@ def ends_like_a_name(value: str) -> bool:
 
 
 _LONGEST_KEY = 64
+# Length of the text before a name that is examined [characters].
 _LONGEST_HEAD = 250
-"""Length of the text before a name that is examined [characters]."""
 
+# Matches an optional suffix after the last word of a name.
 _SUFFIX = r"(?:[_-]?(?:\d{1,2}|base|prod|production|dev|test|staging|live|old|new))?"
-"""Matches an optional suffix after the last word of a name."""
 _OPERATOR = re.compile(
     rf"""(?xi) {_SUFFIX} (?P<close> [\\"'`\]*]{{0,4}} ) (?P<before> [ \t]{{0,20}} (?: \\\r?\n [ \t]{{0,20}} )? )
     (?P<operator> := | => | \?= | !==? | ={{1,3}} | >
@@ -196,6 +195,7 @@ _PLACEHOLDER = re.compile(
     | changethis | placeholder | dummy | redacted )? \s*""",
     re.DOTALL,
 )
+# Types and keywords, not secrets.
 _TYPE = re.compile(
     r"""(?x) (?i: none | null | nil | undefined | true | false | yes | no | on | off | required | optional | inherit |
       include | omit | same-origin | default | auto | unset | empty | todo | tbd | n/a | na | write | read |
@@ -205,15 +205,14 @@ _TYPE = re.compile(
     | (?: [A-Z][a-z]+ )* (?: Str | String | Bytes | Type | Field | Model | Enum | Input | Value | Hash | Id | Config |
       Settings | Options? | Any | Callable | Sequence | Iterable | Path | Self | Kind ) \??"""
 )
-"""Types and keywords, not secrets."""
 _EXPRESSION = re.compile(
     r"-?[A-Za-z_$@][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_][\w$]*)*(?:[(\[].*)?[!?]?(?:[*+/%]-?[A-Za-z_]\w{0,20})?"
 )
 _TOKEN_LIKE = re.compile(r"[A-Za-z0-9._~+/-]{16,}={0,3}")
 _IDENTIFIER = r"(?:[a-z_][a-z0-9_]{0,31}|[A-Z_]{1,31}|[A-Za-z]?[a-z]{1,31}(?:[A-Z][a-z0-9]{1,31}){0,6})"
 _PATH_OF_NAMES = re.compile(rf"{_IDENTIFIER}(?:[./-]{_IDENTIFIER})+")
+# Length from which a path component with a digit is not considered a word [characters].
 _LONG = 16
-"""Length from which a path component with a digit is not considered a word [characters]."""
 _MIXED = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 
 
@@ -238,8 +237,8 @@ def _is_name_or_path(value: str) -> bool:
     return ends_like_a_name(value) or "://" in value or _PATH.fullmatch(value) is not None
 
 
+# Minimum length of a key or token; shorter values are samples [characters].
 _LEAST = 3
-"""Minimum length of a key or token; shorter values are samples [characters]."""
 _SAMPLES = {"test", "dummy", "fake", "example", "none-needed", "not-needed"}
 _QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
 _ESCAPE, _OF_LINE = "\\", r"[^\n]"
@@ -294,14 +293,14 @@ def _quoted(place: _Place, quote: re.Match[str]) -> TextSpan | None:
     return (start, end) if is_secret else None
 
 
+# Minimum number of digits of a numeric password; shorter numbers are lengths or counts.
 _NUMBER = 4
-"""Minimum number of digits of a numeric password; shorter numbers are lengths or counts."""
+# Minimum length of a password in code and prose; shorter words with a digit are mostly variables [characters].
 _SHORT = 6
-"""Minimum length of a password in code and prose; shorter words with a digit are mostly variables [characters]."""
 _WORD = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]{1,300}""")
 _UNSPACED = re.compile(r"""[^\s"'`]{1,300}""")
+# Matches the rest of a long word; used only once its start is known to be secret.
 _VALUE = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]*""")
-"""Matches the rest of a long word; used only once its start is known to be secret."""
 
 
 def _unquoted(place: _Place) -> TextSpan | None:

@@ -46,8 +46,8 @@ _COMPLETE = re.compile(
 )
 _PUTTY = re.compile(r"Private-Lines: \d")
 _OPEN, _CLOSE = r"""[ \t>#*|"'+]{0,24}""", r"""[ \t\r"',;+)\\]{0,12}"""
+# Matches a line break, also escaped as in JSON.
 _BREAK = re.compile(r"\r?\n|\\r\\n|\\n")
-"""Matches a line break, also escaped as in JSON."""
 _HEADER = r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID)\b[^\n\\]{0,200}"
 _BODY = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>[A-Za-z0-9+/]{{12,}}={{0,3}}|{_HEADER}|=[A-Za-z0-9+/]{{4}}|){_CLOSE}")
 # The last line may be short, but it must not be a lowercase word.
@@ -57,8 +57,8 @@ _PREFIX = re.compile(rf"(?m)^{NUMBERED}")
 # Base64 has this variety, unlike hexadecimal digests and repeated letters.
 _LONG = re.compile(r"[A-Za-z0-9+/]{64}")
 _FULL = re.compile(r"(?=.*[A-Z])(?=.*[g-z])(?=.*[0-9])(?:.{64}|.{70})")
+# Minimum length of a full line of a key [characters].
 _WIDTH = 64
-"""Minimum length of a full line of a key [characters]."""
 
 
 def without_private_keys(text: str) -> str:

@@ -9,14 +9,13 @@ from run_specialist.errors import UsageError
 
 TIMEOUT = 30.0
 """Timeout of git, because a network file system may never answer [s]."""
+# The variables that git gets, besides PATH: no keys, and nothing that names another repository.
+#
+# The configuration of the user and of the system stays, because only there `safe.directory` counts.
 _INHERITED = (
     *("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
     *("USERPROFILE", "SYSTEMROOT", "TEMP", "TMP"),
 )
-"""The variables that git gets, besides PATH: no keys, and nothing that names another repository.
-
-The configuration of the user and of the system stays, because only there `safe.directory` counts.
-"""
 _ENVIRONMENT = {
     # The first is for git since 2.44; before, a missing object is fetched, for which no protocol is allowed then.
     "GIT_NO_LAZY_FETCH": "1",
@@ -27,6 +26,7 @@ _ENVIRONMENT = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "LC_ALL": "C",
 }
+# Settings that win over those of the repository, whose configuration is a file of the project.
 _OVERRIDDEN = (
     "protocol.allow=never",
     f"core.hooksPath={os.devnull}",
@@ -41,7 +41,6 @@ _OVERRIDDEN = (
     "maintenance.auto=false",
     "gc.auto=0",
 )
-"""Settings that win over those of the repository, whose configuration is a file of the project."""
 
 
 class GitMissing(UsageError):

@@ -51,8 +51,8 @@ _NAMED = re.compile(
     r"(?<!PUBLIC_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|CREDENTIALS?)(?:_\d+)?\Z", re.IGNORECASE
 )
 _PASSWORD_IN_A_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s:/@]*:([^\s/]+)@", re.IGNORECASE)
+# Length from which on each line of a multi-line value, such as a private key, counts as a secret [characters].
 _LINE = 20
-"""Length from which on each line of a multi-line value, such as a private key, counts as a secret [characters]."""
 
 
 def credentials(environment: Mapping[str, str]) -> tuple[str, ...]:

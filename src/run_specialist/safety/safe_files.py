@@ -26,8 +26,8 @@ from typing import BinaryIO
 # `locate` first resolves the symlinks of a path and rejects a path outside its root; `open_file` then opens the result
 # without following symlinks.
 
+# False on Windows, where full paths are opened and only the last component is checked for a symlink.
 _HELD = {os.open, os.stat} <= os.supports_dir_fd and os.scandir in os.supports_fd
-"""False on Windows, where full paths are opened and only the last component is checked for a symlink."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER = _NO_LINK | getattr(os, "O_DIRECTORY", 0)
 # Traversing a folder needs fewer permissions than listing it.
@@ -35,8 +35,8 @@ _THROUGH = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
 _NO_WAIT = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _FILE = _NO_WAIT | os.O_RDONLY
 _NEW = _NO_WAIT | os.O_WRONLY | os.O_CREAT
+# Exists if the kernel exposes processes as files, including their environment and memory.
 _PROC = "/proc/self"
-"""Exists if the kernel exposes processes as files, including their environment and memory."""
 
 
 class NotRegular(OSError):
@@ -240,8 +240,8 @@ _PERMISSIONS, _WRITABLE = 0o777, 0o222
 _PREFIX, _ENDING = ".run-specialist-", ".tmp"
 LARGEST = 10_000_000
 """Maximum size of a file whose content is part of its state [bytes]."""
+# Held from the last check of a file until its replacement, so that runs of this process do not interfere.
 _REPLACING = threading.Lock()
-"""Held from the last check of a file until its replacement, so that runs of this process do not interfere."""
 
 
 class Changed(OSError):

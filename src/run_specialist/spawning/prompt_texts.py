@@ -126,8 +126,8 @@ _CLAUDE = {"user": "~/.claude/agent-memory", "project": ".claude/agent-memory", 
 _OWN = {"project": ".run-specialist/memory", "local": ".run-specialist/memory-local"}
 _PLAIN = re.compile(r"[^\W_](?:[\w .-]{0,62}\w)?")
 _UNUSUAL = re.compile(r"[^\w-]+")
+# Number of characters of an unusual name that are kept in its folder's name.
 _KEPT = 40
-"""Number of characters of an unusual name that are kept in its folder's name."""
 
 
 @dataclass(frozen=True, slots=True)

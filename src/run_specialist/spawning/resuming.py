@@ -44,8 +44,8 @@ from run_specialist.tools.archive import Archive
 from run_specialist.tools.planning import TODO, TodoList
 from run_specialist.tools.respond import NAME as RESPOND
 
+# Stored values that a resumption does not change.
 _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")
-"""Stored values that a resumption does not change."""
 
 
 @dataclass(frozen=True)

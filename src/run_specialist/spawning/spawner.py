@@ -216,8 +216,8 @@ def _place_of(file: SpecialistFile, key: str) -> str:
     return f"{file.place(key)}: {key}" if key in file.lines else key
 
 
+# Maximum number of server tools listed in a warning.
 _MAX_LISTED = 10
-"""Maximum number of server tools listed in a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,8 +372,8 @@ def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars
     return FittedSettings(fitted, turn_chars, longest_history, tuple(warnings))
 
 
+# Number of characters of a digest in a message.
 _DIGITS = 12
-"""Number of characters of a digest in a message."""
 
 
 def origin(
@@ -434,8 +434,8 @@ def digests(begun: str, current: str) -> str:
     return f"its digest was {begun[:_DIGITS] or 'none'} and is {current[:_DIGITS] or 'none'}"
 
 
+# Parts of the definition of an API tool that depend on limits, which a resumption may change.
 _BOUNDS = ("max_uses", "max_content_tokens")
-"""Parts of the definition of an API tool that depend on limits, which a resumption may change."""
 
 
 def as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:

@@ -209,13 +209,13 @@ MOST_PARTS = 3_000
 DEEPEST = 20
 """Maximum nesting; an object has two levels: the vendors allow ten nested objects."""
 
+# Keywords allowed beside a reference or alternatives, because they do not restrict values.
 _ANNOTATIONS = frozenset(
     {
         *("$anchor", "$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description"),
         *("discriminator", "example", "examples", "readOnly", "title", "writeOnly"),
     }
 )
-"""Keywords allowed beside a reference or alternatives, because they do not restrict values."""
 
 
 class _NotExpressible(Exception):
@@ -395,8 +395,8 @@ NEEDS_QUOTES = (
     "require needs quotes, and output_schema has no `evidence` array of objects with `source` and `quote`; add one, or "
     "set evidence to check"
 )
+# Maximum number of references that are followed in a row.
 _MOST_REFERENCES = 20
-"""Maximum number of references that are followed in a row."""
 
 
 def has_quotes(schema: Mapping[str, Any]) -> bool:

@@ -50,12 +50,12 @@ from run_specialist.specialist.tool_names import (
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
+# Tools that need another key in the file, by name.
 _REQUIRED = {"delegate": "agents", EDIT: "writable", WRITE: "writable", "memory": "memory"}
-"""Tools that need another key in the file, by name."""
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
+# Maximum number of unknown names that get suggestions, and of candidates compared with each.
 _PROPOSED, _COMPARED = 10, 200
-"""Maximum number of unknown names that get suggestions, and of candidates compared with each."""
 
 
 def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:

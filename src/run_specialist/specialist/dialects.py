@@ -170,8 +170,8 @@ def agents_in(tools: Sequence[str]) -> tuple[str, ...]:
 
 KEY = "permission"
 _EVERYTHING = "*"
+# Tools by their names in the key.
 _TOOLS = {"bash": (SHELL,), "edit": (EDIT, WRITE), "webfetch": ("fetch",)}
-"""Tools by their names in the key."""
 
 
 def take_permission(front: FrontMatter, given: dict[str, Any]) -> bool:
@@ -234,8 +234,8 @@ def _is_allowed(node: Node) -> bool:
 _FAMILY = "opus|sonnet|haiku|fable|mythos"
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)\s*$")
 _ROUTER = re.compile(r"(?:openrouter|github-copilot|copilot|opencode|vercel)/(?=[^/]+)", re.IGNORECASE)
+# Vendor prefixes in opencode and in routers, with their replacements.
 _VENDORS = {"anthropic/": "", "openai/": "openai:", "ollama/": "ollama:", "lmstudio/": "lmstudio:"}
-"""Vendor prefixes in opencode and in routers, with their replacements."""
 _CLAUDE = re.compile(
     rf"claude-(?:(?P<before>{_FAMILY})-)?(?P<major>\d{{1,2}})(?:-(?P<minor>\d{{1,2}}))?"
     rf"(?:-(?P<after>{_FAMILY}))?(?:-thinking)?"
@@ -244,8 +244,8 @@ _OF_CHAT = re.compile(r"(?:gpt|chatgpt|codex)-[a-z0-9.-]+|o[1-9](?:-[a-z0-9-]+)?
 _OF_OTHERS = re.compile(
     r"(?:gemini|gemma|grok|deepseek|mistral|magistral|devstral|codestral|qwen|llama|kimi|glm|minimax)(?:[-\d. ].*)?"
 )
+# First version whose ids have the family before the number.
 _REORDERED_SINCE = 4
-"""First version whose ids have the family before the number."""
 
 
 def served_name(model: str) -> str:

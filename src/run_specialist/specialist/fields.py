@@ -286,8 +286,8 @@ class Specialist(BaseModel):
     """Named set of the settings above; keys in the file override it."""
 
 
+# Tools that a file may name; `respond` is always offered.
 _TOOLS = tuple(name for name in BUILT_IN if name != "respond")
-"""Tools that a file may name; `respond` is always offered."""
 
 
 def json_schema(models: Sequence[str] = ()) -> dict[str, Any]:

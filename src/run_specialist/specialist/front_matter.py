@@ -285,8 +285,8 @@ def _with_lf(text: str) -> str:
 
 _OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
 _PROSE_KEYS = frozenset({"description", "landing_prompt"})
+# First characters of lines that cannot begin a body.
 _CONTINUED = " \t-#]})\"'"
-"""First characters of lines that cannot begin a body."""
 _TITLE = re.compile(r"# \S")
 _COMMENT = re.compile(r"#+(?:[ \t]|\Z)")
 _ESCAPE = re.compile(r'\\(["\\/nt])')

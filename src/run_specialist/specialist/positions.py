@@ -312,8 +312,8 @@ _TOO_MANY_PARTS = re.compile(
 
 
 _NAME = r"""(?:"[^"\n]*+"|'[^'\n]*+'|[\w-]++)"""
+# The start of a line with the header of a table, or with a key and its value.
 _STATEMENT = re.compile(rf"\s*+(\[\[?\s*+)?({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+[]=]")
-"""The start of a line with the header of a table, or with a key and its value."""
 
 
 class InvalidToml(ValueError):

@@ -12,8 +12,8 @@ from run_specialist.specialist.dialects import DIALECTS, config_folder, user_fol
 from run_specialist.specialist.problems import shown
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+# Maximum number of symlinks to follow in a row; Linux has the same limit.
 _MOST_LINKS = 40
-"""Maximum number of symlinks to follow in a row; Linux has the same limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ def identity(path: Path, project: Path | None) -> str:
 VARIABLE = "SPECIALIST_SAFE_DIRECTORY"
 """Environment variable with folders that may belong to any user, separated as in PATH; `*` means every folder."""
 
+# User id of root, who can change every file anyway and so counts as a trusted owner.
 _ROOT = 0
-"""User id of root, who can change every file anyway and so counts as a trusted owner."""
 
 
 def ownership_problem(top: Path, *inside: Path) -> str | None:

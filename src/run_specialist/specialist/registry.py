@@ -170,12 +170,12 @@ def _files_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
 
 MAX_REPORTED = 10
 """Maximum number of bad names reported one by one per file; the rest are counted."""
+# Maximum number of unknown names for which similar names are searched.
 _MOST_SUGGESTED = 20
-"""Maximum number of unknown names for which similar names are searched."""
 _LONGEST = 300
 
+# Path of each file, mapped to the paths of the files it may call.
 _Edges = Mapping[Path, Sequence[Path]]
-"""Path of each file, mapped to the paths of the files it may call."""
 
 
 def check(

@@ -30,8 +30,8 @@ MOST_LEVELS = 120
 """Maximum nesting of keywords; below Python's own limit, at which the library fails in another way."""
 _PATTERNED = frozenset({"patternProperties", "additionalProperties"})
 # The library would check the same values for them again, uncounted.
+# Keywords that a schema must not use, with what to use instead.
 _UNSUPPORTED = {"unevaluatedProperties": "additionalProperties", "unevaluatedItems": "items"}
-"""Keywords that a schema must not use, with what to use instead."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # One value of each type; any of them reveals a reference that only leads back to itself.
 _SAMPLES: tuple[object, ...] = (None, True, 0, "", [None], {"": None})

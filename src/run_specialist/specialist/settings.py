@@ -87,8 +87,8 @@ class Data:
     """Models that it may name besides those of the file and the call."""
 
 
+# Limits of what is paid for, on which the children of a project's specialist draw in any case.
 _SHARED = ("total_tokens_limit", "cost_limit")
-"""Limits of what is paid for, on which the children of a project's specialist draw in any case."""
 
 _Layer = tuple[Specialist, Callable[[str], Origin]]
 

@@ -75,8 +75,8 @@ _ITEMS = select(
     items.c.error,
     case((runs.c.status != RUNNING, runs.c.outcome)).label("outcome"),
 ).select_from(WITH_RUNS)
+# Items without the outcomes that their status does not depend on.
 _COUNTED = select(*_COLUMNS, case((MAY_WAIT, runs.c.outcome)).label("outcome")).select_from(WITH_RUNS)
-"""Items without the outcomes that their status does not depend on."""
 
 JUDGES = "-judges"
 """Suffix of the id of the batch with an eval's judges, after the id of the eval."""

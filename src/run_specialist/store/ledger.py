@@ -24,8 +24,8 @@ _INSERT_RUN = (
     "limits_changed = excluded.limits_changed where runs.owner = excluded.owner"
 )
 _INSERT_SEARCH = f"{insert('search')} on conflict (run_id) do update set question = excluded.question"
+# Insert rows that never change.
 _INSERT = {table: f"{insert(table)} on conflict do nothing" for table in ("turns", "calls", "events", "changes")}
-"""Insert rows that never change."""
 DELETE_MESSAGES = "delete from messages where run_id = :run_id and part = :part and place >= :place"
 _INSERT_MESSAGE = insert("messages")
 _UPDATE_SNAPSHOT = update("runs", "standing", "tool_calls", "cost_usd", "duration_s", key="run_id")
@@ -37,11 +37,11 @@ _CHANGE_OWNER = (
     f"update runs set owner = :new_owner, status = '{RUNNING}', ended_at = null "  # noqa: S608
     "where run_id = :run_id and owner = :owner and status = :status"
 )
+# Counts the stored turns and calls of a run, and returns the number of its newest event.
 _COUNT = (
     "select (select count(*) from turns where run_id = :run_id), (select count(*) from calls where run_id = :run_id), "
     "(select coalesce(max(number), 0) from events where run_id = :run_id)"
 )
-"""Counts the stored turns and calls of a run, and returns the number of its newest event."""
 
 
 class OwnerLooksDead(AtWork):
@@ -68,8 +68,8 @@ class Ledger:
         self._url = url
         self._backoff = backoff or Backoff()
         self._on_outage = on_outage
+        # The run being begun or taken over, set once that may have been committed.
         self._taking: str | None = None
-        """The run being begun or taken over, set once that may have been committed."""
         with ExitStack() as parts:
             self._session = open_session(url)
             parts.callback(self._session.close)

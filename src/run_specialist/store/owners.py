@@ -113,8 +113,8 @@ def _file(store: Path, token: str) -> Path:
 if sys.platform == "win32":  # written from the documentation, never tested
     import msvcrt
 
+    # Offset of the locked byte: past the text, which other processes read.
     _LOCKED_BYTE = 1 << 30
-    """Offset of the locked byte: past the text, which other processes read."""
 
     def _lock(descriptor: int, *, wait: bool) -> None:
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)

@@ -36,6 +36,7 @@ IDLE, INTERVAL, COUNT = 10, 5, 3
 DEAD_PEER_TIMEOUT = IDLE + INTERVAL * COUNT
 """Silence after which the server ends a session and releases its locks [s]."""
 
+# Server-side session settings; by default the server detects an unreachable client only after two hours.
 _SESSION = {
     "tcp_keepalives_idle": IDLE,
     "tcp_keepalives_interval": INTERVAL,
@@ -43,14 +44,13 @@ _SESSION = {
     # The statements are short: compiling them takes longer than executing them.
     "jit": "off",
 }
-"""Server-side session settings; by default the server detects an unreachable client only after two hours."""
+# Client-side connection settings, by libpq's names.
 _CONNECTION = {
     "keepalives": 1,
     "keepalives_idle": IDLE,
     "keepalives_interval": INTERVAL,
     "keepalives_count": COUNT,
 }
-"""Client-side connection settings, by libpq's names."""
 
 
 def open_database(url: str, *, write: bool) -> Engine:
@@ -170,12 +170,12 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 RELEASE_TIMEOUT = 1.0
 """How long releasing the lock waits for an attempt in progress [s]."""
 
+# The lock of one owner in the server's catalog.
 _HELD = (
     "pg_locks where locktype = 'advisory' and objsubid = 1 and granted "
     "and database = (select oid from pg_database where datname = current_database()) "
     "and (classid::bigint << 32) | objid::bigint = :key"
 )
-"""The lock of one owner in the server's catalog."""
 # Keepalives do not apply while sent data is unacknowledged. PostgreSQL has this setting from version 12 on.
 _DROP_VANISHED = (
     "select set_config(name, :milliseconds, false) from pg_settings "
@@ -316,8 +316,8 @@ def _query(url: str, statement: str, token: str) -> str | None:
 PATIENCE = 60.0
 """How long to retry while the server restarts [s]."""
 
+# Errors for a closed connection, a starting server, a full disk, a standby that is not promoted yet.
 _TEMPORARY = (OperationalError, InterfaceError, InternalError)
-"""Errors for a closed connection, a starting server, a full disk, a standby that is not promoted yet."""
 
 
 @cache

@@ -54,13 +54,13 @@ LAST = "last"
 NEEDS_SPACE = (
     "free disk space, or delete all runs with --all --all-projects, which needs none if no other process uses the store"
 )
+# The rows of runs by table.
 _ORDERED = {
     "turns": select(turns).order_by(turns.c.number),
     "calls": select(calls).order_by(calls.c.number),
     "messages": select(messages).order_by(messages.c.part, messages.c.place),
     "events": select(events).order_by(events.c.number),
 }
-"""The rows of runs by table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,12 +75,12 @@ def known_run(run_id: str, *columns: Any) -> KnownRun:  # noqa: ANN401 - values 
     )
 
 
+# Fields of an outcome that `--json` does not print.
 _UNPRINTED = {"error", "exit_code"}
-"""Fields of an outcome that `--json` does not print."""
+# Exit codes of printed outcomes, by status; all others are `OK`.
 _EXIT_CODES = {"failed": Exit.NO_ANSWER, "aborted": Exit.INTERRUPTED}
-"""Exit codes of printed outcomes, by status; all others are `OK`."""
+# The statuses of outcomes with an error.
 _HAVE_ERRORS = {*_EXIT_CODES, "partial"}
-"""The statuses of outcomes with an error."""
 _T = TypeVar("_T")
 
 
@@ -233,6 +233,7 @@ def folded(text: str) -> bytes:
     return unicodedata.normalize("NFC", text).casefold().encode("utf-8", "surrogatepass")
 
 
+# Converts an untrusted value for a column of a type.
 _CELLS: Mapping[str, Callable[[Any], Any]] = {
     "text": column_text,
     "packed": lambda value: pack(str(value)),
@@ -242,7 +243,6 @@ _CELLS: Mapping[str, Callable[[Any], Any]] = {
     "float": _number,
     "flag": bool,
 }
-"""Converts an untrusted value for a column of a type."""
 
 
 @dataclass

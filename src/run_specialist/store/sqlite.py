@@ -38,10 +38,10 @@ PAUSE = 0.1
 PATIENCE = 10.0
 """How long to retry if the disk is full or the file is locked [s]."""
 
+# Prefixes of the error codes for a locked file or a full disk.
 _TEMPORARY = ("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
-"""Prefixes of the error codes for a locked file or a full disk."""
+# Errors caused by the values of a row.
 _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
-"""Errors caused by the values of a row."""
 
 
 class FileSession(Session):
@@ -118,8 +118,8 @@ WAIT = 10
 ALONE = "alone"
 """The mode of `connect` that locks out all other connections; reading then needs no disk space."""
 
+# Prefix of the error codes for a failure to create the shared memory file, e.g. on a full disk.
 _NO_SPACE = "SQLITE_IOERR_SHM"
-"""Prefix of the error codes for a failure to create the shared memory file, e.g. on a full disk."""
 _REASONS = {
     "SQLITE_NOTADB": "is not an SQLite database",
     "SQLITE_CORRUPT": "is damaged",
@@ -317,8 +317,8 @@ def open_engine(url: str, *, write: bool = True) -> "Engine":
 
 OTHERS = 0o077
 """Permission bits of group and others."""
+# Suffixes of the files and folders that accompany a store.
 _SUFFIXES = ("-wal", "-shm", "-journal", ".owners")
-"""Suffixes of the files and folders that accompany a store."""
 
 
 def make_private(store: Path) -> None:

@@ -78,8 +78,8 @@ runs, turns, calls, events, messages, changes, search, batches, items, gates = (
 
 MIGRATIONS = "run_specialist.store:migrations"
 """The folder of the revisions."""
+# Serializes upgrades, since Alembic keeps its context in globals.
 _ALEMBIC = threading.Lock()
-"""Serializes upgrades, since Alembic keeps its context in globals."""
 
 stamp = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """Alembic's table with the newest applied revision."""

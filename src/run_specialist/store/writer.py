@@ -242,14 +242,14 @@ class Writer:
         self._inbox = Inbox()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
+        # Why the writer gave up the store; None while it writes.
         self._failure: str | None = None
-        """Why the writer gave up the store; None while it writes."""
         self.was_open = False
         """True once the store was opened successfully."""
         self.owner: str | None = None
         """Token of this process; None until the store is open."""
+        # The journals in use, by run.
         self._journals = WeakValueDictionary[str, RunJournal]()
-        """The journals in use, by run."""
 
     def check(self) -> None:
         """Wait until the store is open; needed before the first request if the user chose the store.

@@ -13,16 +13,16 @@ from run_specialist.tools.base import Output, Tool
 NAME = "get_tool_response"
 SUMMARIZE = "context_summarize"
 """Name of the call whose result is a summary; reserved, so no tool can use it."""
+# Number of existing IDs listed when a model requests an unknown one.
 _MAX_LISTED_IDS = 5
-"""Number of existing IDs listed when a model requests an unknown one."""
 
 _DESCRIPTION = "Read on in a cut or SUMMARIZED result."
+# Written by hand to be short, because every request includes it.
 _SCHEMA = {
     "type": "object",
     "properties": {"execution_id": {"type": "string"}, "offset": {"type": "integer"}},
     "required": ["execution_id"],
 }
-"""Written by hand to be short, because every request includes it."""
 
 
 class Archive:

@@ -141,8 +141,8 @@ class Parameters:
         return checked
 
 
+# Parameters of methods by their function: each run binds the built-in tools' methods to new objects.
 _METHOD_CACHE: WeakKeyDictionary[Callable[..., Any], Parameters] = WeakKeyDictionary()
-"""Parameters of methods by their function: each run binds the built-in tools' methods to new objects."""
 
 
 def parameters_of(function: Callable[..., Any]) -> Parameters:

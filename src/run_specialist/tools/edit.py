@@ -33,8 +33,8 @@ class Patch:
         is_closed: whether to refuse changes, because the run continues a dry run whose changes were not kept.
         """
         self.is_closed = is_closed
+        # Old and new content, by root and path.
         self._files: dict[tuple[Path, str], tuple[bytes | None, bytes]] = {}
-        """Old and new content, by root and path."""
 
     def content(self, root: Path, relative: str) -> bytes | None:
         """Return the content of a changed file; None if it is not changed."""
@@ -328,8 +328,8 @@ def _refused(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any 
 
 
 _NOT_UNDONE = "`specialists undo` does not take them back"
+# Number of files that a warning names.
 _NAMED = 5
-"""Number of files that a warning names."""
 _T = TypeVar("_T")
 
 

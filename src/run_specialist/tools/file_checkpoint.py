@@ -49,14 +49,14 @@ EVENT_DIFF = 20_000
 MOST_COMPARED = 2_000_000
 """Maximum size of a file whose lines are counted [bytes]."""
 
+# Time for counting the changed lines after one command [s].
 _COMPARE_WITHIN = 2.0
-"""Time for counting the changed lines after one command [s]."""
+# Length of the part of a name that is kept [characters].
 _LONGEST = 200
-"""Length of the part of a name that is kept [characters]."""
 _USABLE = 0o700
 _LOCKS = ".locks"
+# Age after which a checkpoint that was left behind is deleted [s].
 _KEPT_FOR = 30 * 24 * 3600
-"""Age after which a checkpoint that was left behind is deleted [s]."""
 
 
 class FileEntry(NamedTuple):

@@ -237,8 +237,8 @@ class _FileTools:
 
 TIMEOUT = 10.0
 """Timeout of one search; the result then says that the search was stopped [s]."""
+# Maximum size of the paths on one command line [bytes]; Windows limits a command line to 32,767 characters.
 _BATCH = 100_000 if os.name == "posix" else 20_000
-"""Maximum size of the paths on one command line [bytes]; Windows limits a command line to 32,767 characters."""
 _ERROR = 2
 # ripgrep omits the column of an empty match at the end of a file.
 _MATCH = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)

@@ -23,8 +23,8 @@ LARGEST = 4_000_000
 """Maximum size of a .gitignore [bytes]; with a larger one, the folder cannot be read."""
 MOST_WILDCARDS = 100_000
 """Maximum total length of a file's patterns with wildcards [characters]; each of them costs time for each path."""
+# Size up to which many files are kept in compiled form, which takes about ten times as much memory [bytes].
 _SMALL = 50_000
-"""Size up to which many files are kept in compiled form, which takes about ten times as much memory [bytes]."""
 _PATTERNS_PER_REGEX = 50
 _COMPILING = threading.Lock()
 _TOKEN = re.compile(r"(\*+)|\[([!^]?)(\]?(?:\\.|[^\]\\])*)\]|\\(.)|(.)", re.DOTALL)
@@ -110,11 +110,11 @@ class IgnoreFile:
 
         Raises OSError (EFBIG) for more wildcard patterns than can be matched in time.
         """
+        # Rank by pattern without wildcards: `/name` at any depth, or `//path/here`; ends in `/` if for folders.
         self._plain: dict[str, int] = {}
-        """Rank by pattern without wildcards: `/name` at any depth, or `//path/here`; ends in `/` if for folders."""
+        # Consecutive patterns in one expression, last first: whether they match names at any depth instead of paths;
+        # the expression, with a group for each pattern; the rank of each group.
         self._wildcards: list[tuple[bool, re.Pattern[str], list[int]]] = []
-        """Consecutive patterns in one expression, last first: whether they match names at any depth instead of paths;
-        the expression, with a group for each pattern; the rank of each group."""
         wildcards: list[tuple[bool, int, str]] = []
         size = 0
         # Git skips a byte order mark, and treats names as bytes.

@@ -44,8 +44,8 @@ class McpConnection:
         """
         self._server = server
         self._root = root
+        # An `McpSession`, whose module is imported late.
         self._session: Any = None
-        """An `McpSession`, whose module is imported late."""
         self._restart_error = ""
 
     async def listing(self) -> Listing:

@@ -318,8 +318,8 @@ def parse(line: bytes) -> SessionMessage | None:
 MOST_TOOLS = 1_000
 MOST_PAGES = 100
 _MAX_NAMED = 10
+# Number of location parts that name a tool of a list.
 _OF_TOOL = 2
-"""Number of location parts that name a tool of a list."""
 _SESSION_TERMINATED = "Session terminated"
 
 
@@ -378,8 +378,8 @@ class _InvalidTools:
         return f"{why}; the run continues without {'it' if single else 'them'}"
 
 
+# Timeout for closing a session, after which its task is cancelled [s].
 _CLOSE_TIMEOUT = 2 * EXIT_GRACE + 2 * TERM_GRACE
-"""Timeout for closing a session, after which its task is cancelled [s]."""
 
 
 class McpSession:

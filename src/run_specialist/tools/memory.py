@@ -25,8 +25,8 @@ MAIN = "MEMORY.md"
 """The note that is added to the prompt."""
 _PART = re.compile(r"[^\W_](?:[\w .-]{0,62}\w)?")
 _DEEPEST = 3
+# Prefix of paths from models that know the Messages API's memory tool.
 _ROOT = re.compile(r"(?:\./)?/?(?:memories(?:/|$))?")
-"""Prefix of paths from models that know the Messages API's memory tool."""
 _READ_BY_PROGRAMS = frozenset(
     {"agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", "skill.md"}
     | {"copilot-instructions.md", "warp.md", "crush.md", "qwen.md"}
@@ -60,8 +60,8 @@ LARGEST = 64 * 1024
 """Maximum size of a note [bytes]."""
 MOST = 100
 """Maximum number of notes."""
+# Maximum number of folder entries that are examined.
 _MOST_ENTRIES = 1_000
-"""Maximum number of folder entries that are examined."""
 _GITIGNORE = ".gitignore"
 
 
@@ -230,8 +230,8 @@ _DESCRIPTION = (
     "keep it short, and put details into other notes, such as tests.md, that it names. Other runs may write at the "
     "same time, so prefer append. Write what you have found out, with its place, and never secrets."
 )
+# Control characters that a note does not need.
 _UNREADABLE = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
-"""Control characters that a note does not need."""
 
 
 def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool = False) -> Tool:

@@ -188,30 +188,31 @@ MAX_FOUND = 2_000
 """Maximum number of files in one folder of a search path."""
 
 _NOT_SEARCHED = frozenset({"__pycache__", ".git", ".venv", "node_modules"})
+# Extensions of data files that servers write themselves.
 _DATA = frozenset(
     ".csv .db .duckdb .json .jsonl .log .md .ndjson .parquet .pdf .sqlite .sqlite3 .tsv .txt".split()  # noqa: SIM905
 )
-"""Extensions of data files that servers write themselves."""
+# Options and variables that name such a file, e.g. `--db-path` and `MEMORY_FILE_PATH`.
 _DATA_NAME = re.compile(
     r"-{0,2}([a-z0-9]+[-_])*(db|database|sqlite|duckdb|logs?|logfile|memory|history|cache|storage|output)"
     r"([-_](path|file|name|uri|url))*",
     re.IGNORECASE,
 )
-"""Options and variables that name such a file, e.g. `--db-path` and `MEMORY_FILE_PATH`."""
 _INTERPRETER = re.compile(
     r"(python|pypy|perl|ruby|php|lua|luajit|tclsh|wish|expect)w?[\d.]*|node|nodejs|bun|deno|tsx|ts-node|\w{0,4}sh|rscript"
     r"|r|julia|java|groovy|scala|guile|racket|osascript|powershell|cmd|[gmn]?awk|sed|busybox",
     re.IGNORECASE,
 )
+# Options of interpreters that take no value.
 _FLAGS = re.compile(r"-[uBOsPq]+")
-"""Options of interpreters that take no value."""
+# Variables with folders in which programs look up what they execute.
 _SEARCH_PATHS = frozenset(
     "PYTHONPATH PYTHONHOME PYTHONUSERBASE NODE_PATH RUBYLIB PERL5LIB PERLLIB LUA_PATH LUA_CPATH CLASSPATH GEM_PATH "  # noqa: SIM905
     "GEM_HOME LD_LIBRARY_PATH DYLD_LIBRARY_PATH PHP_INI_SCAN_DIR GIT_EXEC_PATH PATH".split()
 )
-"""Variables with folders in which programs look up what they execute."""
+# Files of a folder that an interpreter executes, or reads to know what to execute, when it is given the folder.
 _STARTED_IN_FOLDERS = ("__main__.py", "index.js", "index.mjs", "package.json")
-"""Files of a folder that an interpreter executes, or reads to know what to execute, when it is given the folder."""
+# Files that a script of JavaScript imports by a relative path, and commands and sourced files of a shell script.
 _NAMED_IN_SCRIPT = re.compile(
     rb"""\b(?:require\s{0,9}\(|from|import\s{0,9}\(?)\s{0,9}["'`](\.{1,2}/[^"'`\n]{1,300})["'`]"""
     rb"""|(?:^|[;&|(])[ \t]{0,99}(?:(?:then|do|else|if|while|exec)[ \t]{1,9}){0,5}"""
@@ -219,12 +220,11 @@ _NAMED_IN_SCRIPT = re.compile(
     rb"""["']?([\w./$+@-]{1,300})""",
     re.MULTILINE,
 )
-"""Files that a script of JavaScript imports by a relative path, and commands and sourced files of a shell script."""
 _FOLDER_OF_SCRIPT = re.compile(r"^\$\w+/")
+# What Node.js and its relatives add to the name of an imported file.
 _EXTENSIONS = ("", ".js", ".mjs", ".cjs", ".ts", ".json", "/index.js", "/index.ts", "/package.json")
-"""What Node.js and its relatives add to the name of an imported file."""
+# Modules that the standard library tries to import.
 _OPTIONAL = frozenset({"sitecustomize", "usercustomize", "org", "java"})
-"""Modules that the standard library tries to import."""
 _CODE = "<argument>"
 
 
@@ -447,12 +447,12 @@ MAX_MODULES = 1_000
 MAX_SOURCE = 32 * 1024 * 1024
 """Maximum total size of the source to follow [bytes]."""
 
+# Parsers of Python 3.11 share a counter between threads: two concurrent ones may raise SystemError.
 _PARSING = threading.Lock()
-"""Parsers of Python 3.11 share a counter between threads: two concurrent ones may raise SystemError."""
 _ALL_SUBMODULES = ".*"
 _IMPORT_FUNCTIONS = frozenset({"__import__", "import_module", "run_module"})
+# Functions that execute a file by its path.
 _OTHER_IMPORTS = frozenset({"run_path", "spec_from_file_location", "load_module", "load_source", "load_dynamic"})
-"""Functions that execute a file by its path."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,12 +191,12 @@ def _docstring(function: Callable[..., Any]) -> str:
     return inspect.getdoc(function if plain else type(function).__call__) or inspect.getdoc(function) or ""
 
 
+# Pattern of the parameter section in each docstring style.
 _SECTIONS = {
     "GOOGLE": r"(?:Args|Arguments|Parameters|Params):[ \t]*\n(?:[ \t]+.*(?:\n|\Z)|[ \t]*\n)*",
     "NUMPYDOC": r"(?:Other )?Parameters[ \t]*\n-{3,}[ \t]*\n(?:(?!\S.*\n-{3,}).*(?:\n|(?<=.)\Z))*",
     "REST": r":(?:param|parameter|arg|argument|key|keyword|type)\b.*(?:\n|\Z)(?:[ \t]+.*(?:\n|\Z))*",
 }
-"""Pattern of the parameter section in each docstring style."""
 
 
 @dataclass(frozen=True, slots=True)

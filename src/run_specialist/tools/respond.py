@@ -19,6 +19,7 @@ NAME = "respond"
 MOST_EVIDENCE = 20
 
 _DESCRIPTION = "Ends your work: call it as soon as you know enough."
+# Written by hand to be short, because every request includes it.
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -33,7 +34,6 @@ _SCHEMA = {
     },
     "required": ["answer"],
 }
-"""Written by hand to be short, because every request includes it."""
 _STRUCTURED = "The whole answer. It must match this schema: give it as it is, not as JSON in a string."
 _STRUCTURED_AS_TEXT = "The whole answer, as it is and not as JSON in a string. It must match this JSON Schema: "
 

@@ -46,8 +46,8 @@ class _Selection:
         return compile_globs("/" + "/".join(filter(None, both)) for both in literals)
 
 
+# Maximum length of a path on Linux, and at most that elsewhere [bytes].
 _LONGEST = 4096
-"""Maximum length of a path on Linux, and at most that elsewhere [bytes]."""
 _GLOB = re.compile(r"[*?\[]")
 _SEPARATOR = re.compile(r":(?=\d+: )")
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}

@@ -18,8 +18,8 @@ from run_specialist.tools.sandbox import Sandbox, escape_path, files, read_text
 from run_specialist.tools.scripts import lines_in
 
 _SHORTEST_PREFIX = 4
+# Size of the FTS5 hash buffer; the default flushes too often [bytes].
 _HASH_SIZE = 8_000_000
-"""Size of the FTS5 hash buffer; the default flushes too often [bytes]."""
 
 
 @dataclass(slots=True)
@@ -100,8 +100,8 @@ def expressions(term: str) -> list[str]:
 
 
 _PROSE = {".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc", ".org", ""}
+# Minimum length at which a passage ends at the next good break [characters].
 _TARGET_SIZE = 600
-"""Minimum length at which a passage ends at the next good break [characters]."""
 _HEADING = re.compile(r"(#{1,6})\s+[^\s#]")
 _UNDERLINES = frozenset('=-~^"*')
 _NOT_IN_TITLE = frozenset(("", *"|->#* \t"))
@@ -402,15 +402,15 @@ def stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 3 else word  # noqa: PLR2004 - a short word keeps its e
 
 
+# Length above which a file is ranked in chunks, since its length would lower its rank [characters].
 _CHUNK_LENGTH = 16_000
-"""Length above which a file is ranked in chunks, since its length would lower its rank [characters]."""
+# Distance before a chunk that is searched for its headings [characters].
 _HEADING_LOOKBACK = 24_000
-"""Distance before a chunk that is searched for its headings [characters]."""
+# Minimum number of matching chunks to split into passages for a query.
 _MIN_CHUNKS = 16
-"""Minimum number of matching chunks to split into passages for a query."""
 _MAX_RANKED = 200
+# Maximum number of consecutive words tried as one identifier.
 _MAX_JOINED = 3
-"""Maximum number of consecutive words tried as one identifier."""
 _MAX_WORD = 40
 _HEADINGS = re.compile(r"\n#.*")
 _FILE_WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "ideographs": 0.8}
@@ -526,8 +526,8 @@ LONGEST_BUILD = 20.0
 
 Splitting them into passages takes another second or two.
 """
+# Fixed cost of a file, added to its length [characters].
 _COST_PER_FILE = 400
-"""Fixed cost of a file, added to its length [characters]."""
 
 
 class SearchIndex:

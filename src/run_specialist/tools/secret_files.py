@@ -15,8 +15,8 @@ from pathlib import Path
 from run_specialist.specialist.dialects import DIALECTS, config_folder, user_folders
 from run_specialist.specialist.skills import SKILL
 
+# Extensions of template files, which contain no secret values.
 _TEMPLATE_EXTENSIONS = (".example", ".sample", ".template", ".dist", ".tpl")
-"""Extensions of template files, which contain no secret values."""
 _SECRET_NAMES = frozenset(
     {
         # Environment files; `_LIKE` matches the others.
@@ -34,6 +34,7 @@ _SECRET_NAMES = frozenset(
         "credentials.json", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
     }
 )  # fmt: skip
+# Names that are secret only in a certain folder.
 _SECRET_PATHS = frozenset(
     {
         ".docker/config.json", ".kube/config", ".config/gcloud", ".config/hub", "gh/hosts.yml", "rclone/rclone.conf",
@@ -41,7 +42,6 @@ _SECRET_PATHS = frozenset(
         ".composer/auth.json", ".codex/auth.json", ".m2/settings.xml", "sops/age",
     }
 )  # fmt: skip
-"""Names that are secret only in a certain folder."""
 _SECRET_EXTENSIONS = (
     ".pem", ".key", ".p8", ".pk8", ".p12", ".pfx", ".pkcs12", ".ppk", ".jks", ".keystore", ".bks", ".kdb", ".kdbx",
     ".psafe3", ".keychain", ".keychain-db", ".env", ".tfstate", ".tfvars", ".tfvars.json", ".kubeconfig", ".ovpn",
@@ -58,19 +58,19 @@ _SECRET_PATTERN = re.compile(
     r"|[._]\w+_history|fish_history",
     re.DOTALL,
 )
+# Copies that editors, tools and people leave: `.env~`, `#.env#`, `.id_rsa.swp`, `server.key.bak`, `.netrc-old`.
 _COPY = re.compile(
     r"(copy of |\.?#)?(?P<name>.*?)"
     r"(#|~|\.(bak|backup|bkp|old|orig|save|saved|copy|prev|previous|rej|tmp|temp|swpx?|sw[a-o]|un|kate-swp)"
     r"|[-_ ](bak|backup|old|orig|copy)| \(copy\)| ?\(\d+\)|\.~\d+~|[-_.]\d+)*",
     re.DOTALL,
 )
-"""Copies that editors, tools and people leave: `.env~`, `#.env#`, `.id_rsa.swp`, `server.key.bak`, `.netrc-old`."""
+# Template names with the extension `.env`, e.g. `example.env`.
 _TEMPLATE_NAMES = frozenset({f"{word[1:]}.env" for word in _TEMPLATE_EXTENSIONS})
-"""Template names with the extension `.env`, e.g. `example.env`."""
 _CASE_EXTENSIONS = (".evals.yaml", ".evals.yml")
 _CASES_OF_SKILLS = "evals/evals.json"
+# Folders with the notes of specialists, which are not sources.
 _NOTES = frozenset({".run-specialist/memory", ".run-specialist/memory-local"})
-"""Folders with the notes of specialists, which are not sources."""
 _CLOSED_PATHS = _SECRET_PATHS | _NOTES
 _WILDCARDS = str.maketrans("", "", "*?")
 
@@ -131,6 +131,7 @@ def _is_secret_name(above: str, name: str) -> bool:
 # Those are the files of git, secrets, agent files, instructions and settings of this program and others, and the rules
 # of what the file tools can see.
 
+# Files, and folders with all that is in them.
 _NAMES = (
     # Agents and skills of all programs; at any depth, because any folder can become the root of a project.
     *dict.fromkeys(folder.split("/")[0] for dialect in DIALECTS for folder in dialect.project),
@@ -144,13 +145,12 @@ _NAMES = (
     # Commands of shells that enter a folder.
     ".envrc", ".mise", ".mise.toml", ".mise.local.toml", "mise.toml", "mise.local.toml", ".tool-versions",
 )  # fmt: skip
-"""Files, and folders with all that is in them."""
+# Names that are protected only in a certain folder.
 _PATHS = (".config/mise", ".config/mise.toml", ".config/mise.local.toml", "mise/config.toml", "mise/config.local.toml")
-"""Names that are protected only in a certain folder."""
 _ENDINGS = (".agent.md", ".chatmode.md", ".code-workspace")
+# Test runners and package managers write these into the folders that they make; they cannot show more than commands see
+# of a writable folder anyway.
 _CREATED_BY_COMMANDS = frozenset({".gitignore", ".gitattributes"})
-"""Test runners and package managers write these into the folders that they make; they cannot show more than commands
-see of a writable folder anyway."""
 _FOLDED = frozenset(name.casefold() for name in _NAMES)
 _GIT = re.compile(r"\.git|git~[0-9]+")
 _DATA = "run-specialist"

@@ -116,10 +116,10 @@ def _check_mask(before: str, after: str, which: str) -> None:
         )
 
 
+# Number of unchanged lines before and after each change.
 _CONTEXT = 3
-"""Number of unchanged lines before and after each change."""
+# Maximum product of line counts for a full comparison; above it, lines are compared by position, or not at all.
 _MOST_COMPARED = 4_000_000
-"""Maximum product of line counts for a full comparison; above it, lines are compared by position, or not at all."""
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _NEEDS_QUOTES = re.compile(r'["\\]')
 _MODE = "100644"

@@ -18,10 +18,10 @@ from threading import Thread
 from typing import Any
 
 KILL = signal.SIGKILL if os.name == "posix" else signal.SIGTERM
+# Process groups that were started and not yet stopped.
 _running: set[int] = set()
-"""Process groups that were started and not yet stopped."""
+# Set in threads of `in_thread`; cancelled once the caller has stopped waiting.
 _ABANDONED: ContextVar[Future[None] | None] = ContextVar("abandoned", default=None)
-"""Set in threads of `in_thread`; cancelled once the caller has stopped waiting."""
 
 
 def is_cancelled() -> bool:
@@ -100,8 +100,8 @@ def _started(function: Callable[[], Any]) -> tuple[Future[Any], Future[None]]:
 GRACE = 1.0
 """Extra time before the kernel kills a search [s], so that normally its caller does and reports the timeout."""
 _SCRIPTS = str(Path(__file__).with_name("scripts.py"))
+# False on Windows, where only the caller can stop a search.
 _CAN_LIMIT = bool(sys.executable) and find_spec("resource") is not None
-"""False on Windows, where only the caller can stop a search."""
 
 
 def run(command: Sequence[str], folder: Path, seconds: float, given: bytes | None = None) -> tuple[bytes, int | None]:

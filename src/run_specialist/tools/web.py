@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 
+# Addresses that `ipaddress` takes for public.
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -35,11 +36,10 @@ _NOT_PUBLIC = tuple(
         "5f00::/16",  # segment routing within one network
     )
 )
-"""Addresses that `ipaddress` takes for public."""
+# Addresses that stand for the IPv4 address in their last 32 bits: NAT64, IPv4-translated and IPv4-compatible ones.
 _LAST_32_BITS = tuple(ipaddress.ip_network(network) for network in ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96"))
-"""Addresses that stand for the IPv4 address in their last 32 bits: NAT64, IPv4-translated and IPv4-compatible ones."""
+# First half of an interface identifier whose second half is an IPv4 address, in any network.
 _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
-"""First half of an interface identifier whose second half is an IPv4 address, in any network."""
 
 
 def is_public(address: str) -> bool:
@@ -261,8 +261,8 @@ SECONDS = 20.0
 """Timeout of the conversion of a page [s]."""
 
 _EXTRACTING = Path(__file__).with_name("web_page.py")
+# Exit code of that script for a page that is not text.
 _NOT_TEXT = 3
-"""Exit code of that script for a page that is not text."""
 
 
 def text_of(page: Download) -> Sequence[str]:

@@ -23,10 +23,10 @@ _TEXT = re.compile(r"text/.*|application/(.*\+)?(json|xml|yaml|x-yaml|javascript
 _LOOKS_LIKE_HTML = re.compile(rb"(?>\s*<!--.*?-->)*\s*<(!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# Number of bytes in which a page may declare its encoding.
 _HEAD = 2_048
-"""Number of bytes in which a page may declare its encoding."""
+# Encodings of pages, as Python names them; others, such as `punycode`, are no encodings of pages or take for ever.
 _ENCODING = re.compile(r"(ascii|utf-(8|16|32)|iso|cp\d|koi8|euc|gb|big5|mac|shift|johab|tis|kz|ptcp|hp).*")
-"""Encodings of pages, as Python names them; others, such as `punycode`, are no encodings of pages or take for ever."""
 
 
 def text_of(body: bytes, url: str, media_type: str, charset: str) -> str | None:

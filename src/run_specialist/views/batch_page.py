@@ -71,8 +71,8 @@ LONGEST_QUOTE = 400
 LONGEST_BEGINNING = 160
 """Maximum length of an input or of the beginning of an answer in a row [characters]."""
 
+# Markdown marks that are removed from the beginning of an answer.
 _MARKS = re.compile(r"^ {0,3}(#{1,6} |```.*$|> |[-*+] )|[*`]", re.MULTILINE)
-"""Markdown marks that are removed from the beginning of an answer."""
 
 
 def _answer_html(item: Mapping[str, Any]) -> str:

@@ -15,12 +15,12 @@ from markupsafe import Markup, escape
 from run_specialist.loop.evidence import is_salvaged
 from run_specialist.views.page import cut, legible
 
+# Number of levels by which headings of an answer are demoted.
 _DEEPER = 3
-"""Number of levels by which headings of an answer are demoted."""
 _DEEPEST = 6
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+# Elements whose text may run from right to left.
 _DIRECTED = ("heading_open", "paragraph_open", "list_item_open", "blockquote_open")
-"""Elements whose text may run from right to left."""
 _OPTIONS = MarkdownIt("commonmark").options
 
 
@@ -92,12 +92,12 @@ Clean = Callable[[str], str]
 
 MOST_CHARACTERS = 100_000
 """Maximum length of a parsed text; longer ones are shown as written, because a hostile text takes seconds to parse."""
+# Maximum block nesting whose content is parsed; lists count as two levels.
 _DEEPEST_NESTING = 19
-"""Maximum block nesting whose content is parsed; lists count as two levels."""
 LONGEST_ADDRESS = 200
 """Maximum length of the shown address of a link that cannot be opened [characters]."""
+# Line length below which a line break is kept; breaks after longer lines are considered wrapping [characters].
 _FULL_LINE = 60
-"""Line length below which a line break is kept; breaks after longer lines are considered wrapping [characters]."""
 
 _WEB = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _MAIL = re.compile(r"mailto:[!-~]+", re.IGNORECASE)

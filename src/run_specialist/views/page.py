@@ -24,8 +24,8 @@ SECOND, MINUTE, HOUR, DAY = 1, 60, 3_600, 86_400
 FEW = 10
 """Shorter durations have one decimal [s]."""
 
+# Possible distances between ticks [s].
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1_800, HOUR, 2 * HOUR, 6 * HOUR, DAY)
-"""Possible distances between ticks [s]."""
 
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 _NAMES = {0x00: "NUL", 0x07: "BEL", 0x08: "BS", 0x0D: "CR", 0x1B: "ESC", 0x7F: "DEL"}

@@ -136,8 +136,8 @@ HOW = {
 
 SpendingPoint = tuple[float, Kind, float]
 """Time [seconds since 1970], kind, and amount."""
+# Start of validity [seconds since 1970], limits by kind, and the usage at that time if it is known.
 _Limits = tuple[float, Mapping[str, Any], Mapping[str, Any]]
-"""Start of validity [seconds since 1970], limits by kind, and the usage at that time if it is known."""
 
 
 def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint]) -> dict[str, Any]:

@@ -168,8 +168,8 @@ def _calls(
         }
 
 
+# Separators between two words of a quote, including the location that tools print before each line.
 _SPACE = r"(?:\s*\n(?:[^\n:]{1,300}:\d+[:-] ?|[ \t]*\d+\t)?\s*|\s+)"
-"""Separators between two words of a quote, including the location that tools print before each line."""
 
 
 def holders(run: StoredRun) -> list[Returned | None]:

@@ -18,13 +18,13 @@ MOST_HIDDEN = 1_000
 """Maximum number of places that are hidden or protected individually; each costs a mount or two."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries examined before each command."""
+# Types of file systems that contain no ordinary files.
 _OF_KERNEL = frozenset(
     """
     autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue nsfs proc
     pstore rpc_pipefs securityfs selinuxfs sysfs tracefs
     """.split()  # noqa: SIM905
 )
-"""Types of file systems that contain no ordinary files."""
 
 
 @dataclass(slots=True)
@@ -198,10 +198,10 @@ def _outermost(paths: Sequence[str]) -> list[str]:
 
 
 _LARGEST = 1_000_000
+# Settings that git needs to read a repository, with their sections.
 _KEPT = dict.fromkeys(
     ("repositoryformatversion", "filemode", "bare", "ignorecase", "precomposeunicode", "symlinks"), "core"
 ) | dict.fromkeys(("objectformat", "refstorage", "worktreeconfig", "compatobjectformat"), "extensions")
-"""Settings that git needs to read a repository, with their sections."""
 _SETTING = re.compile(rf"^\s*({'|'.join(_KEPT)})\s*=\s*(\w+)\s*$", re.MULTILINE | re.IGNORECASE)
 
 

@@ -90,8 +90,8 @@ GROUPS = Path("/sys/fs/cgroup")
 _NAME = "run-specialist-"
 _STATUS = re.compile(rb"^(Threads|RssAnon|RssShmem|VmSwap):\s+(\d+)", re.MULTILINE)
 _SHARES = re.compile(rb"^(Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
+# A mapping of memory that processes share.
 _SHARED = re.compile(rb"^\S+ ...s \S+ \S+ \d+ +/(?:dev/zero|SYSV|memfd:)", re.MULTILINE)
-"""A mapping of memory that processes share."""
 
 
 def usage(init: int, shared_before: int) -> tuple[int, int]:
@@ -231,11 +231,11 @@ class SandboxedProcess:
         self._group = MemoryGroup(MEMORY + FOLDERS)
         opened.callback(self._group.remove)
         self._said = b""
+        # Whether the shell in the sandbox has said so, by a NUL before all output.
         self._is_ready = False
-        """Whether the shell in the sandbox has said so, by a NUL before all output."""
         self._init: int | None = None
+        # Descriptor of the sandbox's first process, without which no other process exists there.
         self._held: int | None = None
-        """Descriptor of the sandbox's first process, without which no other process exists there."""
         self._shared_before = shared_memory()
 
     def _pipe(self) -> tuple[int, int]:
@@ -379,10 +379,10 @@ _LIMITED = (
     f"ulimit -c 0; ulimit -f {LARGEST_FILE // 1024}; ulimit -d {MEMORY // 1024}; ulimit -n 1024; ulimit -t {{seconds}};"
     """ {processes}printf '\\000'; read -r go || exit 1; exec "$0" -c -- "$1" </dev/null"""
 )
+# Limit of processes; has no effect for root and is not exact in some shells, so processes are counted, too.
 _PROCESSES = f"ulimit -u {MOST_TASKS} 2>/dev/null || ulimit -p {MOST_TASKS} 2>/dev/null; "
-"""Limit of processes; has no effect for root and is not exact in some shells, so processes are counted, too."""
+# Linux version from which on a process limit applies to the sandbox instead of to all processes of the user.
 _COUNTS_PER_SANDBOX = (5, 14)
-"""Linux version from which on a process limit applies to the sandbox instead of to all processes of the user."""
 
 
 async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its limits

@@ -40,13 +40,13 @@ _READ_ONLY = ("--remount-ro", "/", "--remount-ro", "/proc")
 _PROBE_TIMEOUT = 10.0
 _ETC = Path(__file__).with_name("etc")
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# Entries of /etc that programs need; none contains data of the user or of this host's services.
 _SETTINGS = (
     "alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf", "mime.types", "magic",
     "magic.mime", "protocols", "services", "shells", "perl", "terminfo",
 )  # fmt: skip
-"""Entries of /etc that programs need; none contains data of the user or of this host's services."""
+# Files of /proc that describe the host instead of the sandbox's processes.
 _OF_HOST = ("cmdline", "config.gz", "kallsyms", "keys", "key-users", "sched_debug", "timer_list", "vmallocinfo")
-"""Files of /proc that describe the host instead of the sandbox's processes."""
 
 
 def options(root: Path, files: CommandFiles, status: int, calls: int, replaced: Mapping[Path, int]) -> list[str]:
@@ -164,11 +164,11 @@ def shell() -> str:
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+# Offsets in the description of a call.
 _NUMBER, _ARCHITECTURE = 0, 4
-"""Offsets in the description of a call."""
 _X32 = 0x40000000
+# The kernel's name of each processor, and the index of its numbers below.
 _PROCESSORS = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1), "riscv64": (0xC00000F3, 1)}
-"""The kernel's name of each processor, and the index of its numbers below."""
 _REFUSED = (
     # add_key, request_key, keyctl, mount, umount2, pivot_root, unshare, setns, bpf, perf_event_open, userfaultfd,
     # kexec_load, kexec_file_load, init_module, finit_module, delete_module, reboot, swapon, swapoff, acct, quotactl,
@@ -184,15 +184,16 @@ _REFUSED = (
         *(264, 265, 170, 112),
     ),
 )
+# io_uring_setup, io_uring_enter, io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick,
+# mount_setattr, open_tree_attr: new calls have the same number on all processors.
 _REFUSED_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467)
-"""io_uring_setup, io_uring_enter, io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick,
-mount_setattr, open_tree_attr: new calls have the same number on all processors.
-"""
+# clone3, openat2, memfd_secret, memfd_create. The flags of two are in memory, which a filter cannot read; programs then
+# use `clone`, `openat` and /dev/shm.
 _MISSING = ((435, 437, 447, 319), (435, 437, 447, 279))
-"""clone3, openat2, memfd_secret, memfd_create. The flags of two are in memory, which a filter cannot read; programs
-then use `clone`, `openat` and /dev/shm."""
+# Sockets of files, IPv4, IPv6 and netlink, all of which belong to a namespace.
 _FAMILIES = (1, 2, 10, 16)
-"""Sockets of files, IPv4, IPv6 and netlink, all of which belong to a namespace."""
+# When other calls are refused: the numbers of a call, the index of an argument (half an index more for its upper half),
+# a test of it, and the error.
 _CONDITIONS = (
     # The bits of a mode that let everybody run a file with the rights of its owner or group: chmod, fchmod, fchmodat,
     # fchmodat2, open, creat, openat, mknod, mknodat.
@@ -219,8 +220,6 @@ _CONDITIONS = (
     *(((29, 194), argument, _AT_LEAST, least, errno.EINVAL) for argument, least in ((1.5, 1), (1, 65_537))),
     *(((64, 190), argument, _AT_LEAST, least, errno.EINVAL) for argument, least in ((1.5, 1), (1, 33))),
 )
-"""When other calls are refused: the numbers of a call, the index of an argument (half an index more for its upper
-half), a test of it, and the error."""
 
 
 def filter_for(machine: str | None = None) -> bytes | None:

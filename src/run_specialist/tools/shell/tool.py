@@ -37,11 +37,11 @@ _DESCRIPTION = (
 )
 _OTHERS = "To find and read files use the other tools."
 _NOTHING = "Nothing can be changed but /tmp, which is empty at first and gone after the call."
+# Number of files or folders that a text names.
 _NAMED = 10
-"""Number of files or folders that a text names."""
 _POLL = 0.02
+# Share of the timeout reserved for ending the command, so that its output is not lost.
 _MARGIN = 0.05
-"""Share of the timeout reserved for ending the command, so that its output is not lost."""
 
 
 def shell_tool(settings: Specialist, root: Path, copy: WorkingCopy | None = None) -> Tool:
@@ -146,15 +146,15 @@ class _Shell:
 # Sources: https://code.claude.com/docs/en/permissions, https://geminicli.com/docs/tools/shell.
 
 _EVERYTHING = frozenset({"*", ":*", "**"})
+# Names of the tool in programs whose rules without a star allow all commands with that beginning.
 _OF_PREFIXES = frozenset({"run_shell_command", "shelltool"})
-"""Names of the tool in programs whose rules without a star allow all commands with that beginning."""
+# Programs that run a command given as arguments.
 _RUN_OTHERS = frozenset(
     """
     . bash builtin busybox chroot command dash doas env eval exec find ionice ksh nice nohup parallel perl python
     python3 ruby script setsid sh source stdbuf sudo su taskset time timeout trap unbuffer watch xargs zsh
     """.split()  # noqa: SIM905
 )
-"""Programs that run a command given as arguments."""
 _MOST_SHOWN = 300
 
 
@@ -259,6 +259,7 @@ _TOKEN = re.compile(
 _IN_STRING = re.compile(
     rf"""(?P<continued>\\\n)|(?P<escaped>\\[$`"\\])|(?P<string>")|{_EXPANSIONS}|(?P<plain>.)""", re.DOTALL
 )
+# Why a line is undecided, by kind of token.
 _UNDECIDED = {
     "unclosed": "a quote is not closed",
     "expansion": "`{}` is an expansion that is not understood",
@@ -268,7 +269,6 @@ _UNDECIDED = {
     "strange": "`{}` is not understood",
     "comment": "it has a comment",
 }
-"""Why a line is undecided, by kind of token."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _RESERVED = frozenset(
     "! [[ ]] case coproc do done elif else esac fi for function if in select then time until while { }".split()  # noqa: SIM905
