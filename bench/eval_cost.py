@@ -25,9 +25,9 @@ from run_specialist.evals.plan import planned, subjects, varied
 from run_specialist.evals.reuse import existing_store, reused
 from run_specialist.evals.running import result_of, runs_batch
 from run_specialist.providers.base import Capabilities, Opening, Request, Watch
-from run_specialist.providers.scripted import calls
 from run_specialist.record.messages import Reply, Usage
 from run_specialist.tools.base import Tool
+from tests.scripted_provider import calls
 
 CASES, LIMITS = 200, (5, 6, 7)
 CALLS = 3

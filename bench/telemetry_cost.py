@@ -20,9 +20,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from run_specialist.loop import observing
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import job, outcome_of
+from tests.scripted_provider import ScriptedProvider, calls
 
 CALLS = 300
 RUNS = 7

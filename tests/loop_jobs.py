@@ -9,13 +9,13 @@ from run_specialist.loop.job import Augmenter, Job
 from run_specialist.loop.run import Run
 from run_specialist.loop.tool_calls import countdown
 from run_specialist.providers.base import Opening, Provider, Watch
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.events import Event
 from run_specialist.record.messages import CallFormat, Message
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import respond_tool
+from tests.scripted_provider import ScriptedProvider
 
 
 def look(query: str = "", part: int = 0) -> str:

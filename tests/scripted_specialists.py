@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from run_specialist.providers.base import Capabilities, Opening, Watch
-from run_specialist.providers.scripted import Line, OffScript, ScriptedProvider
+from tests.scripted_provider import Line, OffScript, ScriptedProvider
 
 
 class ScriptedSpecialists:

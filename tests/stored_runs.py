@@ -12,7 +12,6 @@ from run_specialist.loop.account import Clock
 from run_specialist.loop.job import Augmenter
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Request
-from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.record.events import Event
 from run_specialist.record.journal import EventLogged
 from run_specialist.record.outcome import Outcome
@@ -23,6 +22,7 @@ from run_specialist.store.stored import StoredRun
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, keep, load
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import Line, ScriptedProvider
 
 LOOKER = Specialist(name="looker", description="", prompt="You look things up.", tools=())
 

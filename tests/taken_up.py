@@ -9,10 +9,10 @@ from typing import Any
 from run_specialist.api.run_maker import EndedRun
 from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import Line, ScriptedProvider
 from tests.stored_runs import LOOKER
 
 ID = "b3f9c2d1e-0123456789abcdef"

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from run_specialist.api.runner import Runner
 from run_specialist.errors import ProviderError
 from run_specialist.providers.base import Capabilities, Choice
-from run_specialist.providers.scripted import calls, says
 from run_specialist.record.events import Called, ChildTold, Event
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child, Outcome
 from run_specialist.tools.base import Tool
 from tests.any_script.virtual_time import run
 from tests.plugins.tiers import examples
+from tests.scripted_provider import calls, says
 from tests.scripted_specialists import write
 
 FAMILY = {"lead": ("left", "right"), "left": ("low", "lower"), "right": ("low",), "low": (), "lower": ()}

@@ -15,7 +15,6 @@ from run_specialist.cli import ask, manage
 from run_specialist.errors import ContextExceeded, ProviderError, Unavailable
 from run_specialist.providers.base import Choice
 from run_specialist.providers.choose import ModelChain
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record import events
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import ErrorKind, Exit, Outcome, Status
@@ -23,6 +22,7 @@ from run_specialist.views.tune import Verdict
 from tests.contracts.tables import EVENTS, PRINTED, SHAPES, faults, words
 from tests.docs.markdown import JSON, named, table
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import ScriptedSpecialists, write
 
 CONTRACT = "this is a contract with the programs that read it: change docs/json.md and CHANGELOG.md, then the tables"

@@ -6,10 +6,10 @@ import pytest
 
 from run_specialist.loop.job import EarlierCalls, Executed, ResumeState
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import ToolCall
 from tests.loop_jobs import LOOK, job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 
 @pytest.mark.anyio

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from run_specialist.cli import manage
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 FILE = "---\nname: fixer\ndescription: Fixes.\ntools: read, edit\nwritable: docs/\n---\nYou fix.\n"

@@ -16,13 +16,13 @@ from run_specialist.budget import PRESETS
 from run_specialist.cli import ask, manage
 from run_specialist.cli.flags import takes
 from run_specialist.cli.live import FLAGS
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record import events
 from run_specialist.record.outcome import ErrorKind, Exit, Outcome
 from run_specialist.spawning.spawner import LIMITS
 from run_specialist.specialist.loader import load, load_text
 from tests.docs.markdown import DOCUMENTS, JSON, README, ROOT, anchors, blocks, named, page, table
 from tests.docs.markdown import LIMITS as LIMITS_PAGE
+from tests.scripted_provider import ScriptedProvider, calls
 
 NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
 

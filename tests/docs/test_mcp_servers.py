@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.mcp_servers import LONGEST_START, START_TIMEOUT
 from run_specialist.tools.mcp_session import LARGEST_MESSAGE, LONGEST_RESULT, MOST_PAGES, MOST_TOOLS
 from tests.docs.markdown import blocks, page
 from tests.loop_jobs import results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 TEXT = page("own-tools").split("\n## MCP servers\n")[1].split("\n## ")[0]
 

@@ -9,12 +9,12 @@ import pytest
 from run_specialist import NotTrusted, Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import with_flags
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.specialist.loader import load
 from tests.docs.examples import execute
 from tests.docs.markdown import ROOT, blocks, page
 from tests.loop_jobs import results
 from tests.projects import project as made_project
+from tests.scripted_provider import ScriptedProvider, calls
 
 PAGE = page("own-tools").split("\n## MCP servers\n")[0]
 EXAMPLES = blocks(PAGE, "python")

@@ -17,7 +17,6 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import Budget, Kind
 from run_specialist.cli import ask, manage
 from run_specialist.loop.checkpoint import COMMIT_TIMEOUT
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.location import VARIABLE, file_of, place
 from run_specialist.store.reader import Store
 from run_specialist.store.stored import ListedRun
@@ -25,6 +24,7 @@ from run_specialist.store.tables import metadata
 from run_specialist.views.report import data
 from run_specialist.views.tune import tune
 from tests.docs.markdown import JSON, README, ROOT, STORED, blocks, named, table
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.store.finished_batches import keep_batch
 
 

@@ -1,7 +1,7 @@
 """Replies that answer with and without quotes, for the tests of founded answers."""
 
 from run_specialist import prompts
-from run_specialist.providers.scripted import calls
+from tests.scripted_provider import calls
 
 READ = {"source": "1", "quote": "note on '1'"}
 INVENTED = {"source": "x:1", "quote": "owls  read\nbooks"}

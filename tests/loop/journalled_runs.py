@@ -1,9 +1,9 @@
 """Runs that write their records to a journal."""
 
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider
 from tests.journals import Notebook
 from tests.loop_jobs import job
+from tests.scripted_provider import ScriptedProvider
 
 
 async def recorded_run(script, limit=9, **settings):

@@ -1,6 +1,6 @@
 """Scripted replies of specialists that call each other."""
 
-from run_specialist.providers.scripted import calls
+from tests.scripted_provider import calls
 
 
 def asks(*whom: str, first_id: int = 1):

@@ -2,7 +2,7 @@
 
 from run_specialist.errors import ProviderError
 from run_specialist.providers.choose import ModelChain
-from run_specialist.providers.scripted import ScriptedProvider
+from tests.scripted_provider import ScriptedProvider
 
 GONE = ProviderError("the API answered 404: no such model", kind="model_missing")
 

@@ -1,6 +1,6 @@
 """Scripted replies of runs that are stored and resumed."""
 
-from run_specialist.providers.scripted import calls
+from tests.scripted_provider import calls
 
 NO_LONGER = (
     "What is said above about a remaining or spent budget, about limits that are reached and about having to answer "

@@ -7,12 +7,12 @@ from run_specialist import prompts
 from run_specialist.budget import Kind
 from run_specialist.loop.evidence import MARKS, ReturnReason
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
 from tests.loop.founded_replies import INVENTED, READ, beside, responds
 from tests.loop.stored_replies import looks
 from tests.loop_jobs import job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, says
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 DONE = says("done")

@@ -8,10 +8,10 @@ from run_specialist.errors import ProviderError
 from run_specialist.loop.run import Run
 from run_specialist.prompts import DELIVERED
 from run_specialist.providers.base import Choice
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Reply, Stop
 from run_specialist.record.outcome import Exit
 from tests.loop_jobs import job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "a"}))

@@ -8,9 +8,9 @@ import pytest
 from run_specialist.errors import UsageError
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Delta
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK, job, outcome_of
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "a"}))

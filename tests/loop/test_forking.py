@@ -6,13 +6,13 @@ import pytest
 
 from run_specialist.cli.resume import cold_line
 from run_specialist.errors import ProviderError
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.spawning.resuming import first_turns
 from run_specialist.store.reader import Store
 from run_specialist.store.stored import copied_rows, transcript_rows
 from tests.journals import load
 from tests.loop.stored_replies import ANSWER, THREE, looks
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 DOWN = ProviderError("the API is down")

@@ -3,9 +3,9 @@
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.providers.scripted import calls
 from run_specialist.store.reader import Store
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import calls
 from tests.scripted_specialists import ScriptedSpecialists, write
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,6 @@ from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.loop.evidence import MARKS, NOTHING_READ, ReturnReason
 from run_specialist.providers.base import Choice
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.answer_schema import AnswerSchema
@@ -15,6 +14,7 @@ from run_specialist.tools.respond import respond_tool
 from tests.loop.founded_replies import INVENTED, READ, WITHOUT, beside, responds
 from tests.loop.stored_replies import looks
 from tests.loop_jobs import LOOK, job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 

@@ -4,12 +4,12 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.loop.evidence import MARKS, ReturnReason
-from run_specialist.providers.scripted import calls, says
 from run_specialist.record import journal
 from run_specialist.record.journal import Checkpointed, Received
 from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import looks
 from tests.loop_jobs import results
+from tests.scripted_provider import calls, says
 
 pytestmark = pytest.mark.anyio
 ENDED = prompts.PROCESS_ENDED.format(tool="look")

@@ -3,8 +3,8 @@
 import pytest
 
 from run_specialist.loop.exchange import MOST_CALLS
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from tests.loop_jobs import job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,6 @@ import pytest
 
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Opened, Received, Returned
 from run_specialist.record.messages import Stop
 from run_specialist.tools.base import Tool
@@ -15,6 +14,7 @@ from tests.journals import Notebook, stored
 from tests.loop.journalled_runs import ORIGIN, recorded_run
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import job
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 

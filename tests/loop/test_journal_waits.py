@@ -7,13 +7,13 @@ import pytest
 
 from run_specialist.loop import checkpoint
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.journal import Checkpointed, Ended
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, stored
 from tests.loop.journalled_runs import ORIGIN, recorded_run
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import job
+from tests.scripted_provider import ScriptedProvider, says
 
 pytestmark = pytest.mark.anyio
 

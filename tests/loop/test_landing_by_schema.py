@@ -5,11 +5,11 @@ import json
 import pytest
 
 from run_specialist.providers.base import Choice
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received
 from run_specialist.record.messages import Stop
 from tests.loop.stored_replies import looks
 from tests.loop_jobs import job, outcome_of
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 JSON = json.dumps({"answer": "It is known.", "evidence": [{"source": "n:1", "quote": "note on '1'"}], "gaps": None})

@@ -6,12 +6,12 @@ import pytest
 
 from run_specialist.providers.base import Choice
 from run_specialist.providers.knowledge import CALLS_AS_TEXT
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.respond import respond_tool
 from tests.loop.stored_replies import looks
 from tests.loop_jobs import LOOK, job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.budget import Kind
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.messages import Usage
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import NotTrusted, UsageError
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.reader import Store
 from tests.loop_jobs import results
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.wire.mcp_servers.running_servers import running, script
 
 pytestmark = pytest.mark.anyio

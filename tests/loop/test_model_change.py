@@ -9,7 +9,6 @@ from run_specialist.budget import Kind
 from run_specialist.errors import ForcingRefused, ProviderError, Unavailable, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.providers.choose import ModelChain
-from run_specialist.providers.scripted import calls, says
 from run_specialist.record.journal import Checkpointed, EventLogged, Opened
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Exit
@@ -21,6 +20,7 @@ from tests.journals import Notebook, stored
 from tests.loop.scripted_chains import GONE, Model, chained
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, Clock, job, outcome_of
+from tests.scripted_provider import calls, says
 from tests.stored_runs import LOOKER
 
 pytestmark = pytest.mark.anyio

@@ -6,12 +6,12 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import ChoiceRefused
-from run_specialist.providers.scripted import calls
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from tests.journals import load
 from tests.loop.scripted_chains import GONE, Model, chained
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, job, outcome_of
+from tests.scripted_provider import calls
 from tests.stored_runs import LOOKER
 
 pytestmark = pytest.mark.anyio

@@ -7,11 +7,11 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import ProviderError
-from run_specialist.providers.scripted import calls
 from run_specialist.record.events import BudgetSpent, Called, ChildTold
 from run_specialist.tools.base import Tool
 from tests.loop.nested_replies import answers, asks, looks
 from tests.loop_jobs import results
+from tests.scripted_provider import calls
 from tests.scripted_specialists import ScriptedSpecialists, write
 
 pytestmark = pytest.mark.anyio

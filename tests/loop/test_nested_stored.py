@@ -7,7 +7,6 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import calls
 from run_specialist.record.events import ChildTold
 from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Returned
 from run_specialist.store.reader import Store
@@ -15,6 +14,7 @@ from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, keep
 from tests.loop_jobs import LOOK, results
+from tests.scripted_provider import calls
 from tests.scripted_specialists import ScriptedSpecialists, write
 
 pytestmark = pytest.mark.anyio

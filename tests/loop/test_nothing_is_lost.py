@@ -8,11 +8,11 @@ from run_specialist.budget import Kind
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Delta
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK, job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ import pytest
 
 from run_specialist import Context, Executed, NotTrusted, Runner, Specialist, UsageError, tool
 from run_specialist.loop.evidence import NOTHING_READ
-from run_specialist.providers.scripted import calls
 from tests.loop.tool_runs import ANSWER, LOOKS, LOOKUP, playing
 from tests.loop_jobs import results
+from tests.scripted_provider import calls
 from tests.scripted_specialists import ScriptedSpecialists, write
 
 pytestmark = pytest.mark.anyio

@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from run_specialist import NotTrusted, ProviderError, Specialist
-from run_specialist.providers.scripted import calls
 from tests.loop.tool_runs import ANSWER, LOOKS, LOOKUP, playing
 from tests.loop_jobs import results
+from tests.scripted_provider import calls
 
 pytestmark = pytest.mark.anyio
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Output, Tool
 from tests.loop_jobs import job, outcome_of
+from tests.scripted_provider import ScriptedProvider, calls
 
 SLICE = Tool("slice", "Returns a slice.", lambda part=0: Output("x" * 1000, f"[go on with part={part + 1}]"))
 

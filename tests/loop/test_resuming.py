@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from run_specialist import prompts
-from run_specialist.providers.scripted import calls, says
 from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, everything, looks
 from tests.loop_jobs import results
+from tests.scripted_provider import calls, says
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.errors import NotResumable, ProviderError, UsageError
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.spawning.resuming import begun_with
 from run_specialist.spawning.spawner import digest
 from run_specialist.specialist import project
 from tests.loop.stored_replies import ANSWER
+from tests.scripted_provider import ScriptedProvider, calls
 from tests.scripted_specialists import write
 from tests.taken_up import ID, Office, taken
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.errors import ProviderError
-from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Usage
 from run_specialist.tools.base import Tool
 from tests.journals import stored
 from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, looks
 from tests.loop_jobs import Clock, results
+from tests.scripted_provider import calls, says
 from tests.stored_runs import LOOKER
 
 pytestmark = pytest.mark.anyio

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from run_specialist import prompts
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 LATER = calls(("respond", {"answer": "Later."}), first_id=91)

@@ -8,11 +8,11 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.errors import NotResumable, UsageError
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import ANSWER
+from tests.scripted_provider import ScriptedProvider, calls
 
 pytestmark = pytest.mark.anyio
 LATER = calls(("respond", {"answer": "Later."}), first_id=91)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.errors import ProviderError
-from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Usage
 from tests.loop.stored_replies import ANSWER
+from tests.scripted_provider import calls, says
 
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "1"}))

@@ -9,10 +9,10 @@ from run_specialist.budget import Kind
 from run_specialist.errors import Unavailable
 from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, MOST_REPEATED, Retries
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import Retrying, Started
 from run_specialist.record.outcome import Exit
 from tests.loop_jobs import job, outcome_of
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 BUSY = Unavailable("the API answered 529: busy", "try again later", status=529)

@@ -7,12 +7,12 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.errors import Unavailable
 from run_specialist.mcp_server.runs import ProgressReporter
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import ChildTold, Retrying, Summarized
 from run_specialist.spawning.resuming import begun_with
 from tests.loop.nested_replies import answers, asks
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.stored_runs import LOOKER
 

@@ -6,8 +6,8 @@ import pytest
 
 from run_specialist.errors import ForcingRefused
 from run_specialist.providers.base import Choice
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from tests.loop_jobs import COUNT_DOWN, job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 ANSWER = calls(("respond", {"answer": "the answer"}), first_id=999)

@@ -8,12 +8,12 @@ from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, job, results
+from tests.scripted_provider import ScriptedProvider, says
 
 pytestmark = pytest.mark.anyio
 BUSY = Unavailable("the API answered 529: busy", status=529)

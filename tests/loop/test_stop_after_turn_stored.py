@@ -6,13 +6,13 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import Unavailable
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received
 from run_specialist.store.reader import Store
 from tests.loop.nested_replies import asks
 from tests.loop.nested_replies import looks as child_looks
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.stored_runs import LOOKER
 

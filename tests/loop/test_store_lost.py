@@ -10,12 +10,12 @@ from run_specialist.errors import UsageError
 from run_specialist.loop import checkpoint
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.journal import Checkpointed, Ended, TakenOver
 from run_specialist.specialist.fields import Specialist
 from tests.journals import Notebook
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import Clock, job
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 LOST = "this run is not stored from turn 2 on: the disk is full"

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from run_specialist.providers.base import Choice
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.respond import respond_tool
 from tests.loop_jobs import LOOK, job, outcome_of, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 

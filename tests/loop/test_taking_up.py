@@ -8,12 +8,12 @@ import pytest
 from run_specialist.api.run_maker import EndedRun
 from run_specialist.errors import AtWork, NotResumable, ProviderError, UsageError
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import says
 from run_specialist.record.messages import Stop
 from run_specialist.store import writer as writers
 from run_specialist.store.writer import Writer
 from tests.loop.nested_replies import asks
 from tests.loop.stored_replies import ANSWER, looks
+from tests.scripted_provider import says
 from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.stored_runs import LOOKER
 from tests.taken_up import ID, QUESTION, Office, taken

@@ -8,11 +8,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from run_specialist.api.runner import Runner
 from run_specialist.loop.observing import CONTENT
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
 from tests.loop.traced_replies import ANSWER, LOOKS
 from tests.loop_jobs import LOOK, job, outcome_of
+from tests.scripted_provider import ScriptedProvider, calls
 from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.stored_runs import StoredRunHarness
 

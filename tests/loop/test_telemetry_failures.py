@@ -10,11 +10,11 @@ from opentelemetry.trace import StatusCode
 from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
 from tests.loop.traced_replies import ANSWER, LOOKS
 from tests.loop_jobs import LOOK, job, outcome_of
+from tests.scripted_provider import ScriptedProvider, calls
 from tests.spans import recorded
 
 pytestmark = pytest.mark.anyio

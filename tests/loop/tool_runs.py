@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from run_specialist import Runner
-from run_specialist.providers.scripted import ScriptedProvider, calls
+from tests.scripted_provider import ScriptedProvider, calls
 
 LOOKS = calls(("lookup", {"word": "owl"}))
 ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)

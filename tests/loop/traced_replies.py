@@ -1,6 +1,6 @@
 """Scripted replies of traced runs."""
 
-from run_specialist.providers.scripted import calls
+from tests.scripted_provider import calls
 
 LOOKS = calls(("look", {"query": "a"}))
 ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)

@@ -9,10 +9,10 @@ import pytest
 from run_specialist import Runner, Specialist
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.mcp_server.http import Guard
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.outcome import Outcome
 from run_specialist.safety.credentials import MASK
 from run_specialist.specialist.mcp_servers import ServerConfig, without_secrets
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.secrets.canaries import stored, values_with_secret
 from tests.secrets.echo import EchoOfTools, serving
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from run_specialist import Runner, Specialist, ToolError
 from run_specialist.cli import ask, manage
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.safety.credentials import MASK
 from tests.loop_jobs import results
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import write
 from tests.secrets.canaries import stored, values_with_secret
 

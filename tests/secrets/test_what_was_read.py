@@ -11,9 +11,9 @@ from run_specialist import Runner, Specialist, ToolError, delegate_tool
 from run_specialist.cli import ask, manage
 from run_specialist.loop.observing import CONTENT
 from run_specialist.mcp_server.server import Service, make_server
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.safety.credentials import MASK
 from run_specialist.tools.base import Output
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.secrets.canaries import stored, values_with_secret
 from tests.spans import recorded

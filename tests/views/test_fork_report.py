@@ -2,10 +2,10 @@
 
 import pytest
 
-from run_specialist.providers.scripted import says
 from run_specialist.views.report import data, kin, report
 from tests.journals import load
 from tests.loop.stored_replies import ANSWER, THREE, looks
+from tests.scripted_provider import says
 from tests.stored_runs import StoredRunHarness
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,6 @@
 """The scripted replies of the specialist `looker`, and the tools of a listing."""
 
-from run_specialist.providers.scripted import calls
+from tests.scripted_provider import calls
 
 LOOKS = calls(("look", {"query": "owls"}))
 FOUND = calls(

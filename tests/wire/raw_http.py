@@ -9,7 +9,7 @@ import httpx2
 from run_specialist.api.runner import Runner
 from run_specialist.mcp_server.http import Address, Http
 from run_specialist.mcp_server.server import Service, make_server
-from run_specialist.providers.scripted import ScriptedProvider
+from tests.scripted_provider import ScriptedProvider
 from tests.wire.serving import PATIENCE
 
 TOKEN = "a-token-of-a-test"  # noqa: S105 - token of a server that exists for one test only

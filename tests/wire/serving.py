@@ -15,9 +15,9 @@ from mcp import Client
 
 from run_specialist.api.runner import Runner
 from run_specialist.mcp_server.server import Service, make_server
-from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.tools.base import Tool
 from tests.forked_program import ForkedProgram
+from tests.scripted_provider import Line, ScriptedProvider
 
 PATIENCE = 90
 """Timeout, after which a hanging program fails the test [s]."""

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from run_specialist.mcp_server import runs as mcp_runs
-from run_specialist.providers.scripted import calls, says
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import calls, says
 from tests.wire.looker_script import HOLDS, LOOKS
 from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
 

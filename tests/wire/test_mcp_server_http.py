@@ -8,9 +8,9 @@ import httpx2
 import pytest
 from mcp import Client
 
-from run_specialist.providers.scripted import calls, says
 from run_specialist.store.reader import Store
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import calls, says
 from tests.wire.http_requests import MODERN, asks, begins, serving
 from tests.wire.looker_script import LOOKS
 from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog

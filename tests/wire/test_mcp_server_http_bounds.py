@@ -7,8 +7,8 @@ import httpx2
 import pytest
 
 from run_specialist.mcp_server import http
-from run_specialist.providers.scripted import calls, says
 from run_specialist.tools.base import Tool
+from tests.scripted_provider import calls, says
 from tests.wire.http_requests import ACCEPT, asks, begins, post
 from tests.wire.http_requests import serving as plainly_serving
 from tests.wire.raw_http import HEAD, KNOWN, ask, listed, opened, rest, serving, tool_call

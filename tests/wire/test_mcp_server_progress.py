@@ -6,10 +6,10 @@ import itertools
 import pytest
 
 from run_specialist.errors import ProviderError
-from run_specialist.providers.scripted import calls, says
 from run_specialist.store.reader import Store
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import calls, says
 from tests.wire.looker_script import FOUND, LOOKS, listed
 from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.mcp_server.runs import StoreLocation
-from run_specialist.providers.scripted import says
+from tests.scripted_provider import says
 from tests.wire.serving import PATIENCE, serving, write_specialist
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,8 @@ import json
 import jsonschema
 import pytest
 
-from run_specialist.providers.scripted import calls, says
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import calls, says
 from tests.wire.looker_script import FOUND, LOOKS, listed
 from tests.wire.serving import serving, write_specialist
 

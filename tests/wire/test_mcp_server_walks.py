@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from run_specialist.providers.scripted import calls
+from tests.scripted_provider import calls
 from tests.slow_folders import PATIENCE, HeldWalk
 from tests.wire.serving import serving, write_specialist
 

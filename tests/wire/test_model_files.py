@@ -217,7 +217,7 @@ async def test_weights_that_a_project_names_need_trust(folder):
 @pytest.mark.anyio
 async def test_a_child_cannot_load_weights_without_trust(folder):
     """A child's file is checked like that of its parent."""
-    from run_specialist.providers.scripted import ScriptedProvider, calls
+    from tests.scripted_provider import ScriptedProvider, calls
 
     write_specialist(folder, "child", "model: local:m.gguf")
     write_specialist(folder, "parent", "agents: [child]")

@@ -23,16 +23,7 @@ from run_specialist.specialist.problems import shown
 from run_specialist.specialist.settings import resolve
 from run_specialist.store.location import NONE, place
 from run_specialist.store.stored import StoredRun
-from run_specialist.tools.delegate import (
-    NAME,
-    QUERY,
-    SPECIALIST,
-    AgentDescription,
-    description,
-    failure_text,
-    has_failed,
-    outcome_text,
-)
+from run_specialist.tools import delegate
 
 RUN_ID = "To ask the same run for more: its id. It knows what it found, and its budget is refreshed."
 ANEW = "leave run_id out to ask anew"
@@ -57,7 +48,7 @@ def delegate_tool(
     specialists: str | Sequence[str] | None = None,
     *,
     runner: Runner | None = None,
-    name: str = NAME,
+    name: str = delegate.NAME,
     model: str | None = None,
     **settings: Unpack[Settings],
 ) -> "Delegate":
@@ -117,8 +108,8 @@ class Delegate:
         self._store = place(runner.store).url
         self._is_stored = self._store != NONE
         properties = {
-            "specialist": {"type": "string", "enum": [*self._offered], "description": SPECIALIST},
-            "query": {"type": "string", "description": QUERY},
+            "specialist": {"type": "string", "enum": [*self._offered], "description": delegate.SPECIALIST},
+            "query": {"type": "string", "description": delegate.QUERY},
             **({"run_id": {"type": "string", "description": RUN_ID}} if self._is_stored else {}),
         }
         schema = {
@@ -128,7 +119,9 @@ class Delegate:
             "additionalProperties": False,
         }
         # Serialized once: each request of the agent sends the same bytes, even if a file or a returned copy changes.
-        self._description = description([AgentDescription(name, found[name][1]) for name in self._offered])
+        self._description = delegate.description(
+            [delegate.AgentDescription(name, found[name][1]) for name in self._offered]
+        )
         self._schema = json.dumps(schema)
 
     @property
@@ -159,17 +152,17 @@ class Delegate:
         except ToolError as error:
             return Delegated(prompts.failed(self.name, str(error)), is_error=True)
         except (RunSpecialistError, OSError) as error:
-            return Delegated(failure_text(specialist or self.name, error), is_error=True)
+            return Delegated(delegate.failure_text(specialist or self.name, error), is_error=True)
         except Exception as error:  # noqa: BLE001 - a bug in this package must not end the agent's loop
             reason = f"internal error: {error!r}; please report it"
-            return Delegated(failure_text(specialist or self.name, reason), is_error=True)
+            return Delegated(delegate.failure_text(specialist or self.name, reason), is_error=True)
         outcome = await run.outcome()
         hint = (
             f'To ask this run for more, call {self.name} with run_id "{outcome.run_id}": it knows what it found, and '
             "its budget is refreshed."
         )
-        text = outcome_text(outcome, hint if self._is_stored and run.is_kept else "")
-        return Delegated(text, has_failed(outcome), outcome)
+        text = delegate.outcome_text(outcome, hint if self._is_stored and run.is_kept else "")
+        return Delegated(text, delegate.has_failed(outcome), outcome)
 
     async def result(self, block: object) -> dict[str, Any]:
         """Execute a `tool_use` block of the Messages API, an SDK object or a dict, and return its `tool_result`."""

@@ -10,16 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from run_specialist.errors import UsageError
+from run_specialist.providers import choose
 from run_specialist.providers.admission import ceiling
 from run_specialist.providers.base import Provider
-from run_specialist.providers.choose import (
-    ModelChain,
-    choose_model,
-    choose_models,
-    described,
-    make_provider,
-    why_offline,
-)
 from run_specialist.providers.knowledge import InformedProvider, Knowledge
 from run_specialist.providers.local_servers import WEIGHTS, prefix_of
 from run_specialist.providers.models import check_spelling
@@ -62,7 +55,7 @@ class ProviderPool:
         key = (asyncio.get_running_loop(), model)
         if key not in self._providers or _has_ended(self._providers[key]):
             ended = self._providers.pop(key, None)
-            provider = await self._local(model, report) if prefix_of(model) else make_provider(model)
+            provider = await self._local(model, report) if prefix_of(model) else choose.make_provider(model)
             if ended:
                 await ended.aclose()
             if key in self._providers:
@@ -160,7 +153,7 @@ class ModelChoice:
         """
         if self.fixed is not None:
             return self._checked(file, settings, self.fixed)
-        if why := why_offline(asked, settings.model, self.default):
+        if why := choose.why_offline(asked, settings.model, self.default):
             self.rule.check(file, settings, why)
         context = RunContext(file, settings, self.root, self.trust, origins)
         return await self._chosen(asked, settings.model, settings.fallback_models, context)
@@ -181,8 +174,8 @@ class ModelChoice:
             return self._checked(current, settings, self.fixed)
         asked = asked or self.model
         model, *following = models
-        if choose_model(asked, model) == OFFLINE:
-            why = why_offline(asked, model) if asked else f"the run is {OFFLINE}; name a model to resume it"
+        if choose.choose_model(asked, model) == OFFLINE:
+            why = choose.why_offline(asked, model) if asked else f"the run is {OFFLINE}; name a model to resume it"
             self.rule.check(current, settings, why)
         # Others may have written to the store: what the file does not name is data.
         of_file = current.specialist
@@ -207,7 +200,7 @@ class ModelChoice:
     def allowed(self) -> frozenset[str]:
         """The models that the caller, the environment and the config files name; `offline` sends nothing."""
         named = () if self.model is None else split_models(self.model)
-        return frozenset([*named, *choose_models(None, None, self.default).names, OFFLINE])
+        return frozenset([*named, *choose.choose_models(None, None, self.default).names, OFFLINE])
 
     def why_offline(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
         """Return why a specialist has no language model, and how to get one; empty if it has one.
@@ -218,7 +211,7 @@ class ModelChoice:
         provider = parents if parents is not None and self._inherits(settings) else self.fixed
         if provider is not None:
             return "" if provider.capabilities.is_language_model else NO_LANGUAGE_MODEL
-        return why_offline(asked or self.model, settings.model, self.default)
+        return choose.why_offline(asked or self.model, settings.model, self.default)
 
     def model_id(self, settings: Specialist, asked: str | None = None) -> str:
         """Return the id of the model that a new run would use; contacts nothing.
@@ -228,8 +221,8 @@ class ModelChoice:
         """
         if self.fixed is not None:
             return self.fixed.model
-        named = choose_model(asked or self.model, settings.model, self.default, settings.fallback_models)
-        return described(named).provider.model
+        named = choose.choose_model(asked or self.model, settings.model, self.default, settings.fallback_models)
+        return choose.described(named).provider.model
 
     def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
         """Return why a specialist that needs a model cannot be asked, in one clause; empty if it can.
@@ -253,7 +246,7 @@ class ModelChoice:
         if not provider.capabilities.is_language_model:
             self.rule.check(file, settings, NO_LANGUAGE_MODEL)
         # A run changes its model without its parent and without other runs.
-        return provider.renewed() if isinstance(provider, ModelChain) else provider
+        return provider.renewed() if isinstance(provider, choose.ModelChain) else provider
 
     async def _chosen(
         self, asked: str | None, named: str | None, following: Sequence[str], context: RunContext
@@ -262,7 +255,7 @@ class ModelChoice:
 
         context: its file needs trust for a local model that it names, unless it was made in Python.
         """
-        chosen = choose_models(asked, named, self.default, following)
+        chosen = choose.choose_models(asked, named, self.default, following)
         by_program = context.file.given_origin == "caller" and not context.resumed
         if not (by_program or asked):
             for key, model in [("model", named), *(("fallback_models", one) for one in following)]:
@@ -274,10 +267,10 @@ class ModelChoice:
         provider = await self.pool.provider(first, self.report)
         if not (others or chosen.left_out):
             return provider
-        models = {described(other).provider.model: other for other in others}
-        return ModelChain(
+        models = {choose.described(other).provider.model: other for other in others}
+        return choose.ModelChain(
             provider,
-            [described(other).provider for other in models.values()],
+            [choose.described(other).provider for other in models.values()],
             lambda model: self.pool.provider(models[model], self.report),
             chosen.left_out,
         )

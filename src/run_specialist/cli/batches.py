@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.budget import counted, dollars
+from run_specialist.cli import tables
 from run_specialist.cli.console import fail, guarded, one_line, print_json, print_line, say
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, AllProjects, BatchId, BatchLimit, RunsRoot, project_filter
-from run_specialist.cli.tables import (
-    duration_words,
-    local,
-    print_labelled,
-    print_table,
-    project_cell,
-    short_path,
-    started,
-)
 from run_specialist.errors import StoreMissing
 from run_specialist.views.page import iso
 
@@ -78,7 +70,7 @@ def _list(opened: "StoredBatches", store: str, project: str | None, limit: int |
         rows = [_json(one, tallies[one.batch_id]) for one in listed]
         print_json({"batches": rows, "store": store, "project": project})
     elif not listed:
-        say(f"no batches in {store}" if project is None else f"no batches of {short_path(project)}")
+        say(f"no batches in {store}" if project is None else f"no batches of {tables.short_path(project)}")
     else:
         from run_specialist.store.batch_reader import ITEM_STATUSES  # noqa: PLC0415 - fast `--help`
 
@@ -88,7 +80,7 @@ def _list(opened: "StoredBatches", store: str, project: str | None, limit: int |
         cells = [_cells(one, tallies[one.batch_id], statuses, projects=project is None) for one in listed]
         dropped = ["PROJECT", "STATE", "SPECIALIST", "STARTED"]
         dropped += [*(status.upper() for status in reversed(statuses)), "COST", "ITEMS"]
-        print_table([*cells[0]], [[*row.values()] for row in cells], dropped=dropped)
+        tables.print_table([*cells[0]], [[*row.values()] for row in cells], dropped=dropped)
         more = "the newest " if len(found) > len(listed) else ""
         say(f"{more}{len(listed):,} batch{'' if len(listed) == 1 else 'es'} in {store}", dim=True)
 
@@ -131,8 +123,8 @@ def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], 
         "ITEMS": f"{tally.items:,}",
         **{status.upper(): f"{tally.counts.get(status, 0):,}" for status in statuses},
         "COST": _cost(tally),
-        "STARTED": started(batch.created_at),
-        **({"PROJECT": project_cell(batch.project)} if projects else {}),
+        "STARTED": tables.started(batch.created_at),
+        **({"PROJECT": tables.project_cell(batch.project)} if projects else {}),
         "QUESTION": one_line(batch.question),
     }
 
@@ -152,17 +144,17 @@ def _show(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None
     if json_:
         print_json({**_json(batch, tally), "failures": [asdict(one) for one in reasons]})
         return
-    print_line(f"{batch.batch_id}, {one_line(batch.specialist)}, {batch.state}, {local(batch.created_at)}")
+    print_line(f"{batch.batch_id}, {one_line(batch.specialist)}, {batch.state}, {tables.local(batch.created_at)}")
     by_status = ", ".join(f"{count:,} {status}" for status, count in tally.counts.items())
     earlier = f"; {tally.earlier:,} of earlier calls" if tally.earlier else ""
     time = ""
     if tally.started_at is not None and tally.ended_at is not None:
-        lasted = duration_words(max(tally.ended_at - tally.started_at, 0))
-        time = f"{lasted}; all runs together {duration_words(tally.worked_s)}"
+        lasted = tables.duration_words(max(tally.ended_at - tally.started_at, 0))
+        time = f"{lasted}; all runs together {tables.duration_words(tally.worked_s)}"
     for label, text in (
         ("question", one_line(batch.question)),
         ("reason", one_line(batch.reason or "")),
-        ("project", short_path(batch.project or "")),
+        ("project", tables.short_path(batch.project or "")),
         ("model", batch.model or ""),
         ("items", f"{tally.items:,}{f': {by_status}' if by_status else ''}{earlier}"),
         ("calls", f"{tally.tool_calls:,}"),
@@ -170,15 +162,15 @@ def _show(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None
         ("time", time),
     ):
         if text:
-            print_labelled(f"{label:{_LABEL}}", text)
+            tables.print_labelled(f"{label:{_LABEL}}", text)
     if reasons:
         print_line("")
-        print_labelled("failures by reason")
+        tables.print_labelled("failures by reason")
         for one in reasons:
             print_line(f"  {one.count:,}  {one.reason}{f', e.g. {one.example}' if one.example else ''}")
         print_line("")
         first = [*islice(opened.items(batch.batch_id, failures=True), FIRST_FAILURES)]
         rows = [(one.run_id, f"{one.number:,}", one.status, reason_of(one)[0], one_line(one.question)) for one in first]
-        print_table(("RUN", "ITEM", "STATUS", "REASON", "QUESTION"), rows, dropped=("REASON", "STATUS", "ITEM"))
+        tables.print_table(("RUN", "ITEM", "STATUS", "REASON", "QUESTION"), rows, dropped=("REASON", "STATUS", "ITEM"))
     command = f"specialists report {batch.batch_id}"
     say(f"a page of all items: {command}", dim=True, command=command)

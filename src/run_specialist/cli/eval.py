@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.batch_options import (
-    CaseOptions,
-    ComparisonOptions,
-    EachRunOptions,
-    MoneyOptions,
-    ProjectOptions,
-    ResultOptions,
-    VariantOptions,
-    WorkOptions,
-    batch_runner,
-)
+from run_specialist.cli import batch_options
 from run_specialist.cli.console import complete_names, fail, guarded, print_json, print_line, relative, say
 from run_specialist.cli.flags import config_for_run
 from run_specialist.cli.help import grouped
@@ -39,14 +29,14 @@ Evaluated = Annotated[
 def eval_(
     name: Evaluated = None,
     *,
-    cases: CaseOptions,
-    variants: VariantOptions,
-    comparison: ComparisonOptions,
-    results: ResultOptions,
-    money: MoneyOptions,
-    work: WorkOptions,
-    each_run: EachRunOptions,
-    project: ProjectOptions,
+    cases: batch_options.CaseOptions,
+    variants: batch_options.VariantOptions,
+    comparison: batch_options.ComparisonOptions,
+    results: batch_options.ResultOptions,
+    money: batch_options.MoneyOptions,
+    work: batch_options.WorkOptions,
+    each_run: batch_options.EachRunOptions,
+    project: batch_options.ProjectOptions,
 ) -> None:
     """Run a specialist on a set of questions, and check its answers.
 
@@ -71,7 +61,7 @@ def eval_(
             return
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
         if cases.new:
-            write_cases(name, cases.cases, batch_runner(config, project, each_run, quiet=results.quiet))
+            write_cases(name, cases.cases, batch_options.batch_runner(config, project, each_run, quiet=results.quiet))
             return
         from run_specialist.cli.eval_work import EvalWork  # noqa: PLC0415 - fast `--help`
 

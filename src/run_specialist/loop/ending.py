@@ -11,21 +11,8 @@ from run_specialist.loop.account import rounded
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import CallRecord, Job, RunContext
 from run_specialist.loop.tool_calls import Dispatcher
+from run_specialist.record import outcome
 from run_specialist.record.journal import Spending
-from run_specialist.record.outcome import (
-    NO_MODEL,
-    OFFLINE,
-    Child,
-    ErrorKind,
-    Evidence,
-    Exit,
-    LandingReport,
-    Outcome,
-    Spent,
-    Status,
-    ToolCalls,
-    merged_changes,
-)
 from run_specialist.tools.respond import Response
 
 EXCEEDED = "{} used, more than the limit of {}: the last request and the landing may exceed it"
@@ -36,16 +23,16 @@ CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 class Ending:
     """Why the loop ended, with the model's answer if there is one."""
 
-    status: Status
+    status: outcome.Status
     response: Response | None = None
     """The model's answer; None if it must be salvaged."""
     error: str | None = None
     """Why there is no complete answer, in one clause."""
     _: KW_ONLY
-    exit_code: Exit = Exit.OK
+    exit_code: outcome.Exit = outcome.Exit.OK
     by_reply: bool = False
     """True if a reply ended the run; a landing counts it as one of its requests."""
-    error_kind: ErrorKind | None = None
+    error_kind: outcome.ErrorKind | None = None
     """The kind of failure; None if the run ended at a limit, by a reply or by an abort."""
     retry_after: float | None = None
     """The wait that the server requests [s]."""
@@ -54,16 +41,16 @@ class Ending:
         """Return the ending with an answer that was returned to the model, if the model ended without another one."""
         if answer is None or self.response is not None or not (self.by_reply or self.status == "partial"):
             return self
-        return replace(self, status="partial", response=answer, exit_code=Exit.OK)
+        return replace(self, status="partial", response=answer, exit_code=outcome.Exit.OK)
 
 
-ABORTED = Ending("aborted", error="interrupted", exit_code=Exit.INTERRUPTED)
+ABORTED = Ending("aborted", error="interrupted", exit_code=outcome.Exit.INTERRUPTED)
 """The ending of a run that was interrupted."""
 
 
 def conclude(
     run: RunContext, ending: Ending, landing: LadderPosition | None, exchange: Exchange, dispatcher: Dispatcher
-) -> Outcome:
+) -> outcome.Outcome:
     """Return the outcome: the answer with its evidence checked, or a salvaged one.
 
     landing: position on the ladder; None if the landing did not begin.
@@ -81,9 +68,9 @@ def conclude(
     status, exit_code = ending.status, ending.exit_code
     if status == "partial":
         # A run that was to have a partial answer but has none has failed.
-        status, exit_code = ("partial", Exit.OK) if answer else ("failed", exit_code or Exit.NO_ANSWER)
+        status, exit_code = ("partial", outcome.Exit.OK) if answer else ("failed", exit_code or outcome.Exit.NO_ANSWER)
     calls = budget[Kind.TOOL_CALLS]
-    return Outcome(
+    return outcome.Outcome(
         run_id=job.run_id,
         specialist=job.settings.name,
         model=job.provider.model,
@@ -92,7 +79,7 @@ def conclude(
         evidence=quotes,
         gaps=tuple(response.gaps) if response else (),
         output=response.output if response else None,
-        tool_calls=ToolCalls(
+        tool_calls=outcome.ToolCalls(
             used=int(calls.used),
             limit=None if calls.limit is None else int(calls.limit),
             failed=sum(call.is_error for call in executed),
@@ -100,7 +87,7 @@ def conclude(
         ),
         limits={
             # The cost used is unknown if a price is.
-            limit.kind.value: Spent(
+            limit.kind.value: outcome.Spent(
                 None if limit.kind is Kind.COST and total.cost_usd is None else _used(limit), limit.limit
             )
             for limit in budget.limits
@@ -110,7 +97,7 @@ def conclude(
         cost_usd=rounded(total.cost_usd),
         duration_s=round(budget[Kind.TIME].used, 3),
         warnings=(
-            *([NO_MODEL] if job.provider.model == OFFLINE else []),
+            *([outcome.NO_MODEL] if job.provider.model == outcome.OFFLINE else []),
             *map(job.hide, job.warnings),
             *run.observers.warnings,
             *evidence.warnings(job, response, quotes, int(calls.used)),
@@ -128,7 +115,7 @@ def conclude(
         retry_after=ending.retry_after,
         patch=None if job.patch is None else job.patch(),
         models=account.models,
-        changes=merged_changes([*run.observers.changes, *(one for child in children for one in child.changes)]),
+        changes=outcome.merged_changes([*run.observers.changes, *(one for child in children for one in child.changes)]),
     )
 
 
@@ -136,10 +123,10 @@ def _salvaged(  # noqa: PLR0913, PLR0917 - all that a run has gathered
     job: Job,
     ending: Ending,
     executed: Sequence[CallRecord],
-    children: Sequence[Child],
+    children: Sequence[outcome.Child],
     returned: Response | None,
     last_text: str,
-) -> tuple[str, tuple[Evidence, ...]]:
+) -> tuple[str, tuple[outcome.Evidence, ...]]:
     """Return an answer built from what was gathered, with its evidence."""
     # The result of a failed child contains its salvaged answer.
     runs_child = job.opening.tools.runs_child
@@ -156,7 +143,7 @@ def _used(limit: Limit) -> float:
     return round(limit.used, 8 if limit.kind is Kind.COST else 3)
 
 
-def _landing_report(landing: LadderPosition | None, spending: Spending, ending: Ending) -> LandingReport | None:
+def _landing_report(landing: LadderPosition | None, spending: Spending, ending: Ending) -> outcome.LandingReport | None:
     if landing is None:
         return None
     how = Rung.FINALIZE if landing.rung is Rung.WAIT else landing.rung
@@ -165,4 +152,6 @@ def _landing_report(landing: LadderPosition | None, spending: Spending, ending: 
     # A rung counts its request when the run moves to the next one; the reply that ended the run is still to be counted.
     if ending.by_reply:
         landing = landing.answered()
-    return LandingReport(landing.reason.value, how.value, landing.requests, spending.usage, rounded(spending.cost_usd))
+    return outcome.LandingReport(
+        landing.reason.value, how.value, landing.requests, spending.usage, rounded(spending.cost_usd)
+    )

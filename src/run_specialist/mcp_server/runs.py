@@ -15,17 +15,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.loop.run import Run
-from run_specialist.record.events import (
-    BudgetSpent,
-    Called,
-    ChildTold,
-    Event,
-    Finished,
-    Landed,
-    Retrying,
-    Started,
-    Waiting,
-)
+from run_specialist.record import events
 from run_specialist.record.outcome import Outcome
 from run_specialist.store.location import NONE, file_of, place, shown
 from run_specialist.store.writer import Writer
@@ -60,23 +50,23 @@ class ProgressReporter:
         self._call = ""
         self._children: dict[str, ProgressReporter] = {}
 
-    def take(self, event: Event) -> ProgressUpdate | None:
+    def take(self, event: events.Event) -> ProgressUpdate | None:
         """Return the notification for an event; None if the event is not reported."""
         used, message = 0.0, None
         match event:
-            case Started():
+            case events.Started():
                 self._total = next((limit for limit in event.limits.values() if limit is not None), None)
                 limits = (units.amount(Kind(kind), limit) for kind, limit in event.limits.items() if limit is not None)
                 budget = ", ".join(limits) or "no limit"
                 message = f"{event.specialist} started on {event.model} · {budget} · run {event.run_id}"
-            case Called() if event.phase in {"finished", "failed"}:
+            case events.Called() if event.phase in {"finished", "failed"}:
                 # Reported with the next event, which contains the remaining budget.
                 self.tool_calls += 1
                 text = next((one for one in (event.arguments or {}).values() if isinstance(one, str)), "")
                 line = " ".join(text.split())
                 asked = f": '{line[:SHOWN]}{'…' if len(line) > SHOWN else ''}'" if line else ""
                 self._call = f"{event.name}{' failed' if event.phase == 'failed' else ''}{asked}"
-            case BudgetSpent():
+            case events.BudgetSpent():
                 kind, used = Kind(event.kind), event.used
                 usage = f"{units.amount(kind, used)} used"
                 if event.limit is not None and event.remaining is not None:
@@ -86,16 +76,16 @@ class ProgressReporter:
                         # Of another kind than that of the total, the same share of the total.
                         used = self._total * (used / event.limit if event.limit else 1)
                 message = f"{self._call} · {usage}" if self._call else usage
-            case Landed():
+            case events.Landed():
                 message = f"the limit of {event.reason.label} is reached: landing, it must answer now"
-            case Retrying():
+            case events.Retrying():
                 message = f"{event.reason} · retry {event.attempt} in {event.seconds:.1f} s"
-            case Waiting() if event.phase == "started":
+            case events.Waiting() if event.phase == "started":
                 message = f"waiting{'' if event.seconds is None else f' {event.seconds:.0f} s'} · {event.reason}"
-            case Finished():
+            case events.Finished():
                 calls = units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)
                 message = f"{event.outcome.status} after {calls}"
-            case ChildTold():
+            case events.ChildTold():
                 update = self._children.setdefault(event.run_id, ProgressReporter()).take(event.told)
                 message = None if update is None else f"{event.specialist}: {update.message}"
         return None if message is None else self._update(used, message)
@@ -208,7 +198,7 @@ class ServedRun:
         progress = self.progress.latest.message
         return RunStatus(self.run.run_id, self.specialist, status, used, ended, progress, self.run.is_kept)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Pass the progress of an event on to all followers."""
         update = self.progress.take(event)
         if update is not None:

@@ -13,30 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
+import mcp_types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp_types import (
-    INVALID_REQUEST,
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    Tool,
-)
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import RunSpecialistError, UsageError, with_flags
-from run_specialist.mcp_server import tools
-from run_specialist.mcp_server.runs import (
-    ProgressUpdate,
-    RunStatus,
-    SendUpdate,
-    ServedRuns,
-    StoreLocation,
-    check_store,
-    past_run,
-)
+from run_specialist.mcp_server import runs, tools
 from run_specialist.mcp_server.tools import Catalogue, checked_arguments, outcome_result
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
@@ -65,8 +49,8 @@ class Service:
         self._say = say
         self._reported: set[str] = set()
         self._calls: set[asyncio.Task[Any]] = set()
-        self._location = StoreLocation(runner.store)
-        self.runs = ServedRuns(runner, self._location)
+        self._location = runs.StoreLocation(runner.store)
+        self.runs = runs.ServedRuns(runner, self._location)
 
     async def catalogue(self) -> Catalogue:
         """Read the specialist files, and leave out those that cannot work here; report each problem once."""
@@ -91,14 +75,14 @@ class Service:
                 self._reported.add(problem)
                 self._say(f"not served: {problem}")
 
-    async def tools(self) -> list[Tool]:
+    async def tools(self) -> list[mcp_types.Tool]:
         """Return the tools for the current specialist files."""
         catalogue = await self.catalogue()
         return [*(tool for _, tool in catalogue.offered.values()), *tools.run_tools(catalogue)]
 
     async def call(
-        self, name: str, given: Mapping[str, Any] | None, send: SendUpdate, on_disconnect: OnDisconnect
-    ) -> CallToolResult:
+        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: OnDisconnect
+    ) -> mcp_types.CallToolResult:
         """Execute a tool call; errors are returned as error results.
 
         send: sends a progress notification, if the client requested progress.
@@ -135,8 +119,8 @@ class Service:
             await asyncio.wait(calls, timeout=seconds)
 
     async def _ask(
-        self, name: str, given: Mapping[str, Any] | None, send: SendUpdate, on_disconnect: OnDisconnect
-    ) -> CallToolResult:
+        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: OnDisconnect
+    ) -> mcp_types.CallToolResult:
         offered = self._readable().offered
         if name not in offered:
             there = ", ".join(tool.name for tool in await self.tools())
@@ -153,7 +137,7 @@ class Service:
             raise served.failure or UsageError("it was cancelled before it began")
         return outcome_result(served.outcome, stored=served.run is not None and served.run.is_kept)
 
-    async def _start(self, given: Mapping[str, Any] | None) -> CallToolResult:
+    async def _start(self, given: Mapping[str, Any] | None) -> mcp_types.CallToolResult:
         limits = checked_arguments(given, ["specialist", "query"], _LIMITS)
         name = limits.pop("specialist")
         offered = self._readable().offered
@@ -164,7 +148,7 @@ class Service:
         served = self.runs.begin(found.name, limits.pop("query"), limits)
         return tools.started((await served.prepared()).run_id)
 
-    async def _get(self, given: Mapping[str, Any] | None, send: SendUpdate) -> RunStatus:
+    async def _get(self, given: Mapping[str, Any] | None, send: runs.SendUpdate) -> runs.RunStatus:
         arguments = checked_arguments(given, ["run_id"], ["wait_seconds"])
         served = self.runs.known.get(arguments["run_id"])
         if served is None:
@@ -172,7 +156,7 @@ class Service:
         await served.follow(send, arguments.get("wait_seconds", 0))
         return served.status()
 
-    async def _cancel(self, given: Mapping[str, Any] | None) -> RunStatus:
+    async def _cancel(self, given: Mapping[str, Any] | None) -> runs.RunStatus:
         run_id = checked_arguments(given, ["run_id"])["run_id"]
         served = self.runs.known.get(run_id)
         if served is None:
@@ -185,8 +169,8 @@ class Service:
             await asyncio.wait([served.task])
         return served.status()
 
-    async def _stored(self, run_id: str) -> RunStatus:
-        run = await asyncio.to_thread(past_run, self._runner.store, run_id, project_path(self._runner.root))
+    async def _stored(self, run_id: str) -> runs.RunStatus:
+        run = await asyncio.to_thread(runs.past_run, self._runner.store, run_id, project_path(self._runner.root))
         return run if run.outcome is None else replace(run, outcome=self._location.hide_in(run.outcome))
 
 
@@ -205,11 +189,15 @@ def make_server(service: Service) -> Server[Any]:
     """Return an MCP server for a service, for any transport."""
     from run_specialist.mcp_server.http import on_disconnect  # noqa: PLC0415 - fast `--help`
 
-    async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=await service.tools())
+    async def list_tools(
+        _: ServerRequestContext, __: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListToolsResult:
+        return mcp_types.ListToolsResult(tools=await service.tools())
 
-    async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
-        async def send(update: ProgressUpdate) -> None:
+    async def call_tool(
+        context: ServerRequestContext, params: mcp_types.CallToolRequestParams
+    ) -> mcp_types.CallToolResult:
+        async def send(update: runs.ProgressUpdate) -> None:
             await context.session.report_progress(update.progress, update.total, update.message)
 
         return await service.call(params.name, params.arguments, send, partial(on_disconnect, context.request))
@@ -237,7 +225,7 @@ async def serve(runner: Runner, make_transport: "Callable[[], Stdio | Http]", sa
     ending: asyncio.Task[None] | None = None
     async with runner:
         runner.environments.models.check_any([file.specialist for file in runner.registry.nearest() if file.specialist])
-        await asyncio.to_thread(check_store, runner.store)
+        await asyncio.to_thread(runs.check_store, runner.store)
         transport = make_transport()
         service = Service(runner, say)
 
@@ -331,7 +319,7 @@ class Stdio:
                     # Its request id was not read.
                     self._say(f"warning: skipped a message of more than {LONGEST_LINE} bytes")
                     reason = f"a message may have {LONGEST_LINE} bytes; this one was longer and was not read"
-                    error = {"code": INVALID_REQUEST, "message": reason}
+                    error = {"code": mcp_types.INVALID_REQUEST, "message": reason}
                     await self.write(json.dumps({"jsonrpc": "2.0", "id": None, "error": error}) + "\n")
                 else:
                     yield replace_lone_surrogates(bytes(line)).decode("utf-8", "replace")

@@ -19,18 +19,8 @@ from run_specialist.loop.job import CallRecord, EarlierCalls, ForkedFrom, Job, R
 from run_specialist.providers.base import Opening
 from run_specialist.record.journal import Checkpointed, Received, Record, Returned, RunSnapshot
 from run_specialist.record.messages import Message, Stop, Usage, counted, encode, sendable, server_calls, text_of
+from run_specialist.spawning import spawner
 from run_specialist.spawning.server_tools import reserved
-from run_specialist.spawning.spawner import (
-    LIMITS,
-    RunEnvironment,
-    answer_schema,
-    as_stored,
-    digest,
-    digests,
-    new_run_id,
-    settings_of,
-    spawn,
-)
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.problems import shown
@@ -64,7 +54,7 @@ class ResumeRequest:
     """Number of turns to copy to a new run, a fork; 0 = only the question, None = the run itself is resumed."""
 
 
-def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> Job:
+def resume(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnvironment) -> Job:
     """Return the job that resumes a run, with the same system prompt and tools, byte for byte.
 
     environment: with the `tools` that the run was started with.
@@ -74,7 +64,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     file, before = begun_with(run, request.file, environment.root)
     given = checked(request.limits)
     settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
-    changed = tuple(kind for key, kind in LIMITS.items() if getattr(settings, key) != getattr(before, key))
+    changed = tuple(kind for key, kind in spawner.LIMITS.items() if getattr(settings, key) != getattr(before, key))
     state = state_when_stopped(run, before.tool_calls_limit)
     # Calls that were started count even if they never returned.
     used = state.snapshot.used
@@ -112,7 +102,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     )
 
 
-def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> Job:
+def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, environment: spawner.RunEnvironment) -> Job:
     """Return the job of a new run with system prompt, tools and archive of a stored one."""
     frozen = run.frozen
     keeps_archive = any(tool["name"] == GET_TOOL_RESPONSE for tool in frozen["tools"])
@@ -122,10 +112,10 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
         if call.call.name == TODO and not call.is_error:
             plan.take(call.call.arguments)
     given = replace(environment, keeps_archive=keeps_archive, plan=plan)
-    job = spawn(file, settings, run.question, given)
+    job = spawner.spawn(file, settings, run.question, given)
     if job.archive is not None:
         _refill(job.archive, run)
-    tools = as_stored(frozen["tools"], job.opening.tools)
+    tools = spawner.as_stored(frozen["tools"], job.opening.tools)
     opening = replace(job.opening, system=frozen["system"], tools=tools, effort=frozen["effort"])
     warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
     return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
@@ -157,7 +147,7 @@ def stored_origin(
     frozen, origin = run.frozen, job.origin()
     # By these a resumed run is recognized when it is taken up.
     first = {**frozen["settings"], **frozen.get("begun_limits", {})}
-    begun = {key: first[key] for key in LIMITS if key in first and first[key] != origin["settings"][key]}
+    begun = {key: first[key] for key in spawner.LIMITS if key in first and first[key] != origin["settings"][key]}
     return {
         **origin,
         **{key: frozen[key] for key in kept if key in frozen},
@@ -180,16 +170,16 @@ def check_totals(whose: str, settings: Specialist, used: Mapping[str, float], ki
             )
 
 
-def differing(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> list[str]:
+def differing(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnvironment) -> list[str]:
     """Return remarks about a changed file and missing tools of the program; without `force`, raise NotResumable."""
     original, file = run.frozen["digest"], request.file or Path(run.frozen["file"])
     remarks = []
-    if original and (current := digest(file)) != original:
+    if original and (current := spawner.digest(file)) != original:
         remarks.append(prompts.CHANGED_FILE)
         if not request.force:
             raise NotResumable(
                 f"{file} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
-                f"add `force=True` to resume with the original instructions; {digests(original, current)}"
+                f"add `force=True` to resume with the original instructions; {spawner.digests(original, current)}"
             )
     available = {tool.name for tool in environment.tools}
     if missing := [name for name in run.frozen["given_tools"] if name not in available]:
@@ -363,7 +353,7 @@ def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = Fa
             f"{run.run_id} began in {where}, which is not in the current project; to let it read the files there, add "
             f"`root={where}`"
         )
-    if has_root and (not content or digest(file) == content):
+    if has_root and (not content or spawner.digest(file) == content):
         return begun, file
     found, why = None, ""
     if content:
@@ -376,7 +366,7 @@ def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = Fa
     if has_root:
         return begun, file
     if found is not None:
-        why = f", and {found.path} is another specialist: {digests(content, found.digest)}"
+        why = f", and {found.path} is another specialist: {spawner.digests(content, found.digest)}"
     raise NotResumable(f"{run.run_id}: its working folder {begun} no longer exists{why}")
 
 
@@ -393,13 +383,13 @@ def check_same(known: KnownRun, file: SpecialistFile, settings: Specialist, ques
         ("question", known.question, question),
         ("specialist", known.specialist, settings.name),
     ]
-    frozen, current = known.frozen, file.digest or digest(file.path)
+    frozen, current = known.frozen, file.digest or spawner.digest(file.path)
     is_same_file = frozen["digest"] == current
     if not force and is_same_file:
         begun = Specialist.model_validate(frozen["settings"], extra="ignore")
-        stored = settings_of(begun, None) | frozen.get("begun_limits", {})
+        stored = spawner.settings_of(begun, None) | frozen.get("begun_limits", {})
         stored["output_schema"] = frozen["settings"].get("output_schema")
-        wanted = settings_of(settings, answer_schema(file, settings))
+        wanted = spawner.settings_of(settings, spawner.answer_schema(file, settings))
         # Settings that were not given depend on the model and the version of this program.
         given = settings.model_fields_set | {*frozen.get("given", begun.model_fields_set)}
         found += [(key, stored.get(key), wanted[key]) for key in sorted(given) if key in wanted]
@@ -409,7 +399,7 @@ def check_same(known: KnownRun, file: SpecialistFile, settings: Specialist, ques
 
     differences = [f"{name} was {short(then)} and is {short(now)}" for name, then, now in found if then != now]
     if not (force or is_same_file):
-        differences.append(f"{file.path} has another content, {digests(frozen['digest'], current)}")
+        differences.append(f"{file.path} has another content, {spawner.digests(frozen['digest'], current)}")
     if differences:
         raise UsageError(f"{known.run_id} is stored as another run: {'; '.join(differences)}; use another id")
 
@@ -556,7 +546,7 @@ def _entered(messages: Sequence[StoredMessage], turns: Sequence[Received]) -> li
     return found
 
 
-def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> tuple[Job, tuple[Record, ...]]:
+def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnvironment) -> tuple[Job, tuple[Record, ...]]:
     """Return a new run that continues after the first turns of a stored one, which is only read.
 
     Also returns what is stored before its first request: the turns, calls and messages that it begins with.
@@ -576,10 +566,10 @@ def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) ->
         )
     # Without the note about it, the model does not know of a limit that was changed after these turns.
     known = run.frozen.get("begun_limits", {}) if begin.left_out else {}
-    now = {key: getattr(settings, key) for key in LIMITS}
+    now = {key: getattr(settings, key) for key in spawner.LIMITS}
     changed = tuple(
         kind
-        for key, kind in LIMITS.items()
+        for key, kind in spawner.LIMITS.items()
         if now[key] != getattr(before, key) or (key in known and now[key] != known[key])
     )
     remarks = differing(run, request, environment)
@@ -628,7 +618,7 @@ def fork(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) ->
     warnings = [*job.warnings, *warnings]
     job = replace(
         job,
-        run_id=new_run_id(MARK),
+        run_id=spawner.new_run_id(MARK),
         parent_id=None,
         warnings=tuple(warnings),
         origin=lambda: {**origin, "warnings": warnings, "fork": stored},

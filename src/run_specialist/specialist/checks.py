@@ -8,50 +8,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from run_specialist.specialist import fields, positions, tool_names
 from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
 from run_specialist.specialist.dialects import served_name, take_foreign, unserved
-from run_specialist.specialist.fields import (
-    CANONICAL,
-    EXPECTED,
-    INERT,
-    KEPT_BY_READING,
-    NAMES,
-    RESTRICTING,
-    TEXTS,
-    Number,
-    Specialist,
-    canonical,
-    nearest,
-)
 from run_specialist.specialist.front_matter import PROMPT, Field, FrontMatter
-from run_specialist.specialist.positions import (
-    CORE_TAGS,
-    MappingNode,
-    Node,
-    ScalarNode,
-    SequenceNode,
-    UnreadableError,
-    is_null,
-    plain_value,
-    scalar_value,
-    value_of,
-)
 from run_specialist.specialist.problems import START, Position, Problems, shown
-from run_specialist.specialist.tool_names import (
-    BUILT_IN,
-    EDIT,
-    SEARCH,
-    WRITE,
-    join_parentheses,
-    names_tool,
-    resolve_tools,
-    split_names,
-)
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
 # Tools that need another key in the file, by name.
-_REQUIRED = {"delegate": "agents", EDIT: "writable", WRITE: "writable", "memory": "memory"}
+_REQUIRED = {"delegate": "agents", tool_names.EDIT: "writable", tool_names.WRITE: "writable", "memory": "memory"}
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 # Maximum number of unknown names that get suggestions, and of candidates compared with each.
@@ -62,16 +28,16 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     """Warn about unknown tools; when all tools are known, the run checks again that at least one is left."""
     if not given.get("tools"):
         return
-    available = [name for name in BUILT_IN if not (key := _REQUIRED.get(name)) or given.get(key)]
+    available = [name for name in tool_names.BUILT_IN if not (key := _REQUIRED.get(name)) or given.get(key)]
     if not given.get("server_tools"):
-        available.remove(SEARCH)
+        available.remove(tool_names.SEARCH)
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
-    resolved = resolve_tools(given["tools"], (), available)
+    resolved = tool_names.resolve_tools(given["tools"], (), available)
     lacking = [*resolved.unknown]
     if given.get("mcp_servers"):
         lacking = [name for name in lacking if not name.startswith("mcp__") and "/" not in name]
-    if billed := [name for name in lacking if names_tool([name], SEARCH)]:
+    if billed := [name for name in lacking if tool_names.names_tool([name], tool_names.SEARCH)]:
         text = f"{shown(billed[0])} is run by the API, which bills it; `server_tools: true` allows that"
         problems.warn(front.fields["tools"].place, text, "server_tools")
     unknown = [name for name in lacking if name not in billed]
@@ -83,7 +49,7 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     if near := [one for name in names for one in get_close_matches(name.lower(), likely, 1, _NEAR)]:
         text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?"
     for tool, key in _REQUIRED.items():
-        asks = next((name for name in names if tool not in available and names_tool([name], tool)), None)
+        asks = next((name for name in names if tool not in available and tool_names.names_tool([name], tool)), None)
         if asks and f"`{key}`" not in text:
             text += f"; `{shown(asks)}` requires the key `{key}`"
     if resolved.nothing_known and len(unknown) == len(resolved.unknown):
@@ -113,7 +79,7 @@ def check_output_schema(
         problems.error(front.fields["evidence"].place, NEEDS_QUOTES, "evidence")
 
 
-def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> Specialist | None:
+def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> fields.Specialist | None:
     """Return the specialist, or None after reporting one error for each invalid value."""
     # Unreadable values are already reported as errors.
     if not front.body.strip() and not any(p.level == "error" and p.key in (None, PROMPT) for p in problems.found):
@@ -125,7 +91,7 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
         served = (_served(name, front.fields[KEY], problems) for name in given[KEY])
         values[KEY] = tuple(name for name in dict.fromkeys(served) if name != values.get("model"))
     try:
-        specialist = Specialist.model_validate(values)
+        specialist = fields.Specialist.model_validate(values)
     except ValidationError as error:
         # Invalid keys with the item or inner key, without pydantic's branches of unions.
         places = ([*map(str, details["loc"]), ""] for details in error.errors(include_url=False))
@@ -136,7 +102,9 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
         if bad - _REPLACED.keys():
             return None
         replaced = {key: value for key, value in _REPLACED.items() if key in bad and value}
-        specialist = Specialist.model_validate({key: v for key, v in values.items() if key not in bad} | replaced)
+        specialist = fields.Specialist.model_validate(
+            {key: v for key, v in values.items() if key not in bad} | replaced
+        )
     # Fallbacks, such as the name taken from the file name, do not count as set by the file.
     specialist.model_fields_set.intersection_update(front.fields)
     return specialist
@@ -153,25 +121,27 @@ def _served(model: str, field: Field, problems: Problems) -> str:
 def _report(key: str, inner: str, field: Field, problems: Problems) -> None:
     """Report an invalid value, an item of a list or an entry of a map, by its place."""
     node = field.node
-    if isinstance(node, SequenceNode) and inner.isdecimal() and int(inner) < len(node.items):
+    if isinstance(node, positions.SequenceNode) and inner.isdecimal() and int(inner) < len(node.items):
         node = node.items[int(inner)]
-    elif isinstance(node, MappingNode):
-        named = {canonical(name.text): value for name, value in node.pairs if isinstance(name, ScalarNode)}
+    elif isinstance(node, positions.MappingNode):
+        named = {
+            fields.canonical(name.text): value for name, value in node.pairs if isinstance(name, positions.ScalarNode)
+        }
         node = named.get(inner, node)
-    if key == "countdown" and inner and isinstance(field.node, MappingNode):
+    if key == "countdown" and inner and isinstance(field.node, positions.MappingNode):
         key = f"{key}.{inner}"
-    if isinstance(node, ScalarNode):
+    if isinstance(node, positions.ScalarNode):
         found = shown(field.chunk.text[node.start : node.end].strip()) or "nothing"
     else:
         found = _kind(node)
-    text = EXPECTED[key].complaint(found) if key in EXPECTED else "unknown key"
+    text = fields.EXPECTED[key].complaint(found) if key in fields.EXPECTED else "unknown key"
     text += f"; read as {replacement}" if (replacement := _REPLACED.get(key)) else ""
     report = problems.warn if key in _REPLACED else problems.error
     report(field.place if node is field.node else field.chunk.place(node.start), text, key)
 
 
-def _kind(node: SequenceNode | MappingNode) -> str:
-    return "a list" if isinstance(node, SequenceNode) else "a map"
+def _kind(node: positions.SequenceNode | positions.MappingNode) -> str:
+    return "a list" if isinstance(node, positions.SequenceNode) else "a map"
 
 
 _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
@@ -181,16 +151,16 @@ _VERBATIM = frozenset({"name", "description", "model"})
 def _text_value(key: str, field: Field, problems: Problems) -> str | None:
     """Return a text value; keeps ` #`, a leading `!` and a leading `&`, although they have a meaning in YAML."""
     node, text = field.node, field.chunk.text
-    if not isinstance(node, ScalarNode):
-        items = node.items if isinstance(node, SequenceNode) else ()
-        texts = [item.text.strip() for item in items if isinstance(item, ScalarNode)]
+    if not isinstance(node, positions.ScalarNode):
+        items = node.items if isinstance(node, positions.SequenceNode) else ()
+        texts = [item.text.strip() for item in items if isinstance(item, positions.ScalarNode)]
         if key == "model" and any(texts):
             return ", ".join(filter(None, texts))
         is_ignored = key in ("name", "model")
         used = "ignored" if is_ignored else "using its text"
         problems.warn(field.place, f"must be text, got {_kind(node)}; {used}", key)
         return None if is_ignored else ", ".join(texts) or " ".join(field.source.split())
-    marked = text[node.start : node.start + 1] in ("!", "&") and node.tag not in CORE_TAGS
+    marked = text[node.start : node.start + 1] in ("!", "&") and node.tag not in positions.CORE_TAGS
     tail = text[node.end :].partition("\n")[0]
     if key not in _VERBATIM or not node.plain or not (marked or tail.strip().startswith("#")):
         return node.text.strip()
@@ -203,15 +173,15 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
     """Add the names in a list, and the names that a map of booleans disables."""
     node, warn = field.node, problems.warner(field.place, key)
     off: list[str] = []
-    if isinstance(node, ScalarNode):
-        names: list[str] | None = split_names(node.text, warn)
+    if isinstance(node, positions.ScalarNode):
+        names: list[str] | None = tool_names.split_names(node.text, warn)
         if key == "tools" and not names:
             warn("contains no name, so no tool is allowed")
-    elif isinstance(node, SequenceNode):
-        names = join_parentheses(name for item in node.items if (name := _name(item, field, problems, key)))
+    elif isinstance(node, positions.SequenceNode):
+        names = tool_names.join_parentheses(name for item in node.items if (name := _name(item, field, problems, key)))
     else:
         warn("must be a list, got a map; using the keys whose value is true")
-        named = {name.text.strip(): value for name, value in node.pairs if isinstance(name, ScalarNode)}
+        named = {name.text.strip(): value for name, value in node.pairs if isinstance(name, positions.ScalarNode)}
         names = [name for name, value in named.items() if _is_on(value)]
         off = [name for name in named if name not in names and name != "*"]
         if not names and off and "*" not in named:
@@ -226,17 +196,22 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
         given[key] = (*given.get(key, ()), *names)
 
 
-def _is_on(value: Node) -> bool:
-    if not isinstance(value, ScalarNode):
+def _is_on(value: positions.Node) -> bool:
+    if not isinstance(value, positions.ScalarNode):
         return True
-    return scalar_value(value) not in (False, None, 0) and value.text.lower() not in ("no", "off", "deny", "false")
+    return positions.scalar_value(value) not in (False, None, 0) and value.text.lower() not in (
+        "no",
+        "off",
+        "deny",
+        "false",
+    )
 
 
-def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
-    if isinstance(item, ScalarNode):
+def _name(item: positions.Node, field: Field, problems: Problems, key: str) -> str | None:
+    if isinstance(item, positions.ScalarNode):
         return item.text.strip()
     place = field.chunk.place(item.start)
-    if isinstance(item, MappingNode) and len(item.pairs) == 1:
+    if isinstance(item, positions.MappingNode) and len(item.pairs) == 1:
         # YAML parses `- Bash(git log: *)` as a map.
         problems.warn(place, "must be a name, got a map; using its text", key)
         return " ".join(field.chunk.text[item.start : item.end].split())
@@ -249,23 +224,27 @@ def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
 def _other_value(key: str, field: Field, problems: Problems) -> object:
     """Return a value to validate; raises UnreadableError."""
     node = field.node
-    value, repeated = value_of(node)
+    value, repeated = positions.value_of(node)
     for again in repeated:
         text = f"{shown(again.text)} is given twice; the last value is used"
         problems.warn(field.chunk.place(again.start), text, key)
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
-        return split_names(value, problems.warner(field.place, key))
-    if key == "countdown" and isinstance(node, MappingNode) and isinstance(value, dict):
+        return tool_names.split_names(value, problems.warner(field.place, key))
+    if key == "countdown" and isinstance(node, positions.MappingNode) and isinstance(value, dict):
         # Like top-level keys, inner keys without a value count as not given.
         for name, inner in node.pairs:
-            if isinstance(name, ScalarNode) and is_null(inner):
+            if isinstance(name, positions.ScalarNode) and positions.is_null(inner):
                 problems.warn(field.chunk.place(name.start), f"{shown(name.text)} is empty and ignored", key)
-        return {canonical(name): item for name, item in value.items() if item is not None}
-    if isinstance(value, str) and isinstance(node, ScalarNode) and (node.tag is None or node.tag in CORE_TAGS):
+        return {fields.canonical(name): item for name, item in value.items() if item is not None}
+    if (
+        isinstance(value, str)
+        and isinstance(node, positions.ScalarNode)
+        and (node.tag is None or node.tag in positions.CORE_TAGS)
+    ):
         converted: object = None
-        if isinstance(EXPECTED[key], Number):
-            converted = plain_value(value.strip())
-        elif EXPECTED[key].phrase == "true or false":
+        if isinstance(fields.EXPECTED[key], fields.Number):
+            converted = positions.plain_value(value.strip())
+        elif fields.EXPECTED[key].phrase == "true or false":
             converted = _SWITCHES.get(value.strip().lower())
         if isinstance(converted, int | float):
             problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(converted))}", key)
@@ -311,23 +290,23 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
     """Return the values of the known keys; report every other key as a problem."""
     given: dict[str, Any] = {}
     for key, field in front.fields.items():
-        if key in CANONICAL:
+        if key in fields.CANONICAL:
             _take_value(key, field, given, problems)
     take_models(front, given, problems)
     only_reads = not any(given.get(key) for key in ("agents", "mcp_servers", "python_tools", "writable"))
     taken = take_foreign(front, given, problems)
     only_reads = only_reads and not given.get("memory")
     for key, field in front.fields.items():
-        if key in CANONICAL or key in taken:
+        if key in fields.CANONICAL or key in taken:
             continue
-        is_kept = only_reads and key in KEPT_BY_READING and (key != "permission_mode" or "plan" in field.source)
-        if key in RESTRICTING and not is_kept:
+        is_kept = only_reads and key in fields.KEPT_BY_READING and (key != "permission_mode" or "plan" in field.source)
+        if key in fields.RESTRICTING and not is_kept:
             text = "restricts agents in other programs but has no effect here"
             problems.warn(field.key_place, text, shown(field.key))
-        elif key in INERT:
+        elif key in fields.INERT:
             problems.notice(field.key_place, "has no effect here", shown(field.key))
         else:
-            close = None if problems.full else nearest(key)
+            close = None if problems.full else fields.nearest(key)
             hint = f"; did you mean {close}?" if close else ""
             problems.warn(field.key_place, f"unknown key{hint}", shown(field.key))
     return given
@@ -336,19 +315,19 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
 def _take_value(key: str, field: Field, given: dict[str, Any], problems: Problems) -> None:
     # The text after a `#` may be the value.
     rest = field.chunk.text[field.node.end :].partition("\n")[0].strip()
-    if is_null(field.node) and not (key in _VERBATIM and rest.startswith("#")):
+    if positions.is_null(field.node) and not (key in _VERBATIM and rest.startswith("#")):
         problems.warn(field.place, "is empty and ignored", key)
-    elif key in TEXTS:
+    elif key in fields.TEXTS:
         if text := _text_value(key, field, problems):
             given[key] = text
-        elif isinstance(field.node, ScalarNode):
+        elif isinstance(field.node, positions.ScalarNode):
             problems.warn(field.place, "is empty and ignored", key)
-    elif key in NAMES:
+    elif key in fields.NAMES:
         _take_names(key, field, given, problems)
     else:
         try:
             given[key] = _other_value(key, field, problems)
-        except UnreadableError as error:
+        except positions.UnreadableError as error:
             problems.error(field.place, str(error), key)
 
 

@@ -8,17 +8,8 @@ from dataclasses import dataclass, replace
 
 from yaml.reader import Reader
 
+from run_specialist.specialist import positions
 from run_specialist.specialist.fields import canonical, is_known, starts_field_in_prose
-from run_specialist.specialist.positions import (
-    Chunk,
-    InvalidToml,
-    MappingNode,
-    Node,
-    ScalarNode,
-    UnreadableError,
-    parse,
-    read_table,
-)
 from run_specialist.specialist.problems import START, Position, Problems, shown
 
 # Maximum number of lines searched for keys; real front matter has a few dozen.
@@ -67,7 +58,7 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         key = is_key_line(text[first:].lstrip().partition("\n")[0])
         if key is None or (hashes and not is_known(key)):
             return None  # a heading and a rule below it, not a comment and a fence
-    fence = Chunk(text, 1).place(opening.start())
+    fence = positions.Chunk(text, 1).place(opening.start())
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
         problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
@@ -76,7 +67,9 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         problems.warn(fence, "the front matter does not start on line 1")
     for found, which in ((opening, "opening"), (closing, "closing")):
         if found[0].removesuffix("\n") != "---":
-            problems.warn(Chunk(text, 1).place(found.start()), f"the {which} fence is not exactly three dashes")
+            problems.warn(
+                positions.Chunk(text, 1).place(found.start()), f"the {which} fence is not exactly three dashes"
+            )
     return FencedParts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)))
 
 
@@ -108,8 +101,8 @@ class Field:
 
     key: str
     """Key as written in the file."""
-    node: Node
-    chunk: Chunk
+    node: positions.Node
+    chunk: positions.Chunk
     key_place: Position
 
     @property
@@ -135,9 +128,9 @@ class FrontMatter:
     """Whether the file has front matter."""
 
 
-def _holds_prose(root: MappingNode, front: str) -> bool:
+def _holds_prose(root: positions.MappingNode, front: str) -> bool:
     """Return whether a sentence after a blank line was parsed as a key, because the closing fence is missing."""
-    keys = [key for key, _ in root.pairs if isinstance(key, ScalarNode)]
+    keys = [key for key, _ in root.pairs if isinstance(key, positions.ScalarNode)]
     return any(" " in key.text.strip() and _BLANK_BEFORE.search(front[: key.start]) for key in keys)
 
 
@@ -161,20 +154,20 @@ def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], s
     """Return the fields and the body of a file; None if there are no keys between the fences."""
     front, body = parts.text[parts.start : parts.end], parts.text[parts.body :]
     line = parts.text.count("\n", 0, parts.start) + 1
-    chunk = Chunk(front, line, parts.indent)
+    chunk = positions.Chunk(front, line, parts.indent)
     fields: dict[str, Field] = {}
     try:
-        root = parse(front) if parts.closed else None
-    except UnreadableError as error:
+        root = positions.parse(front) if parts.closed else None
+    except positions.UnreadableError as error:
         # An error at the end is reported on the last line, not on the fence below.
         place = chunk.place(min(error.index, len(front.rstrip())))
         problems.warn(place, f"is not valid YAML ({error}); parsed line by line")
     else:
         if root is None and parts.closed:
             return fields, body
-        if isinstance(root, MappingNode) and not _holds_prose(root, front):
+        if isinstance(root, positions.MappingNode) and not _holds_prose(root, front):
             for name, value in root.pairs:
-                if isinstance(name, ScalarNode):
+                if isinstance(name, positions.ScalarNode):
                     _add(fields, Field(name.text.strip(), value, chunk, chunk.place(name.start)), problems)
                 else:
                     problems.warn(chunk.place(name.start), "a key that is a list or a map is ignored")
@@ -185,7 +178,7 @@ def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], s
     # Damaged files may have thousands of fields, so only the values that are used are parsed as YAML.
     last = {canonical(key): part for key, part in spans}
     for key, part in spans:
-        node: Node = ScalarNode(0, len(part.text), part.text)
+        node: positions.Node = positions.ScalarNode(0, len(part.text), part.text)
         if part is last[canonical(key)] and is_known(key):
             node = read_span(key, part, problems)
         _add(fields, Field(key, node, part, Position(part.line, parts.indent + 1)), problems)
@@ -218,8 +211,8 @@ def read_toml(data: bytes | str, problems: Problems) -> FrontMatter:
     Source: https://developers.openai.com/codex/subagents
     """
     try:
-        table = read_table(decode(data, problems), ())
-    except InvalidToml as error:
+        table = positions.read_table(decode(data, problems), ())
+    except positions.InvalidToml as error:
         problems.error(Position(error.line, 1), f"is not valid TOML: {error}")
         return FrontMatter({}, "", present=False)
     if table is None:
@@ -239,14 +232,14 @@ def read_toml(data: bytes | str, problems: Problems) -> FrontMatter:
             text = json.dumps(value, ensure_ascii=False, default=str)
             text = Reader.NON_PRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
             try:
-                node = parse(text) or ScalarNode(0, 0, "")
-            except UnreadableError as error:
+                node = positions.parse(text) or positions.ScalarNode(0, 0, "")
+            except positions.UnreadableError as error:
                 problems.error(place, str(error), shown(key))
                 continue
             if (name := canonical(key)) in fields:
                 repeated = f"is given more than once, in several spellings; {shown(key)} is used"
                 problems.warn(place, repeated, shown(name))
-            fields[name] = Field(key, node, Chunk(text, place.line), place)
+            fields[name] = Field(key, node, positions.Chunk(text, place.line), place)
     return FrontMatter(fields, prompt.strip("\n"), present=True)
 
 
@@ -267,14 +260,16 @@ def decode(data: bytes | str, problems: Problems) -> str:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
             before = _with_lf(data[: error.start].decode("utf-8", "replace"))
-            place, reason = Chunk(before, 1).place(len(before)), error.reason
+            place, reason = positions.Chunk(before, 1).place(len(before)), error.reason
             problems.warn(place, f"is not valid UTF-8 here ({reason}); invalid bytes are replaced by {_REPLACEMENT}")
             text = data.decode("utf-8", "replace")
     if text.startswith("\ufeff"):
         problems.warn(START, "starts with a byte order mark, which is ignored")
     text = _with_lf(text.lstrip("\ufeff"))
     if bad := _UNUSABLE.search(text):
-        problems.warn(Chunk(text, 1).place(bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}")
+        problems.warn(
+            positions.Chunk(text, 1).place(bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}"
+        )
         text = _UNUSABLE.sub(_REPLACEMENT, text)
     return text
 
@@ -294,7 +289,7 @@ _QUOTES = frozenset("\"'")
 _ESCAPED = {"n": "\n", "t": "\t"}
 
 
-def field_spans(front: str, line: int, *, closed: bool) -> tuple[list[tuple[str, Chunk]], int]:
+def field_spans(front: str, line: int, *, closed: bool) -> tuple[list[tuple[str, positions.Chunk]], int]:
     """Split invalid front matter into fields, each with its key; also return the number of characters they cover.
 
     The rest belongs to the body: if the closing fence is missing, a `---` rule far below may end `front`.
@@ -332,22 +327,23 @@ def field_spans(front: str, line: int, *, closed: bool) -> tuple[list[tuple[str,
         blank_before = blank_before and text.startswith("#")
     ends = [*(start for start, _ in starts[1:]), len(lines)]
     fields = [
-        (key, Chunk("\n".join(lines[start:end]), line + start)) for (start, key), end in zip(starts, ends, strict=False)
+        (key, positions.Chunk("\n".join(lines[start:end]), line + start))
+        for (start, key), end in zip(starts, ends, strict=False)
     ]
     return fields, len("\n".join(lines))
 
 
-def read_span(written: str, chunk: Chunk, problems: Problems) -> Node:
+def read_span(written: str, chunk: positions.Chunk, problems: Problems) -> positions.Node:
     """Return the value of a field: parsed as YAML if the field alone is valid, otherwise its text."""
     try:
-        root = parse(chunk.text)
-    except UnreadableError:
+        root = positions.parse(chunk.text)
+    except positions.UnreadableError:
         root = None
-    if isinstance(root, MappingNode) and len(root.pairs) == 1:
+    if isinstance(root, positions.MappingNode) and len(root.pairs) == 1:
         key, node = root.pairs[0]
-        if isinstance(key, ScalarNode) and key.text == written:
-            if isinstance(node, ScalarNode) and node.plain and "\\n" in node.text:
-                node = ScalarNode(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
+        if isinstance(key, positions.ScalarNode) and key.text == written:
+            if isinstance(node, positions.ScalarNode) and node.plain and "\\n" in node.text:
+                node = positions.ScalarNode(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
             return node
     match = KEY.search(chunk.text)
     start = match.end() if match else 0
@@ -357,7 +353,7 @@ def read_span(written: str, chunk: Chunk, problems: Problems) -> Node:
     return _raw(written, start, chunk, problems)
 
 
-def _raw(key: str, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:
+def _raw(key: str, start: int, chunk: positions.Chunk, problems: Problems) -> positions.ScalarNode:
     """Return the text after the colon as one scalar, with later lines dedented."""
     lines = chunk.text[start:].split("\n")
     # Comment lines at the end belong to the next key.
@@ -373,14 +369,14 @@ def _raw(key: str, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:
     quote = text[:1]
     if quote in _QUOTES and quote not in text[1:]:
         problems.warn(chunk.place(start), "an opening quote is never closed", key)
-        return ScalarNode(start, end, text[1:].strip().replace("\\n", "\n"), plain=False)
+        return positions.ScalarNode(start, end, text[1:].strip().replace("\\n", "\n"), plain=False)
     if quote in _QUOTES and len(text) > 1 and text[-1] == quote:
         inner = text[1:-1]
         inner = inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
-        return ScalarNode(start, end, inner, plain=False)
+        return positions.ScalarNode(start, end, inner, plain=False)
     if canonical(key) in _TEXT_KEYS:
-        return ScalarNode(start, end, text.replace("\\n", "\n"), plain=False)
-    return ScalarNode(start, end, text)
+        return positions.ScalarNode(start, end, text.replace("\\n", "\n"), plain=False)
+    return positions.ScalarNode(start, end, text)
 
 
 def _unescaped(found: re.Match[str]) -> str:

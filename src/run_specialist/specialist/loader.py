@@ -12,16 +12,7 @@ import frontmatter
 
 from run_specialist.errors import UsageError
 from run_specialist.safety import safe_files
-from run_specialist.specialist.checks import (
-    DESCRIPTION,
-    PROBLEM,
-    PURPOSE,
-    check_output_schema,
-    check_placeholders,
-    check_tools,
-    take_values,
-    validate,
-)
+from run_specialist.specialist import checks
 from run_specialist.specialist.dialects import ENDINGS, dialect_of, is_file_name, is_toml
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.front_matter import FrontMatter, read, read_toml
@@ -182,13 +173,13 @@ def load_unreadable(path: Path, text: str) -> SpecialistFile:
 
 def _load(data: bytes | str, problems: Problems, project: Path | None = None) -> SpecialistFile:
     front = (read_toml if is_toml(problems.path) else read)(data, problems)
-    given = take_values(front, problems)
+    given = checks.take_values(front, problems)
     name, description = _name(given, front, problems), _description(given, front, problems)
-    check_tools(given, front, problems)
+    checks.check_tools(given, front, problems)
     check_servers(given, front, problems)
-    specialist = validate(given | {"name": name, "description": description}, front, problems)
-    check_output_schema(given, front, problems, project)
-    check_placeholders(data, given, front, problems)
+    specialist = checks.validate(given | {"name": name, "description": description}, front, problems)
+    checks.check_output_schema(given, front, problems, project)
+    checks.check_placeholders(data, given, front, problems)
     limit = given.get("tool_calls_limit")
     if not isinstance(limit, int | str) or ("tool_calls_limit", "error") in {(p.key, p.level) for p in problems.found}:
         limit = None
@@ -286,7 +277,7 @@ def strict_problems(name: str, given: Mapping[str, object]) -> list[Problem]:
     given: as for `write_new`.
     """
     found = load_text(_text(name, given), Path(f"{name}.md")).strict().problems
-    return [problem for problem in found if PROBLEM not in problem.text]
+    return [problem for problem in found if checks.PROBLEM not in problem.text]
 
 
 def write_new(
@@ -319,8 +310,8 @@ def _exists(path: Path) -> UsageError:
 
 
 def _text(name: str, given: Mapping[str, object]) -> str:
-    description = " ".join(str(given.get("description", DESCRIPTION)).split())
-    purpose = f"What you are for: {description.rstrip('.')}." if "description" in given else f"\n\n{PURPOSE}"
+    description = " ".join(str(given.get("description", checks.DESCRIPTION)).split())
+    purpose = f"What you are for: {description.rstrip('.')}." if "description" in given else f"\n\n{checks.PURPOSE}"
     post = frontmatter.Post(_PROMPT.format(name=name, purpose=purpose).replace(" \n", "\n"))
     post.metadata = {"name": name, **given, "description": description}
     return frontmatter.dumps(post, sort_keys=False, width=10_000) + "\n"

@@ -9,16 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url, text
-from sqlalchemy.exc import (
-    ArgumentError,
-    DataError,
-    IntegrityError,
-    InterfaceError,
-    InternalError,
-    OperationalError,
-    SQLAlchemyError,
-)
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, exc, make_url, text
 
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.installation import adding
@@ -156,9 +147,9 @@ def readable_server_errors(url: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise StoreUnusable(f"the PostgreSQL driver is not installed; {adding('postgres')}") from error
-    except (ArgumentError, ValueError) as error:
+    except (exc.ArgumentError, ValueError) as error:
         raise StoreUnusable(f"{shown(url)} is not a valid URL; use postgresql://USER@HOST:PORT/DATABASE") from error
-    except SQLAlchemyError as error:
+    except exc.SQLAlchemyError as error:
         reason = re.sub(r"^connection (failed|is bad): |FATAL: +", "", reason_of(error))
         raise StoreUnusable(f"{shown(url)} cannot be opened: {reason}; correct the URL, or {ELSEWHERE}") from error
 
@@ -210,7 +201,7 @@ class ServerOwner(Owner):
                 return
             try:
                 self._connection.execute(text("select 1"))
-            except SQLAlchemyError:
+            except exc.SQLAlchemyError:
                 self._connection.close()
                 self._connection = self._locked()
                 self._wake()
@@ -251,7 +242,7 @@ class ServerOwner(Owner):
             connection.execute(text(_DROP_VANISHED), {"milliseconds": str(DEAD_PEER_TIMEOUT * 1_000)})
             # A shared lock does not wait for a broken session that the server has not detected yet.
             connection.execute(text("select pg_advisory_lock_shared(:key)"), {"key": _key(self.token)})
-        except SQLAlchemyError:
+        except exc.SQLAlchemyError:
             connection.close()
             raise
         return connection
@@ -317,7 +308,7 @@ PATIENCE = 60.0
 """How long to retry while the server restarts [s]."""
 
 # Errors for a closed connection, a starting server, a full disk, a standby that is not promoted yet.
-_TEMPORARY = (OperationalError, InterfaceError, InternalError)
+_TEMPORARY = (exc.OperationalError, exc.InterfaceError, exc.InternalError)
 
 
 @cache
@@ -344,9 +335,9 @@ class ServerSession(Session):
         try:
             with self._connected().begin():
                 yield
-        except (DataError, IntegrityError):
+        except (exc.DataError, exc.IntegrityError):
             raise
-        except SQLAlchemyError as error:
+        except exc.SQLAlchemyError as error:
             self._disconnect()
             raise (StoreOutage if isinstance(error, _TEMPORARY) else StoreFailure)(reason_of(error)) from error
 

@@ -11,18 +11,8 @@ from functools import cache, lru_cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from run_specialist.record import journal
 from run_specialist.record.events import Event
-from run_specialist.record.journal import (
-    Checkpointed,
-    Ended,
-    EventLogged,
-    FileChanging,
-    Opened,
-    Received,
-    Record,
-    Returned,
-    RunSnapshot,
-)
 from run_specialist.record.messages import Message
 from run_specialist.record.outcome import Child, Exit, FileChange, Outcome
 from run_specialist.store.schema import RUNNING, SCHEMAS
@@ -100,10 +90,10 @@ def stored_run(
         forked_from=fork.get("run_id"),
         forked_at=fork.get("at"),
         frozen=frozen,
-        snapshot=None if run["standing"] is None else parsed(RunSnapshot, run["standing"]),
+        snapshot=None if run["standing"] is None else parsed(journal.RunSnapshot, run["standing"]),
         outcome=outcome(run["outcome"]),
-        turns=tuple(parsed(Received, row["body"]) for row in rows["turns"]),
-        calls=tuple(parsed(Returned, row["body"]) for row in rows["calls"]),
+        turns=tuple(parsed(journal.Received, row["body"]) for row in rows["turns"]),
+        calls=tuple(parsed(journal.Returned, row["body"]) for row in rows["calls"]),
         messages=tuple(
             StoredMessage(row["part"], row["place"], row["copied"], parsed(Message, row["body"]))
             for row in rows["messages"]
@@ -267,7 +257,7 @@ class Rows:
         """Add a new row of the run."""
         self.added.setdefault(table, []).append(row(table, run_id=self.run_id, **values))
 
-    def checkpoint(self, record: Checkpointed) -> None:
+    def checkpoint(self, record: journal.Checkpointed) -> None:
         """Replace the messages of a part from the place of a checkpoint on, and the state of the run."""
         part, place, snapshot = record.part, record.place, record.snapshot
         begin, before = self.tails.get(part, (place, []))
@@ -287,7 +277,7 @@ class Rows:
         )
 
 
-def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> Rows:
+def rows_of(run_id: str, owner: str, records: Iterable[journal.Record], event: int) -> Rows:
     """Return the rows of records of one run.
 
     owner: token of the process that works on the run.
@@ -297,10 +287,10 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
     rows = Rows(run_id)
     for record in records:
         match record:
-            case EventLogged():
+            case journal.EventLogged():
                 rows.add("events", number=event, at=record.at, body=json_text(_as_json(record.event)))
                 event += 1
-            case Opened():
+            case journal.Opened():
                 frozen = record.frozen
                 rows.add(
                     "runs",
@@ -320,15 +310,15 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
                 )
                 questions = [record.question, *(frozen.get("questions") or ())]
                 rows.add("search", question="\n".join(map(str, questions)), answer="")
-            case Received():
+            case journal.Received():
                 rows.add("turns", number=record.number, body=json_text(record))
-            case Returned():
+            case journal.Returned():
                 rows.add("calls", number=record.number, repeated=record.repeated, body=json_text(record))
-            case FileChanging():
+            case journal.FileChanging():
                 rows.add("changes", change_id=record.change_id, body=json_text(record))
-            case Checkpointed():
+            case journal.Checkpointed():
                 rows.checkpoint(record)
-            case Ended():
+            case journal.Ended():
                 if record.checkpointed is not None:
                     rows.checkpoint(record.checkpointed)
                 outcome = record.outcome

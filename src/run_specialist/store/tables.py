@@ -7,23 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Dialect,
-    Engine,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    create_engine,
-    event,
-    insert,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.types import TypeDecorator
 
@@ -36,41 +20,41 @@ from run_specialist.store.schema import SCHEMAS
 class PackedText(TypeDecorator[str]):
     """A packed text."""
 
-    impl = LargeBinary
+    impl = sa.LargeBinary
     cache_ok = True
 
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002 - SQLAlchemy's
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> bytes | None:  # noqa: ARG002 - SQLAlchemy's
         """Pack a text."""
         return None if value is None else pack(value)
 
-    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
+    def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
         """Return the original text."""
         return None if value is None else unpack(value)
 
 
 _TYPES = {
-    "text": String,
+    "text": sa.String,
     "packed": PackedText,
-    "folded": LargeBinary,
-    "integer": Integer,
-    "ordinal": Integer,
-    "float": Float,
-    "flag": Boolean,
+    "folded": sa.LargeBinary,
+    "integer": sa.Integer,
+    "ordinal": sa.Integer,
+    "float": sa.Float,
+    "flag": sa.Boolean,
 }
-metadata = MetaData()
+metadata = sa.MetaData()
 
 
 runs, turns, calls, events, messages, changes, search, batches, items, gates = (
-    Table(
+    sa.Table(
         name,
         metadata,
         *(
-            Column[object](
+            sa.Column[object](
                 column, _TYPES[kind.removesuffix("?")], primary_key=column in schema.key, nullable=kind.endswith("?")
             )
             for column, kind in schema.columns.items()
         ),
-        *(Index(index, *of) for index, of in schema.indexes.items()),
+        *(sa.Index(index, *of) for index, of in schema.indexes.items()),
     )
     for name, schema in SCHEMAS.items()
 )
@@ -81,18 +65,18 @@ MIGRATIONS = "run_specialist.store:migrations"
 # Serializes upgrades, since Alembic keeps its context in globals.
 _ALEMBIC = threading.Lock()
 
-stamp = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+stamp = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 """Alembic's table with the newest applied revision."""
 
 
-def make_tables(connection: Connection) -> None:
+def make_tables(connection: sa.Connection) -> None:
     """Create the newest tables in an empty schema, without importing Alembic, which takes longer than a run."""
     metadata.create_all(connection, checkfirst=False)
     stamp.metadata.create_all(connection, checkfirst=False)
-    connection.execute(insert(stamp).values(version_num=f"{VERSION:04}"))
+    connection.execute(sa.insert(stamp).values(version_num=f"{VERSION:04}"))
 
 
-def upgrade(connection: Connection) -> None:
+def upgrade(connection: sa.Connection) -> None:
     """Apply the missing revisions in the transaction of this connection."""
     from alembic import command  # noqa: PLC0415 - only an older store needs it
     from alembic.config import Config  # noqa: PLC0415 - as above
@@ -120,10 +104,10 @@ def upgrade_file(connect: Callable[[], sqlite3.Connection]) -> None:
         engine.dispose()
 
 
-def file_engine(connect: Callable[[], sqlite3.Connection], begin: str) -> Engine:
+def file_engine(connect: Callable[[], sqlite3.Connection], begin: str) -> sa.Engine:
     """Return an engine that starts each transaction with the statement `begin`."""
-    engine = create_engine("sqlite:///any", creator=connect)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    engine = sa.create_engine("sqlite:///any", creator=connect)
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
 
 

@@ -6,8 +6,8 @@ from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.tools import read_catalogue
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.spawning.availability import obstacles
+from tests.scripted_provider import ScriptedProvider, calls
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.tools.base import Tool
+from tests.scripted_provider import ScriptedProvider
 from tests.unit.api.finder_scripts import FINDER, LOOKS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]

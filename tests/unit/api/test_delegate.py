@@ -8,7 +8,7 @@ from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import SpecialistNotFound, SpecialistUnusable, UsageError
-from run_specialist.providers.scripted import ScriptedProvider, calls
+from tests.scripted_provider import ScriptedProvider, calls
 
 pytestmark = pytest.mark.anyio
 

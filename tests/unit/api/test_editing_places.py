@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from tests.scripted_provider import ScriptedProvider, calls, says
 
 pytestmark = pytest.mark.anyio
 FILE = "---\nname: fixer\ndescription: Fixes.\ntools: write, read\nwritable: .\n---\nYou fix.\n"

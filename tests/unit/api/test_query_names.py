@@ -5,8 +5,8 @@ import pytest
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner, run
 from run_specialist.errors import UsageError
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import text_of
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.api.finder_scripts import FINDER
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import ProviderError, UsageError
-from run_specialist.providers.scripted import ScriptedProvider
+from tests.scripted_provider import ScriptedProvider
 from tests.unit.api.finder_scripts import ANSWER
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ PROGRAM = """
 import sys
 from run_specialist import Specialist, Tool, run_sync
 from run_specialist.api import model_choice, runner
-from run_specialist.providers.scripted import ScriptedProvider, calls
+from tests.scripted_provider import ScriptedProvider, calls
 
 def look(query: str) -> str:
     if query == "b":

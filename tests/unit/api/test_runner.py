@@ -7,9 +7,9 @@ import pytest
 from run_specialist.api.runner import Runner, run_sync
 from run_specialist.errors import NotResumable, UsageError
 from run_specialist.providers.base import Choice
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import LOOK, results
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.api.finder_scripts import ANSWER, FINDER, LOOKS
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -7,9 +7,9 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers.base import Capabilities, Choice
-from run_specialist.providers.scripted import calls
 from run_specialist.record.messages import text_of
 from tests.loop_jobs import LOOK
+from tests.scripted_provider import calls
 from tests.unit.api.finder_scripts import FINDER
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -6,8 +6,8 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.tools.base import Tool
+from tests.scripted_provider import ScriptedProvider, calls
 from tests.unit.api.finder_scripts import ANSWER, LOOKS
 from tests.unit.api.streaming import FINDER, StreamingHarness
 

@@ -12,8 +12,8 @@ from bench.local_models.scorer import Notes, Question, QuestionsUnreadable, mist
 from bench.local_models.table import HEAD, mixed, table
 from run_specialist.api.runner import Runner
 from run_specialist.loop import evidence
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.outcome import Evidence
+from tests.scripted_provider import ScriptedProvider, calls
 
 QUESTION = Question.of(
     {

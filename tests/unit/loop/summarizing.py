@@ -1,9 +1,9 @@
 """A pass of the summarizer with scripted replies."""
 
 from run_specialist.loop.summarizer import Summarizer, Summary
-from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.record.messages import Message, Usage
 from run_specialist.tools.archive import Archive
+from tests.scripted_provider import Line, ScriptedProvider
 
 SIZE = 1_000
 """Size of the transcripts that is passed to the summarizer [tokens]."""

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.loop.account import MAX_TOKENS, MIN_REPLY_TOKENS, Account
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
 from tests.loop_jobs import Clock
+from tests.scripted_provider import ScriptedProvider
 
 
 def account(limits, clock=None, **provider):

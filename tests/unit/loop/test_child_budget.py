@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from run_specialist.budget import Budget, Kind
 from run_specialist.loop.account import SHARED_KINDS, Account, ChildBudget
 from run_specialist.loop.observing import Observers
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
+from tests.scripted_provider import ScriptedProvider
 
 CALLS = st.none() | st.integers(0, 40)
 

@@ -11,8 +11,8 @@ from opentelemetry import trace
 from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 
 from run_specialist.loop import observing
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Reply, Stop, ToolCall, Usage
+from tests.scripted_provider import ScriptedProvider
 from tests.spans import recorded
 
 CALL = ToolCall("call_1", "look", {})

@@ -6,9 +6,9 @@ import pytest
 
 from run_specialist.errors import ProviderError
 from run_specialist.loop.summarizer import Summarizer
-from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Stop
 from run_specialist.tools.archive import Archive
+from tests.scripted_provider import ScriptedProvider, says
 from tests.transcripts import history, turn
 from tests.unit.loop.summarizing import SIZE, one_pass, request_text
 

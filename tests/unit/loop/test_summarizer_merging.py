@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist.errors import ProviderError
-from run_specialist.providers.scripted import says
+from tests.scripted_provider import says
 from tests.transcripts import history, summaries, turn
 from tests.unit.loop.summarizing import one_pass, request_text
 

@@ -7,10 +7,10 @@ import pytest
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Request
 from run_specialist.providers.knowledge import Knowledge
-from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Message, Reply, Stop
 from run_specialist.specialist.answer_schema import strict
 from run_specialist.tools.respond import respond_tool
+from tests.scripted_provider import calls, says
 
 SCHEMA = strict(respond_tool().input_schema)
 WRITTEN = json.dumps({"answer": "Mice.", "evidence": None, "gaps": []})

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.providers.knowledge import MOST_NESTED, leaked_calls, with_calls
-from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Reply, Stop
+from tests.scripted_provider import calls, says
 
 TOOLS = ("read", "respond", "search")
 ONE = '{"name": "search", "arguments": {"query": "x"}}'

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from run_specialist.budget import PRESETS
 from run_specialist.providers.base import Capabilities
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.spawning.spawner import CHARACTERS_PER_TOKEN, fit_to_context
 from run_specialist.specialist.fields import Specialist
 from tests.loop_jobs import job
+from tests.scripted_provider import ScriptedProvider
 
 FRONT = 6_000
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.spawning.spawner import Parent, RunEnvironment, spawn
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.settings import resolve
+from tests.scripted_provider import ScriptedProvider
 
 FILE = load_text(
     "---\nname: finder\ndescription: Finds\ntool_calls_limit: 5\n---\nYou find.\n", Path("specialists/finder.md")

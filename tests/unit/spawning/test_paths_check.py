@@ -8,11 +8,11 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.spawning.availability import check_paths
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
 from run_specialist.tools.files import file_tools
+from tests.scripted_provider import ScriptedProvider, calls
 from tests.slow_folders import PATIENCE, EndlessWalk
 
 pytestmark = pytest.mark.anyio

@@ -8,12 +8,12 @@ import pytest
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
 from run_specialist.loop.job import Executed
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import ToolCall
 from run_specialist.spawning.spawner import RunEnvironment, spawn
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.settings import resolve
 from run_specialist.tools.base import Tool
+from tests.scripted_provider import ScriptedProvider
 
 PATH = Path("specialists/finder.md")
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.store.reader import Store
 from run_specialist.store.selection import Selection
 from tests.journals import load
 from tests.loop.stored_replies import ANSWER, THREE
+from tests.scripted_provider import ScriptedProvider
 from tests.stored_runs import StoredRunHarness
 
 pytestmark = pytest.mark.anyio

@@ -8,13 +8,13 @@ import pytest
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Opened
 from run_specialist.record.messages import Message, ToolCall
 from run_specialist.store.reader import Store
 from run_specialist.store.stored import transcript_rows
 from run_specialist.store.writer import Writer
 from tests.loop_jobs import job
+from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.store.finished_runs import keep, named, run_of
 from tests.unit.store.records import (
     begun,

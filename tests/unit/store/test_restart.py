@@ -7,7 +7,6 @@ from sqlalchemy.exc import OperationalError
 
 from run_specialist.errors import NotResumable
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.store import owners
 from run_specialist.store import writer as writer_module
 from run_specialist.store.base import Backoff, StoreOutage
@@ -18,6 +17,7 @@ from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
 from tests.loop_jobs import job
 from tests.postgres_server import postgres_server
+from tests.scripted_provider import ScriptedProvider, calls
 from tests.unit.store.records import ask, begun, change, connection, counts, ended, stored, turn_of, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]

@@ -57,7 +57,7 @@ class ScriptedProvider:
         self.requests: list[Request] = []
         """Every request, in order."""
 
-    def open(self, opening: Opening, watch: Watch | None = None) -> "ScriptedProvider":  # noqa: ARG002 - nothing streams
+    def open(self, opening: Opening, watch: Watch | None = None) -> "ScriptedProvider":
         """Start the only conversation."""
         self.opening = opening
         return self
