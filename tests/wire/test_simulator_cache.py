@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.wire.simulator import MessagesSimulator, replies
-from tests.wire.simulator.bodies import (
+from tests.wire.simulator.client import post
+from tests.wire.simulator.examples.base import (
     MARK,
     OPUS,
     RESPOND,
@@ -19,7 +20,6 @@ from tests.wire.simulator.bodies import (
     user,
     words,
 )
-from tests.wire.simulator.client import post
 from tests.wire.simulator.prompt import Block, canonical
 
 FORCED = {"type": "tool", "name": "respond"}

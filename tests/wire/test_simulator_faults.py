@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.wire.simulator import MessagesSimulator, faults, replies
-from tests.wire.simulator.bodies import Body, chat, request
 from tests.wire.simulator.client import post
+from tests.wire.simulator.examples.base import Body, chat, request
 from tests.wire.simulator.replies import tool_use
 
 Start = Callable[..., MessagesSimulator]

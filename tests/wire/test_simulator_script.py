@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tests.wire.simulator import MessagesSimulator, ScriptError, replies
-from tests.wire.simulator.bodies import (
+from tests.wire.simulator.client import Response, post
+from tests.wire.simulator.examples.base import (
     OPUS,
     chat,
     request,
 )
-from tests.wire.simulator.client import Response, post
 from tests.wire.simulator.sse import encode, events
 
 Start = Callable[..., MessagesSimulator]

@@ -7,7 +7,7 @@ import anthropic
 import pytest
 
 from tests.wire.simulator import MessagesSimulator, faults, replies
-from tests.wire.simulator.bodies import MARK, OPUS, Body, chat, request, result, user
+from tests.wire.simulator.examples.base import MARK, OPUS, Body, chat, request, result, user
 
 Start = Callable[..., MessagesSimulator]
 

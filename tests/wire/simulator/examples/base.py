@@ -1,10 +1,14 @@
-"""Valid requests."""
+"""Valid requests, and the type of a rule's example."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tests.wire.simulator.prompt import Block
 
 Body = dict[str, Any]
+Next = Callable[[list[Block]], Body]
+"""Makes the second request of a conversation from the content of the first reply."""
 
 OPUS, HAIKU, OLDER = "claude-opus-5-5", "claude-haiku-5-5", "claude-opus-4-8"
 SEARCH: Block = {"name": "search", "description": "Search.", "input_schema": {"type": "object"}}
@@ -47,3 +51,20 @@ def result(call_id: str = "toolu_1", content: Any = "mice", **fields: Any) -> Bl
 def chat(*messages: Body, **fields: Any) -> Body:
     """Return a request with tools and these messages behind the question."""
     return request(**{"tools": TOOLS, "messages": [user("What do owls eat?"), *messages], **fields})
+
+
+@dataclass(frozen=True)
+class Example:
+    """Hold a request that breaks one rule and one that keeps it."""
+
+    rule: str
+    message: str
+    """Part of what the API says."""
+    wrong: Body | bytes | Next
+    right: Body | Next
+    headers: Mapping[str, str | None] | None = None
+    """Headers of the wrong request."""
+    path: str = "/v1/messages"
+    method: str = "POST"
+    opening: Body | None = None
+    """Request whose reply the other two go on from."""

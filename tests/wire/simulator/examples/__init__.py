@@ -1,0 +1,1 @@
+"""Requests that break each rule, each with its valid counterpart."""
