@@ -103,7 +103,7 @@ async def test_x_11_a_child_is_budgeted_at_the_price_of_its_own_model(tmp_path, 
     cheap = ScriptedSpecialists(finder=[[answers("mice")]])
     dear.cost = lambda usage: usage.output_tokens / 60_000 + usage.input_tokens / 20_000
     cheap.cost = lambda usage: usage.total_tokens / 1_000_000
-    monkeypatch.setattr("run_specialist.api.model_choice.make_provider", {"opus": dear, "haiku": cheap}.__getitem__)
+    monkeypatch.setattr("run_specialist.providers.choose.make_provider", {"opus": dear, "haiku": cheap}.__getitem__)
     async with Runner() as runner:
         outcome = await runner.run("lead", "What is known?")
     assert [child.specialist for child in outcome.children] == ["finder"], dear.played["lead"][0].requests[-1].messages

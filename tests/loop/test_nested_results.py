@@ -131,7 +131,7 @@ async def test_a_child_without_a_model_uses_its_parents(tmp_path, monkeypatch):
         made.append(model)
         return cast
 
-    monkeypatch.setattr("run_specialist.api.model_choice.make_provider", make)
+    monkeypatch.setattr("run_specialist.providers.choose.make_provider", make)
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder, other]", "model: opus")
     write(tmp_path, "finder")

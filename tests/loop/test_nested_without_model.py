@@ -64,7 +64,7 @@ def with_model(monkeypatch):
         def make(model):
             return make_provider(model) if model == "offline" else cast
 
-        monkeypatch.setattr("run_specialist.api.model_choice.make_provider", make)
+        monkeypatch.setattr("run_specialist.providers.choose.make_provider", make)
 
     return give
 

@@ -94,7 +94,7 @@ async def test_an_internal_error_ends_only_one_call(looker, monkeypatch):
     """An internal error ends one call with an error that says so; the next call is answered."""
     async with serving([says("Here.")]) as served:
         with monkeypatch.context() as broken:
-            broken.setattr("run_specialist.mcp_server.server.past_run", lambda *_: 1 / 0)
+            broken.setattr("run_specialist.mcp_server.runs.past_run", lambda *_: 1 / 0)
             failed = await served.call("get_run", run_id="x")
         assert failed.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"
         assert not (await served.call("looker", query="?")).is_error

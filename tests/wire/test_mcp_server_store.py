@@ -73,7 +73,7 @@ async def test_an_unexpected_error_hides_the_store_location(file, monkeypatch):
     def broken(*_) -> None:
         raise OSError(5, "Input/output error", str(file))
 
-    monkeypatch.setattr("run_specialist.mcp_server.server.past_run", broken)
+    monkeypatch.setattr("run_specialist.mcp_server.runs.past_run", broken)
     async with serving(store=str(file)) as served:
         result = await served.call("get_run", run_id="x")
     assert result.content[0].text.startswith("internal error: OSError(")

@@ -9,6 +9,7 @@ import pytest
 
 from run_specialist.api.runner import run_sync
 from run_specialist.errors import UsageError
+from tests.docs.markdown import ROOT
 from tests.journals import load
 from tests.unit.api.streaming import FINDER
 
@@ -23,7 +24,8 @@ async def test_run_sync_in_a_running_loop_raises_an_error():
 PROGRAM = """
 import sys
 from run_specialist import Specialist, Tool, run_sync
-from run_specialist.api import model_choice, runner
+from run_specialist.api import runner
+from run_specialist.providers import choose
 from tests.scripted_provider import ScriptedProvider, calls
 
 def look(query: str) -> str:
@@ -40,7 +42,7 @@ def look(query: str) -> str:
     return f"note on {query}"
 
 script = [calls(("look", {"query": "a"})), calls(("look", {"query": "b"}), first_id=2)]
-model_choice.make_provider = lambda model: ScriptedProvider(script)
+choose.make_provider = lambda model: ScriptedProvider(script)
 one = runner.Runner.__init__
 runner.Runner.__init__ = lambda self, **given: one(self, tools=[Tool("look", "Look.", look)], **given)
 finder = Specialist(name="finder", description="", prompt="You find.", tools=())
@@ -61,7 +63,14 @@ def test_s3_6_ctrl_c_in_run_sync_aborts_and_stores_the_run(whom, tmp_path):
     """
     url = f"sqlite:///{tmp_path}/runs.db"
     command = [sys.executable, "-c", PROGRAM, url, whom]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout.readline() == "reached\n"
         if whom == "process":
             process.send_signal(signal.SIGINT)

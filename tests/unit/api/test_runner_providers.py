@@ -106,7 +106,7 @@ async def test_the_default_model_depends_on_the_environment(monkeypatch, environ
     SPECIALIST_MODEL overrides both unless it is empty.
     """
     made = []
-    monkeypatch.setattr("run_specialist.api.model_choice.make_provider", lambda name: made.append(name) or Shared(1))
+    monkeypatch.setattr("run_specialist.providers.choose.make_provider", lambda name: made.append(name) or Shared(1))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     async with Runner() as runner:
