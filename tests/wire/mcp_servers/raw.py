@@ -55,6 +55,11 @@ def ask(method, params):
     return f"{answer['id']}: {answer.get('error', {}).get('message', 'granted')}"
 
 
+def notify_test(word):
+    """Report the server's state to the test, through a file or a pipe."""
+    Path(os.environ["MARKER"]).write_text(word)
+
+
 def begin():
     """Misbehave before the first message."""
     if HOW == "exits":
@@ -63,7 +68,7 @@ def begin():
         sys.exit("refused: sk-" + "a" * 30)
     if HOW == "silent":
         time.sleep(600)
-    if HOW == "deaf":
+    if HOW in {"deaf", "stubborn"}:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if HOW == "stderr":
         for _ in range(3000):
@@ -114,6 +119,9 @@ def call(number):
             marker.write_text("died")
             sys.exit("out of cheese")
     if HOW == "mute":
+        return
+    if HOW in {"stubborn", "told"}:
+        notify_test("called")
         return
     if HOW == "shut":
         os.close(1)
@@ -168,14 +176,16 @@ def main():
             say(number, result=tools(asked.get("params") or {}))
             if HOW == "numb":
                 os.close(0)
-                Path(os.environ["MARKER"]).write_text("closed")
+                notify_test("closed")
                 time.sleep(600)
         elif method == "tools/call":
             call(number)
         else:
             say(number, error={"code": -32601, "message": "Method not found"})
-    if HOW == "deaf":
+    if HOW in {"deaf", "stubborn"}:
         time.sleep(600)
+    if HOW == "told":
+        notify_test("ended")
 
 
 if __name__ == "__main__":
