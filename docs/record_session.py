@@ -20,7 +20,7 @@ import pyte
 ROOT = Path(__file__).resolve().parents[1]
 MAP = "specialists map thoughts-analyzer --files 'thoughts/shared/decisions/**/*-is-*.md' --question 'Why: {stem}?'"
 SESSIONS = {
-    "README.md": ['run-specialist thoughts-analyzer "What happens to a run that is killed?" --tool-calls-limit 6'],
+    "README.md": ['run-specialist thoughts-analyzer "Why is a soft landing better than a hard cutoff?" --tool-calls-limit 6'],
     "docs/map.md": [MAP, f"{MAP} --out answers.csv"],
 }
 """The commands of each file, which use one store."""
