@@ -75,7 +75,13 @@ def input_cells(given: object) -> Cells:
     A field with the name of another column gets the prefix `input.`.
     """
     fields = fields_of(given) if isinstance(given, str | Mapping) else {"item": given}
-    return {f"input.{name}" if name in (FIRST, *LAST) else name: as_text(value) for name, value in fields.items()}
+    cells: dict[str, str] = {}
+    for name, value in fields.items():
+        column = name
+        while column in (FIRST, *LAST) or (column != name and column in fields):
+            column = f"input.{column}"
+        cells[column] = as_text(value)
+    return cells
 
 
 def cells_of(row: Row) -> Cells:

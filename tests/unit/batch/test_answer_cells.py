@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from run_specialist.batch.answer_file import (
     cells_of,
     guarded_cell,
+    input_cells,
     parse_row,
     row_line,
     unguarded_cell,
@@ -51,6 +52,12 @@ def test_formulas_are_guarded(text, cell):
     """They are prefixed with an apostrophe; numbers and other texts stay unchanged."""
     assert guarded_cell(text) == cell
     assert unguarded_cell(cell) == text
+
+
+def test_every_field_has_a_column_of_its_own():
+    """A field with the name of another column gets a prefix, also if a field with that prefix exists."""
+    cells = input_cells({"state": "x", "answer": "y", "input.state": "z", "number": 1})
+    assert cells == {"input.input.state": "x", "input.answer": "y", "input.state": "z", "input.number": "1"}
 
 
 def test_the_cells_of_an_outcome():
