@@ -127,6 +127,12 @@ def test_an_unusable_name_is_replaced_by_the_file_name() -> None:
         assert (file.name, file.status) == ("agent", "warning")
 
 
+def test_only_control_characters_are_removed_from_names() -> None:
+    """Control characters are removed from a name; slashes and colons are kept."""
+    file = load_text('---\nname: "SE: a/b\\n\\x1b[31m"\ndescription: d\n---\nBody', Path("agent.md"))
+    assert file.name == "SE: a/b [31m"
+
+
 def test_fields_set_are_the_keys_of_the_file() -> None:
     """Defaults and placeholders do not count as given."""
     file = load_text("---\ndescription: d\ntool_calls_limit: none\nmodel:\n---\nBody", Path("agent.md"))
