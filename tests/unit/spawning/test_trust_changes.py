@@ -95,6 +95,14 @@ def test_trust_covers_modules_imported_by_a_trusted_module(modules, source):
         assert not asks_again(modules, "PKGside.py")
 
 
+def test_a_module_without_project_imports_keeps_its_fingerprint(modules):
+    """Without project imports the fingerprint is the digests of module and packages, so earlier trust stays valid."""
+    modules.write("PKG/tools.py", "import json", "def lookup() -> str:", "    return ''")
+    found = python_tools.find(f"{modules.package}.tools:lookup", modules.root)
+    (demand,) = claim_of(modules).demands
+    assert demand.fingerprint == " ".join([found.reference, *(module.digest for module in found.chain)])
+
+
 def test_the_import_search_imports_nothing_and_survives_broken_files(modules):
     """Syntax errors, NULs and unresolvable names do not break the search, and no module is imported."""
     modules.write("PKG/broken.py", "def (")
