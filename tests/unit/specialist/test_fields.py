@@ -70,6 +70,7 @@ def test_every_kind_of_value_is_read_under_each_name(line: str, expected: object
         ),
         ("parallel_tools_limit: 0", "parallel_tools_limit: must be an integer of at least 1, got 0"),
         ("budget_notice: 1", "budget_notice: must be true or false, got 1"),
+        ("paths: /etc", "paths: must be folders or globs under the root, got /etc"),
         ("paths: [ok, ../up]", "paths: must be folders or globs under the root, got ../up"),
         ("python_tools: [a:b, c]", "python_tools: must be a list of module:function, got c"),
         (
