@@ -44,3 +44,11 @@ def test_names_of_other_programs_ask_for_a_tool_that_changes_files(written, name
     """Claude Code, Gemini CLI, opencode and Copilot; a pattern does not ask."""
     assert names_tool([written], name)
     assert not names_tool(["*", "e*", "w*", "edit*"], name)
+
+
+def test_restrictions_of_other_programs_have_no_effect_on_what_is_writable():
+    """A file that is read-only elsewhere gets a warning once it can change files here."""
+    assert problems("tools: Read", "readonly: true") == []
+    assert problems("tools: Edit", "writable: docs", "readonly: true") == [
+        "restricts agents in other programs but has no effect here"
+    ]
