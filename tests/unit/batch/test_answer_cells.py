@@ -38,6 +38,8 @@ def test_other_lines_are_no_rows(line):
     ("text", "cell"),
     [
         ("=1+1", "'=1+1"),
+        *((text, f"'{text}") for text in ("@SUM(A1)", "-x", "-5+1")),
+        *((text, text) for text in ("+1.5e-7", "-1,5", "plain = text")),
         ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
         ("\t=1", "'\t=1"),
         ("＝1+1", "'＝1+1"),
@@ -51,6 +53,13 @@ def test_formulas_are_guarded(text, cell):
     """They are prefixed with an apostrophe; numbers and other texts stay unchanged."""
     assert guarded_cell(text) == cell
     assert unguarded_cell(cell) == text
+
+
+@given(st.text(max_size=6) | st.text("'=+-@\t\r\n＝＋－＠1.,e", max_size=6))
+def test_guarded_cells_read_back(text):
+    """Every text survives, and no cell begins like a formula unless it is a number."""
+    assert unguarded_cell(guarded_cell(text)) == text
+    assert guarded_cell(text)[:1] not in {"=", "@", "\t", "\r", "\n"}
 
 
 def test_the_cells_of_an_outcome():
