@@ -148,6 +148,56 @@ def test_p_5_what_others_changed_since_is_left_alone(ask, shop):
     assert {(shop / name).read_text() for name in ("shop/a.py", "shop/b.py", "new.md")} == {"mine\n"}
 
 
+def test_p_5_protected_files_that_a_command_made_are_reported(ask, shop):
+    """A warning names them; the renamed file is a change like any other."""
+    result = ask("echo evil > out/CLAUDE.md", flags=("--json",))
+    assert "a command changed protected files, which was undone: out/CLAUDE.md" in json.loads(result.stdout)["warnings"]
+    ((path, change),) = changes_of(result).items()
+    assert (path.startswith("out/CLAUDE.md.undone-"), change) == (True, "created")
+    assert manage("undo", "last").exit_code == 0
+    assert not [*shop.glob("CLAUDE.md*")]
+
+
+def test_p_5_a_writable_file_is_undone(store, api, call, shop, write):
+    """Also where `writable` names a file and no folder."""
+    write("fixer", "model: haiku", "tools: [bash]", "writable: [out/run.sh]")
+    api([bash("echo more >> out/run.sh; rm -f out/run.sh"), answers("done")])
+    result = call("fixer", "Fix it.", "--trust", "--json")
+    assert changes_of(result) == {"out/run.sh": "changed"}
+    assert manage("undo", "last").exit_code == 0
+    assert (shop / "run.sh").read_text() == "echo\n"
+
+
+def test_p_5_what_is_too_large_is_named(ask, shop):
+    """A file whose content was not kept is listed as one that cannot be undone, and undo leaves it alone."""
+    with (shop / "large").open("wb") as file:
+        file.truncate(1_000_000_000)
+    result = ask("rm out/large out/shop/a.py; truncate -s 1G out/sparse", flags=("--json",))
+    kept = {one["path"]: (one["change"], one["undoable"]) for one in json.loads(result.stdout)["changes"]}
+    removed = {"out/large": ("removed", False), "out/shop/a.py": ("removed", True)}
+    assert kept == {**removed, "out/sparse": ("created", True)}
+    undone = manage("undo", "last")
+    assert undone.exit_code == 4
+    assert "left alone  out/large: its content before was not kept: it is too large" in undone.stdout
+    assert ((shop / "shop/a.py").exists(), (shop / "sparse").exists()) == (True, False)
+
+
+def test_p_5_a_run_that_is_not_stored_says_that_it_cannot_be_undone(ask):
+    """The changes are listed all the same."""
+    result = ask("rm out/shop/a.py", flags=("--store", "none"))
+    assert result.stderr.strip().endswith(": 1 file removed; this cannot be undone")
+
+
+def test_p_5_changes_before_an_interruption_are_in_the_outcome_of_the_resumed_run(shop, store, api, program):
+    """Each file once, also those that were changed before the run was resumed."""
+    api([bash("rm out/shop/a.py"), bash("echo begun > out/log; sleep 300"), bash("rm out/log"), answers("done")])
+    process = program("cleaner", "Clean up.", "--trust")
+    _wait_for(process, shop / "log")
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert changes_of(manage("resume", "last", "--json")) == {"out/shop/a.py": "removed"}
+
+
 @pytest.mark.exhaustive
 def test_p_5_a_killed_command_can_be_undone(shop, store, api, program):
     """A kill -9 in the middle: undo finds the checkpoint, and a dry run of it changes nothing."""

@@ -3,6 +3,8 @@
 import asyncio
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx2
@@ -152,3 +154,14 @@ def test_an_unstorable_token_is_valid_for_one_start(tmp_path):
         assert one.value != other.value
         assert "planted" not in {one.value, other.value}
         assert one.message.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
+
+
+@pytest.mark.exhaustive
+def test_concurrent_starts_share_one_token(tmp_path):
+    """Concurrent starts share the token of the first one."""
+    given = f"access_token(Path({str(tmp_path / 'new')!r}))"
+    code = f"from pathlib import Path\nfrom run_specialist.mcp_server.http import access_token\nprint({given}.value)"
+    starts = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    tokens = {start.communicate(timeout=PATIENCE)[0] for start in starts}
+    assert len(tokens) == 1
+    assert re.fullmatch(r"[\w-]{43}\n", *tokens)

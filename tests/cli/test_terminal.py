@@ -131,6 +131,16 @@ def test_texts_of_files_and_arguments_are_sanitized(poisoned):
     )
 
 
+def test_an_answer_reaches_a_pipe_unchanged(api, write, call):
+    """A pipe gets the model's answer unchanged; the lines on standard error have no control characters."""
+    write("finder")
+    api([says(tool_use("search", {"query": "owls"})), answers(SENDABLE, evidence=[{"source": "x", "quote": SENDABLE}])])
+    done = call("finder", "What do owls eat?")
+    assert done.stdout == f"{SENDABLE}\n"
+    assert "quote not found in the tool results" in done.stderr
+    assert harm(done.stderr) == []
+
+
 def test_json_escapes_control_characters():
     """JSON output escapes control characters and lone surrogates, and parses back to the same text."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")

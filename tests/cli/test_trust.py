@@ -69,6 +69,13 @@ def test_trust_says_what_it_allows(app, call, write):
     assert told.count("--trust allows it to") == 2
 
 
+def test_trust_says_which_model_of_the_project_it_allows(app, call):
+    """A model of the project's config file is one line too."""
+    (app.root / "pyproject.toml").write_text("[tool.run-specialist]\nmodel = 'openai:other'\n")
+    told = call("finder", "What do owls eat?", "--trust").stderr
+    assert "pyproject.toml:2: model: --trust allows it to send the questions and the tool results to a server" in told
+
+
 def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monkeypatch):
     """A copy must be allowed again, since the same file may import and start different files there."""
     assert ask("--trust")[0] == 0
@@ -96,6 +103,13 @@ def test_show_reports_trust_without_importing(app, ask, write):
     assert ask("--trust")[0] == 0
     assert f"trusted: it may import {app.package}.tools ({where})\n" in specialists("show", "finder")[1]
     assert json.loads(specialists("show", "finder", "--json")[1])["trusted"] is True
+
+
+def test_show_reports_a_missing_module(app, write):
+    """`show` reports a missing module as not trusted and shows the rest."""
+    write("finder", "python_tools: [nowhere.tools:lookup]")
+    code, out, _ = specialists("show", "finder")
+    assert (code, "not trusted: " in out, "no module nowhere" in out) == (0, True, True)
 
 
 def test_resume_requires_trust_too(app, ask, monkeypatch, tmp_path):

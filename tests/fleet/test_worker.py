@@ -299,3 +299,31 @@ def test_a_line_has_time_level_host_process_and_item():
     assert found
     assert found.groups()[1:] == (socket.gethostname(), str(os.getpid()))
     assert datetime.fromisoformat(found[1]).tzinfo is UTC
+
+
+async def test_a_batch_of_one_machine_is_refused(put, working, url):
+    """Its row does not hold the specialist's file."""
+    await put(1, content=None)
+    async with working() as (worker, _):
+        (line,) = await until(lambda: worker.said)
+    assert line.startswith(f"refused: batch {BATCH} was not made for a queue")
+
+
+async def test_a_worker_without_a_key_takes_nothing(url, root, frozen, working, model, monkeypatch):
+    """It answers no item offline and fails none: it refuses the batch, and a worker with a key answers it."""
+    (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
+    fixed = freeze(load(root / "specialists" / "finder.md"), root, {}, "claude-sonnet-4-5").model_dump()
+    await put_batch(url, BATCH, fixed, 4)
+    base = os.environ["ANTHROPIC_BASE_URL"]
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name)
+    async with working() as (worker, _):
+        (line,) = await until(lambda: worker.said)
+    assert line.startswith(f"refused: batch {BATCH} cannot run here: no credentials for claude-sonnet-4-5")
+    assert (states(url), statuses(url)) == ({"waiting": 4}, {})
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", base)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    monkeypatch.setenv("SPECIALIST_MODEL", "claude-haiku-4-5")
+    async with working():
+        await until(lambda: states(url) == {"ended": 4})
+    assert ask(url, "select distinct status, model from run_specialist.runs") == [("answered", "claude-sonnet-4-5")]

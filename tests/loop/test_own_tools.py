@@ -215,3 +215,10 @@ async def test_s3_3_a_custom_augmenter_sees_each_call_and_precedes_the_countdown
     first, second = results(runner.script.requests[1].messages[-1])
     assert first.splitlines() == ["owl", "[lookup: 3 characters, error False]", "1 tool call remaining"]
     assert second.splitlines()[1:] == ["[lookup: 32 characters, error True]", "0 tool calls remaining"]
+
+
+async def test_a_specialist_built_in_python_needs_no_trust(app):
+    """A specialist built in Python needs no trust, because the program itself vouches for it."""
+    value = Specialist(name="mine", description="", prompt="You find.", python_tools=(f"{app.package}.tools:lookup",))
+    async with playing(LOOKS, ANSWER) as runner:
+        assert (await runner.run(value, "What?")).answer == "mice"

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import sqlite3
 
 import pytest
 
-from run_specialist import prompts
+from run_specialist import Runner, prompts
 from run_specialist.errors import NotResumable, UsageError
 from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Reply, Stop, Usage
@@ -183,3 +184,16 @@ async def test_of_two_processes_resuming_a_run_one_is_refused(desk):
             await two.resume("last")
         assert (await run.outcome()).answer == "Later."
     assert second.requests == []
+
+
+async def test_a_missing_root_is_refused(desk, tmp_path):
+    """A run whose root folder no longer exists is refused."""
+    desk.folder = tmp_path / "project"
+    desk.folder.mkdir()
+    store = f"sqlite:///{tmp_path}/kept.db"
+    async with desk.process(ScriptedProvider([LOOKS, ANSWER]), store=store) as runner:
+        ended = await runner.run(desk.specialist, "What?")
+    shutil.rmtree(desk.folder)
+    async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
+        with pytest.raises(NotResumable, match=f"its working folder {desk.folder} no longer exists"):
+            await runner.resume(ended.run_id, "More?")

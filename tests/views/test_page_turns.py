@@ -131,3 +131,11 @@ def test_identical_turns_and_calls_keep_their_own_results():
     calls = calls_of(data(tape.stored("running")))
     assert [text_of(call) for call in calls] == ["one", "two", "three", "four", "five", "six"]
     assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_failed_call_is_not_used_as_evidence():
+    """A failed call is not used as evidence, because its error text may repeat the model's."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "grep failed: the words", is_error=True), odd.grep("y", "a.py:1: the words"))
+    run = tape.end(tape.outcome("answered", "So.", [odd.Evidence("", "the words", verified=True)]))
+    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2]

@@ -104,3 +104,13 @@ async def test_a_required_server_that_is_missing_is_named_before_the_first_reque
         reasons = obstacles(runner.registry.files(), tmp_path, lambda _: "")
     assert [*reasons.values()] == ["it requires the MCP server linear"]
     assert not provider.requests
+
+
+async def test_a_required_server_that_cannot_be_reached_ends_the_run(write):
+    """A required server that does not start is an error with the reason; the others remain warnings."""
+    write("needy", "requiredMcpServers: [github]", "mcp_servers: {github: {command: no-such-program}}")
+    provider = ScriptedProvider([respond("never")])
+    async with Runner(provider=provider, trust=True) as runner:
+        with pytest.raises(UsageError, match=r"requires the MCP server github; .*github"):
+            await runner.prepare("needy", "What?")
+    assert not provider.requests

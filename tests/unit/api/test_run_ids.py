@@ -1,5 +1,6 @@
 """Ids that are given from outside: which are accepted, and how the others are refused."""
 
+import re
 import string
 
 import pytest
@@ -32,3 +33,19 @@ def test_these_are_no_ids(run_id):
     with pytest.raises(UsageError, match="cannot be the id of a run") as refused:
         checked_id(run_id)
     assert len(str(refused.value)) < 400
+
+
+@given(st.text(max_size=120).filter(lambda text: not is_id(text)))
+def test_any_other_text_is_refused_in_one_line(text):
+    """Any other text is refused in one short, printable line."""
+    with pytest.raises(UsageError) as refused:
+        checked_id(text)
+    assert re.fullmatch(r"run_id: .* cannot be the id of a run; use 1 to 100 letters, .*", str(refused.value))
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("run_id", [7, None, b"abc"])
+def test_only_strings_are_ids(run_id):
+    """A value of another type is refused by its type."""
+    with pytest.raises(UsageError, match=f"run_id must be a string, got {type(run_id).__name__}"):
+        checked_id(run_id)

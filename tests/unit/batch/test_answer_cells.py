@@ -39,6 +39,8 @@ def test_other_lines_are_no_rows(line):
     ("text", "cell"),
     [
         ("=1+1", "'=1+1"),
+        *((text, f"'{text}") for text in ("@SUM(A1)", "-x", "-5+1")),
+        *((text, text) for text in ("+1.5e-7", "-1,5", "plain = text")),
         ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
         ("\t=1", "'\t=1"),
         ("＝1+1", "'＝1+1"),
@@ -58,6 +60,13 @@ def test_every_field_has_a_column_of_its_own():
     """A field with the name of another column gets a prefix, also if a field with that prefix exists."""
     cells = input_cells({"state": "x", "answer": "y", "input.state": "z", "number": 1})
     assert cells == {"input.input.state": "x", "input.answer": "y", "input.state": "z", "input.number": "1"}
+
+
+@given(st.text(max_size=6) | st.text("'=+-@\t\r\n＝＋－＠1.,e", max_size=6))
+def test_guarded_cells_read_back(text):
+    """Every text survives, and no cell begins like a formula unless it is a number."""
+    assert unguarded_cell(guarded_cell(text)) == text
+    assert guarded_cell(text)[:1] not in {"=", "@", "\t", "\r", "\n"}
 
 
 def test_the_cells_of_an_outcome():

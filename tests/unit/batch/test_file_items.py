@@ -111,3 +111,8 @@ def test_an_unreadable_file_is_named(root):
     (root / "docs" / "B.md").unlink()
     with pytest.raises(UsageError, match=r"^docs/B\.md cannot be read: "):
         [*source.read()]
+
+
+def test_the_paths_of_a_specialist_restrict_the_files(root):
+    """It could not read the others."""
+    assert paths(root, "*.md", ["docs/deep"]) == ["docs/deep/c.md"]

@@ -242,3 +242,15 @@ def test_many_problems_are_cut(project):
     told = problems(project)
     assert (len(told), told[-1]) == (21, "pyproject.toml: further keys were not checked")
     assert told[19].startswith("pyproject.toml:21: key19: unknown key")
+
+
+def test_a_hostile_text_does_not_take_long(project):
+    """Thousands of lines that look like keys are one value, and are read once."""
+    (project / "pyproject.toml").write_text("x = '''\n" + "model = [\n" * 60_000 + "'''\n" + HEAD + "model = 'haiku'\n")
+    assert read_config(project).values["model"].line == 60_004
+
+
+def test_a_file_that_cannot_be_read_is_an_error_for_the_user_only(project, user):
+    """The user's file is meant to hold, so it must not be skipped."""
+    user.mkdir()
+    assert problems(project) == [f"{SHOWN}: cannot be read: no regular file"]

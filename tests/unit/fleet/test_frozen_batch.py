@@ -86,3 +86,17 @@ def test_a_file_that_changes_meanwhile_is_refused(project):
     path.write_text(FILE + "More.\n")
     with pytest.raises(UsageError, match="changed while it was read"):
         freeze(loaded, project, {})
+
+
+def test_a_file_that_is_no_text_is_refused(project):
+    """One line names the file."""
+    path = project / "specialists" / "finder.md"
+    path.write_bytes(FILE.encode() + b"\xff\n")
+    with pytest.raises(UsageError, match=r"finder\.md: is not UTF-8 text"):
+        freeze(load(path), project, {})
+
+
+def test_the_same_file_below_the_root_is_used_in_its_place(project, tmp_path):
+    """Paths that the file names are relative to it."""
+    found = frozen_in(project).file_on_this_host(Registry([]), project, tmp_path / "copies")
+    assert (found.path, found.origin) == (project / "specialists" / "finder.md", "project")

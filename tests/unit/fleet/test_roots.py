@@ -124,3 +124,13 @@ def test_p3_a_git_of_the_project_is_never_run(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
     assert len(root_ids(one)) == 2
     assert not sign.exists()
+
+
+def test_roots_have_names(tmp_path):
+    """Each root is given with a name; the project is not added to them."""
+    for name in ("a", "b=c"):
+        (tmp_path / name).mkdir()
+    given = [f"one={tmp_path / 'a'}", f"two={tmp_path / 'b=c'}"]
+    roots = roots_of(given, tmp_path)
+    assert {name: root.path for name, root in roots.items()} == {"one": tmp_path / "a", "two": tmp_path / "b=c"}
+    assert all(root.is_named for root in roots.values())

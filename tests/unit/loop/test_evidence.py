@@ -155,3 +155,8 @@ def test_a_salvage_never_raises_and_its_excerpts_are_bounded(why, last, results)
     headings = sum(len(one.source) + 5 for one in gathered)
     assert len(text) <= 100 + len(why) + len(last) + headings + SALVAGED_TOTAL
     assert all(len(one.quote) <= GATHERED_QUOTE for one in gathered)
+
+
+def test_nothing_can_be_quoted_without_results():
+    """Without results no quote is verified."""
+    assert not verified("Owls")

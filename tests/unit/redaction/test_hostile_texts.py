@@ -55,3 +55,20 @@ def test_a_text_without_secret_patterns_is_unchanged(text):
     """Text without assignment characters or token prefixes is unchanged."""
     if not any(word in text.lower() for word in ("bearer", "basic", "sk")):
         assert redact(text) == text
+
+
+TOKEN = "ghp_" + "a1B2" * 9
+WORDS = ["password", "secret", "key:", "token", "=", "bearer", "api_key", "def", '"x"', "42", "--", "-----BEGIN"]
+WORDS += ["eyJ", "sk-", "ghp_", "AKIA", "é", "\n"]
+
+
+@given(st.lists(st.sampled_from(WORDS)).map(" ".join))
+def test_words_too_short_to_be_secrets_are_unchanged(text):
+    """Any combination of the names of secrets and of the beginnings of tokens is unchanged."""
+    assert redact(text) == text
+
+
+@given(st.text(), st.text())
+def test_a_token_is_masked_between_any_lines(before, after):
+    """A token is masked whatever text comes before and after it on other lines."""
+    assert TOKEN not in redact(f"{before}\n{TOKEN}\n{after}")

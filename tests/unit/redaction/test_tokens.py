@@ -89,6 +89,30 @@ def test_a_token_is_masked_in_every_context(token):
         assert redact(place.format(token, token)) == place.format(MASK, MASK)
 
 
+# Beginnings of tokens with the lengths of their random parts.
+OTHERS = {
+    "gsk_ r8_ api_org_ gho_ ghu_ ghs_ ghr_ pnu_ pplx- lin_api_ lin_oauth_ doo_v1_ dor_v1_": 36,
+    "shpat_ shpca_ shppa_ shpss_ rubygems_ pul- shippo_live_ shippo_test_": 36,
+    "sk-or-v1- sk-svcacct- sk-admin- hvb. hvr. sgp_ duffel_live_ duffel_test_ sq0atp- sq0csp- NRAK- NRII- NRJS-": 40,
+    "GOCSPX- gldt- glrt- glptt- glcbt- glft- glimt- glsoat- glagent- gloas- glffct-": 28,
+    "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. pscale_tkn_ pscale_pw_ pscale_oauth_ tfp_ fo1_ fm1r_ fm1a_": 59,
+    "fm2_ sntryu_ sntrys_ glc_": 64,
+    "sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ xoxa- xoxo- xoxr- xoxs-": 24,
+}
+
+
+@pytest.mark.parametrize("beginning", " ".join(OTHERS).split())
+def test_a_token_of_any_known_service_is_masked(beginning):
+    """Each beginning that a service gives its tokens is known, also of its other kinds of tokens."""
+    (length,) = (length for beginnings, length in OTHERS.items() if beginning in beginnings.split())
+    assert redact(f"key = {beginning}{token_letters(length)};") == f"key = {MASK};"
+
+
+def test_a_temporary_key_of_aws_is_masked():
+    """It has another beginning than a lasting one."""
+    assert redact(f"ASIA{token_letters(16, string.ascii_uppercase)}") == MASK
+
+
 @pytest.mark.parametrize("before", ["Z", "_", "é"])
 def test_a_token_pattern_after_a_letter_is_not_masked(before):
     """A token pattern preceded by a letter is part of another word and is not masked."""

@@ -34,6 +34,14 @@ def given(tmp_path, monkeypatch):
         yield write
 
 
+def test_notes_and_the_tool_are_there_only_if_the_file_says_so(given):
+    """Without the key nothing is read, whatever lies there; a disallowed tool is neither offered nor mentioned."""
+    given.made.write(IN_PROJECT, "- one")
+    assert given("tools: search", trust=True) == subject.AgentMemory()
+    found = given("memory: project", "disallowed_tools: memory", trust=True)
+    assert (found.tool, found.withheld, found.warnings, "`memory`" in found.text.text) == (None, "", (), False)
+
+
 def test_a_trusted_file_gets_its_notes_and_the_tool(given):
     """With `--trust` once, and from then on without; the prompt says what the notes are and how to keep them."""
     given.made.write(IN_PROJECT, "- one our-own-secret")

@@ -46,6 +46,22 @@ def test_without_trust_the_run_has_one_tool_less(given):
     assert ":4:1: tools: `fetch` is not offered: it would fetch pages of" in warning
 
 
+def test_other_domains_must_be_trusted_again(given):
+    """Trust holds for the file as it was."""
+    assert given("tools: fetch", "allowed_domains: example.com", trust=True).offered
+    assert not given("tools: fetch", "allowed_domains: example.org").offered
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [("tools: search",), ("tools: '*'",), ("tools: '*fetch'",), (), ("tools: fetch", "disallowed_tools: WebFetch")],
+)
+def test_who_does_not_name_it_does_not_get_it(given, lines):
+    """A list without it, a pattern, no list at all, and a list that disallows it: no tool, and no warning."""
+    found = given(*lines, trust=True)
+    assert (found.offered, found.withheld, found.warnings) == ((), {}, ())
+
+
 def test_without_its_packages_it_is_not_offered(given, monkeypatch):
     """The reason names the extra and how to add it."""
     monkeypatch.setattr(subject, "find_spec", lambda _name: None)
@@ -64,6 +80,26 @@ def test_stored_settings_of_others_are_not_trusted(given):
 def sandboxed(monkeypatch):
     """Let there be a sandbox, whatever this machine has."""
     monkeypatch.setattr(system_sandbox, "why_no_sandbox", lambda: "")
+
+
+@pytest.mark.parametrize(
+    "name", ["bash", "Bash", "run_shell_command", "execute/runInTerminal", "terminal", "Bash(git log:*)"]
+)
+def test_a_trusted_file_that_names_it_gets_the_shell(given, sandboxed, name):
+    """Under its names in other programs, and with rules for its commands; without trust there is none."""
+    assert given(f"tools: [read, '{name}']").offered == ()
+    assert [tool.name for tool in given(f"tools: [read, '{name}']", trust=True).offered] == ["bash"]
+
+
+def test_the_description_says_what_commands_may_do(given, sandboxed, tmp_path):
+    """Where they run, what they may change, and which ones."""
+    (tmp_path / "project" / "out").mkdir(parents=True)
+    (alone,) = given("tools: Bash(git log:*)", trust=True).offered
+    root = f"the working folder is the root, {tmp_path / 'project'}. Nothing can be changed but /tmp"
+    assert root in alone.description
+    assert alone.description.endswith("Only these commands may be run: `git log:*`.")
+    (beside,) = given("tools: bash, read", "writable: out", trust=True).offered
+    assert "Only out can be changed, and /tmp" in beside.description
 
 
 def test_the_demand_says_what_commands_may_do(given, sandboxed, tmp_path):
@@ -140,3 +176,10 @@ def test_without_a_sandbox_there_is_no_shell(given, monkeypatch, program, reason
         system_sandbox._bwrap.cache_clear()
     assert found.offered == ()
     assert reason in found.withheld["bash"]
+
+
+def test_other_systems_have_no_shell(given, monkeypatch):
+    """Where there is no sandbox, no command is run."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    found = given("tools: bash", trust=True)
+    assert (found.offered, "there is none for this system" in found.withheld["bash"]) == ((), True)

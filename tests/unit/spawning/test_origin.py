@@ -6,6 +6,7 @@ import pytest
 
 from run_specialist.spawning.spawner import Parent, RunEnvironment, spawn
 from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.project import project_path
 from run_specialist.specialist.settings import resolve
 from tests.scripted_provider import ScriptedProvider
 
@@ -46,3 +47,15 @@ def test_the_time_of_a_child_is_not_a_changed_limit(tmp_path):
     """A parent's time always bounds that of its child, so it does not count; its other limits do."""
     parent = Parent("run-1", tmp_path, ())
     assert origin(tmp_path, parent, time_limit=60, tool_calls_limit=2)["changed_limits"] == ["tool_calls_limit"]
+
+
+def test_the_project_is_the_nearest_folder_with_git(tmp_path):
+    """The project is the real path of the folder with `.git` at or above the root, else the root itself."""
+    (tmp_path / "a" / ".git").mkdir(parents=True)
+    (tmp_path / "a" / "docs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    real = str((tmp_path / "a").resolve())
+    for root in ("a", "a/docs", "link", "link/docs"):
+        assert project_path(tmp_path / root) == origin(tmp_path / root)["project"] == real
+    assert project_path(tmp_path) == str(tmp_path.resolve())
+    assert project_path(tmp_path / "a" / "gone") == f"{real}/gone"

@@ -91,6 +91,41 @@ def test_links_out_of_the_project_are_not_followed(project: Path) -> None:
     assert added(file, project)[0].endswith("\n\ninside")
 
 
+def test_a_skill_that_is_empty_too_large_or_no_file_is_an_error(project: Path) -> None:
+    """The error for an invalid skill names its path."""
+    folder = project / ".agents" / "skills"
+    skill(folder / "empty", "---\nname: empty\n---\n")
+    skill(folder / "large", "x" * (project_instructions.LARGEST + 1))
+    (folder / "folder" / "SKILL.md").mkdir(parents=True)
+    for name, reason in (("empty", "is empty"), ("large", "is larger than 256 KiB"), ("folder", "cannot be read")):
+        file = agent(project, f"skills: {name}")
+        assert file.specialist is not None
+        why = missing_skill(file, file.specialist, project)
+        assert (reason in why, f"{name}/SKILL.md" in why) == (True, True)
+
+
+def test_a_project_file_linked_from_the_own_folder_has_the_own_skills_last(project: Path) -> None:
+    """A file of a project stays one by a link: the user's skills beside the link do not hide the project's."""
+    claude = project.parent / "home" / ".claude"
+    skill(claude / "skills" / "a", "of the user")
+    (claude / "agents").mkdir()
+    (claude / "agents" / "agent.md").symlink_to(agent(project, "skills: [a]").path)
+    file = load(claude / "agents" / "agent.md", project)
+    assert added(file, project) == ["# Skill: a\n\nof the user"]
+    skill(project / ".agents" / "skills" / "a", "of the project")
+    assert added(file, project) == ["# Skill: a\n\nof the project"]
+
+
+def test_nothing_is_added_unless_the_file_says_so(project: Path) -> None:
+    """The prompt of a specialist without these keys is its body, byte for byte, whatever the project has."""
+    (project / "AGENTS.md").write_text("rules")
+    (project / "CLAUDE.md").write_text("rules")
+    file = agent(project)
+    assert file.specialist is not None
+    texts = read_texts(RunContext(file, file.specialist, project, Trust(given=True)))
+    assert (texts.texts, texts.added_to("Body ")) == ((), "Body ")
+
+
 @pytest.mark.parametrize(
     ("where", "front", "name"),
     [

@@ -89,3 +89,12 @@ def test_stored_consent_of_others_is_not_trusted(tmp_path, monkeypatch):
 
     assert got("true") == ["web_fetch", "web_search"]
     assert got("false") == []
+
+
+@pytest.mark.parametrize(
+    "lines", [("tools: '*'",), (), ("tools: search",), (BOTH, "disallowed_tools: WebSearch, fetch")]
+)
+def test_who_does_not_name_it_does_not_get_it(given, lines):
+    """A pattern, no list, another list, and a list that disallows it: no tool and no warning."""
+    found = given(*lines, "server_tools: true")
+    assert (names(found), found.withheld, found.warnings) == ([], {}, ())

@@ -85,6 +85,32 @@ def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
     assert not hasattr(job.opening.tools, "__setitem__")
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        ([], ["notes/deep/bats.md", "notes/owls.md", "plans/next.md", "top.md"]),
+        (["paths: notes/"], ["notes/deep/bats.md", "notes/owls.md"]),
+        (["paths: [plans, top.md]"], ["plans/next.md", "top.md"]),
+        (["paths: notes/*.md"], ["notes/owls.md"]),
+        (["paths: missing, plans"], ["plans/next.md"]),
+    ],
+    ids=" ".join,
+)
+async def test_paths_limit_the_files_that_tools_see(root, lines, seen):
+    """`paths` takes folders, files and globs; a missing one is ignored while another one exists."""
+    tools = job_of(root, *lines).opening.tools
+    assert (await tools.get("glob").call({"pattern": "**"})).text.splitlines() == seen
+
+
+@pytest.mark.anyio
+async def test_a_custom_tool_may_replace_a_file_tool_but_not_respond(root):
+    """A caller's `read` replaces the built-in one; `respond`, which returns the answer, cannot be replaced."""
+    tools = job_of(root, tools=[tool("read"), tool("respond")]).opening.tools
+    assert (await tools.get("read").call({})).text == "mine: read"
+    assert "answer" in tools.get("respond").input_schema["properties"]
+
+
 def test_s3_3_custom_augmenters_run_before_the_countdown(root):
     """The caller's augmenters run in the given order, and the countdown runs last."""
 

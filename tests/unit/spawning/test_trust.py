@@ -114,6 +114,15 @@ def test_a_damaged_trust_file_grants_nothing(tmp_path, content):
     assert Trust(folder=tmp_path).is_known(asked)
 
 
+def test_an_unreadable_trust_file_grants_nothing_and_is_named(tmp_path):
+    """A folder in place of the trust file is a permission neither for a check nor for a list."""
+    asked = claim(tmp_path)
+    (tmp_path / f"{asked.fingerprint}.json").mkdir()
+    with pytest.raises(NotTrusted, match=rf"\({tmp_path}/{asked.fingerprint}\.json .* was ignored\)"):
+        Trust(folder=tmp_path).check(asked)
+    assert not Trust(folder=tmp_path).is_known(asked)
+
+
 def test_unstorable_trust_is_valid_for_one_runner(tmp_path):
     """If trust cannot be stored, a warning names the folder, and trust holds for this runner only."""
     (tmp_path / "file").write_text("")
@@ -145,6 +154,17 @@ def test_several_processes_may_store_trust_at_once(tmp_path):
     assert len(list(tmp_path.iterdir())) == 10
 
 
+def test_one_error_names_every_demand_with_its_place_and_module(app):
+    """One line names the place of each key, the module with its file, and the command."""
+    app.specialist("python_tools: ['PKG.tools:lookup']", "mcp_servers: {files: {command: serve}}")
+    with pytest.raises(NotTrusted) as caught:
+        Trust().check(claim_of(app))
+    path = app.root / "specialists" / "finder.md"
+    module = f"{app.package}.tools ({app.root / app.package / 'tools.py'})"
+    assert f"{path}:4:1: python_tools: would import {module}" in str(caught.value)
+    assert f"{path}:5:1: mcp_servers: would start serve;" in str(caught.value)
+
+
 @pytest.mark.parametrize("path", ["PKG/tools.py", "PKG/__init__.py", "specialists/finder.md"])
 def test_a_change_to_any_file_of_the_chain_changes_the_claim(app, path):
     """Changing the specialist, module or a parent package changes the claim; reverting it restores it."""
@@ -155,6 +175,16 @@ def test_a_change_to_any_file_of_the_chain_changes_the_claim(app, path):
     assert claim_of(app).fingerprint != before
     file.write_text(text)
     assert claim_of(app).fingerprint == before
+
+
+def test_the_claim_covers_the_bytes_that_were_read(app):
+    """The claim covers the bytes read; a later change to the file affects only later loads."""
+    path = app.root / "specialists" / "finder.md"
+    context = RunContext(file := load(path), file.specialist, app.root)
+    before = wanted_by(context).claim.fingerprint
+    path.write_text(path.read_text() + "\nMore.")
+    assert wanted_by(context).claim.fingerprint == before
+    assert claim_of(app).fingerprint != before
 
 
 SERVERS = {

@@ -95,6 +95,14 @@ def test_trust_covers_modules_imported_by_a_trusted_module(modules, source):
         assert not asks_again(modules, "PKGside.py")
 
 
+def test_a_module_without_project_imports_keeps_its_fingerprint(modules):
+    """Without project imports the fingerprint is the digests of module and packages, so earlier trust stays valid."""
+    modules.write("PKG/tools.py", "import json", "def lookup() -> str:", "    return ''")
+    found = python_tools.find(f"{modules.package}.tools:lookup", modules.root)
+    (demand,) = claim_of(modules).demands
+    assert demand.fingerprint == " ".join([found.reference, *(module.digest for module in found.chain)])
+
+
 def test_the_import_search_imports_nothing_and_survives_broken_files(modules):
     """Syntax errors, NULs and unresolvable names do not break the search, and no module is imported."""
     modules.write("PKG/broken.py", "def (")
@@ -115,6 +123,16 @@ def test_the_import_search_imports_nothing_and_survives_broken_files(modules):
     found = python_tools.find(f"{modules.package}.tools:lookup", modules.root)
     names = [module.name.partition(".")[2] for module in found.imported.modules]
     assert names == ["broken", "near", "nul", "raises"]
+
+
+def test_installed_packages_are_not_followed(modules, monkeypatch):
+    """Imports of the standard library and of a project's `.venv` are not followed."""
+    modules.write(".venv/lib/site-packages/PKGinstalled/__init__.py", "import PKGinstalled.more")
+    modules.write(".venv/lib/site-packages/PKGinstalled/more.py")
+    monkeypatch.syspath_prepend(modules.root / ".venv" / "lib" / "site-packages")
+    modules.write("PKG/tools.py", "import PKGinstalled, json", "def lookup() -> str:", "    return ''")
+    for reference in (f"{modules.package}.tools:lookup", f"{modules.package}installed:it"):
+        assert python_tools.find(reference, modules.root).imported == project_modules.ImportedModules()
 
 
 @pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])
@@ -259,6 +277,21 @@ def test_a_command_without_project_files_keeps_its_fingerprint(scripts, entry):
     file = load(scripts.root / "specialists" / "finder.md", scripts.root)
     wanted = wanted_by(RunContext(file, file.specialist, scripts.root))
     assert [demand.fingerprint for demand in wanted.claim.demands] == [wanted.servers["it"].fingerprint]
+
+
+@pytest.mark.parametrize("bound", ["MAX_PATHS", "MAX_SIZE"])
+def test_a_command_with_too_many_files_needs_trust_each_time(scripts, monkeypatch, bound):
+    """A command with too many arguments or too large files needs trust each time."""
+    monkeypatch.setattr(project_modules, bound, 1)
+    scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
+    assert [demand.fingerprint for demand in claim_of(scripts).demands] == [None]
+
+
+def test_data_that_a_trusted_script_is_given_may_change(scripts):
+    """Data named by an option after the script is the script's own; the script stays covered."""
+    scripts.specialist("mcp_servers: {it: {command: python3 -u server.py --db notes/data.db --log=setup.md}}")
+    changed = [path for path in ("server.py", "notes/data.db", "setup.md") if asks_again(scripts, path)]
+    assert changed == ["server.py"]
 
 
 @pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "CHECKED_HASH"])

@@ -159,3 +159,15 @@ def test_files_without_a_schema_do_not_import_the_validator(tmp_path):
     script += "try: main()\nfinally: print('jsonschema' in sys.modules, 'referencing' in sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "False False"
+
+
+def test_aliases_that_expand_too_far_are_refused(tmp_path):
+    """A few lines of YAML whose aliases expand to millions of values are refused."""
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
+    )
+    (tmp_path / "a.yaml").write_text(bomb, "utf-8")
+    assert "contains more than 10,000 values" in refused("a.yaml", tmp_path)
+    (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
+    # An alias inside its own anchor is read as plain text, as in front matter.
+    assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}

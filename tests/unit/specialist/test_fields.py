@@ -70,6 +70,7 @@ def test_every_kind_of_value_is_read_under_each_name(line: str, expected: object
         ),
         ("parallel_tools_limit: 0", "parallel_tools_limit: must be an integer of at least 1, got 0"),
         ("budget_notice: 1", "budget_notice: must be true or false, got 1"),
+        ("paths: /etc", "paths: must be folders or globs under the root, got /etc"),
         ("paths: [ok, ../up]", "paths: must be folders or globs under the root, got ../up"),
         ("python_tools: [a:b, c]", "python_tools: must be a list of module:function, got c"),
         (
@@ -125,6 +126,12 @@ def test_an_unusable_name_is_replaced_by_the_file_name() -> None:
     for written in ("[a]", "{a: b}", "''", "", "null", '"\\x01\\x02"'):
         file = load_text(f"---\nname: {written}\ndescription: d\n---\nBody", Path("agent.md"))
         assert (file.name, file.status) == ("agent", "warning")
+
+
+def test_only_control_characters_are_removed_from_names() -> None:
+    """Control characters are removed from a name; slashes and colons are kept."""
+    file = load_text('---\nname: "SE: a/b\\n\\x1b[31m"\ndescription: d\n---\nBody', Path("agent.md"))
+    assert file.name == "SE: a/b [31m"
 
 
 def test_fields_set_are_the_keys_of_the_file() -> None:

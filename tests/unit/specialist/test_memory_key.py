@@ -74,3 +74,12 @@ def test_unusual_names_cannot_lead_elsewhere():
     assert len(set(folders)) == len(names)
     assert all(folder.replace("-", "").isalnum() and len(folder) < 60 for folder in folders)
     assert folder_name("plugin:agent") == "plugin-agent"
+
+
+def test_a_restriction_to_reading_is_a_warning_beside_notes():
+    """A specialist that keeps notes does not only read."""
+    levels = [
+        next(one.level for one in loaded("permissionMode: plan", *more).problems if one.key == "permissionMode")
+        for more in ([], ["memory: project"])
+    ]
+    assert levels == ["notice", "warning"]

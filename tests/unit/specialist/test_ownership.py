@@ -170,6 +170,11 @@ def test_packaged_specialists_load_from_a_checkout_of_another_user(shared: Path,
     assert found(shared) == shared / "specialists" / "a.md"
 
 
+def test_a_subfolder_used_as_root_is_its_own_project(shared: Path) -> None:
+    """A subfolder used as the root is its own project, as with `--root`; nothing above it is searched."""
+    assert shared not in [place.path.parent for place in places(shared / "mine")]
+
+
 def test_an_mcp_json_of_another_user_is_ignored(shared: Path, give: Give) -> None:
     """Another user's `.mcp.json` above the current folder is ignored; one in the current folder is used."""
     from run_specialist.specialist.mcp_servers import project_file

@@ -47,7 +47,10 @@ def test_allowed_commands_stay_and_others_do_not(loaded, permission, allowed, re
     [
         "permission: {bash: deny}",
         "permission: {bash: ask}",
+        "permission: ask",
         "permission: {'*': ask}",
+        "permission: {bash: {'*': ask}}",
+        "permission: {bash: [x]}",
         "permission: {bash: {'git *': allow, '*': deny}}",
     ],
 )

@@ -159,3 +159,10 @@ def test_g8_a_number_of_tool_calls_is_probably_their_limit() -> None:
     """`tool_calls: 30` is an error that names `tool_calls_limit`."""
     (problem,) = file_of(HEAD + "tool_calls: 30").problems
     assert problem.text == "must be native or json (tool_calls_limit limits their number), got 30"
+
+
+def test_rule_7_a_map_that_disables_all_keeps_the_enabled_tools() -> None:
+    """Rule 7: a map that turns everything off keeps only the tools that it turns on."""
+    file = file_of(HEAD + "tools:\n  '*': false\n  read: true\n  bash: false")
+    assert file.specialist is not None
+    assert (file.specialist.tools, file.specialist.disallowed_tools) == (("read",), ("bash",))

@@ -266,3 +266,23 @@ def test_a_misspelt_server_key_is_reported():
     text = "---\nname: n\ndescription: d\nmcp_servers:\n  owls: {command: x, arg: [y], autoApprove: [z]}\n---\nP.\n"
     (problem,) = load_text(text, Path("n.md")).problems
     assert str(problem).startswith("n.md:5:3: mcp_servers: owls: arg: unknown key; did you mean args?")
+
+
+@pytest.mark.parametrize(("entry", "why"), [(5, "must be a map"), ("npx", "must be a map"), ([1], "must be a map")])
+def test_an_entry_that_is_no_map_is_unusable(entry: object, why: str) -> None:
+    """An entry that is not a map is unusable, because a string could be a command or a name."""
+    assert read({"it": entry})["it"].unusable.startswith(why)
+
+
+def test_variables_are_listed_once_each() -> None:
+    """Variables in command, URL, folder, env and headers are listed once each, with or without a default."""
+    command = one(command=["${A}", "x${B:-y}"], cwd="${C}", env={"D": "${E}", "F": "${A}"})
+    assert command.variables == ("A", "B", "C", "E")
+    assert one(url="https://h/${A}", headers={"B": "Bearer ${C}"}).variables == ("A", "C")
+    assert one(url="https://h/$A").variables == ()
+
+
+def test_a_command_with_separate_args_is_not_split() -> None:
+    """Only a command without `args` is split as in a shell, because a program's path may contain blanks."""
+    assert one(command="/opt/my server", args=[]).command == ("/opt/my server",)
+    assert one(command="'/opt/my server' -v").command == ("/opt/my server", "-v")

@@ -141,6 +141,15 @@ def test_a_read_only_store_can_be_read(open_to_all):
     assert snapshot(open_to_all) == before
 
 
+def test_a_store_without_read_permission_is_refused(open_to_all):
+    """A store without read permission is refused and the error names the reason."""
+    path = open_to_all / "runs.db"
+    open_engine(f"sqlite:///{path}").dispose()
+    path.chmod(0)
+    with without_privileges():
+        assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{path}", write=False)
+
+
 def test_a_store_that_cannot_be_created_is_refused(open_to_all):
     """A store that cannot be created is refused and leaves no files behind."""
     open_to_all.chmod(0o555)

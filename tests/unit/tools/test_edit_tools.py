@@ -184,3 +184,12 @@ async def test_parallel_edits_of_one_file_are_made_in_turn(run):
         run.calling("write", path="docs/b.md", content="b"),
     )
     assert (run.root / "docs/a.md").read_text() == "1\n2\n"
+
+
+def test_the_root_may_be_a_link(run, tmp_path):
+    """Files below it are read and changed as below its target."""
+    (tmp_path / "link").symlink_to(run.root)
+    through = EditingRun(tmp_path / "link", "docs/")
+    through.call("read", path="docs/a.md")
+    assert "Changed docs/a.md" in through.call("edit", path="docs/a.md", old="two", new="2")
+    assert (run.root / "docs/a.md").read_text() == "one\n2\n"

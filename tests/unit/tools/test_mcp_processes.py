@@ -442,3 +442,12 @@ def test_a_program_that_closes_nothing_leaves_no_server(tmp_path, how):
     assert done.returncode == {"forgets": 0, "interrupted": -signal.SIGINT, "exits": 3, "abandons": 0}[how], done.stderr
     assert running(tmp_path) == []
     assert "Unknown child" not in done.stderr
+
+
+@pytest.mark.exhaustive
+async def test_an_odd_tool_name_is_cleaned_for_the_model_only(tmp_path):
+    """The name shown to the model is shortened and cleaned; the call sends the server's own name."""
+    async with connected(tmp_path, good(tmp_path)) as one:
+        (name,) = [name for name in one.tools if name.startswith("odd")]
+        assert len(f"mcp__good__{name}") <= 64
+        assert await one.call(name) == "odd"

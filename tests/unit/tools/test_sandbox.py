@@ -61,6 +61,16 @@ def test_links_out_of_the_root_show_no_content(call, write, root, target):
     assert "leads to what you may not read" in call("ls")
 
 
+def test_a_file_below_a_link_out_of_the_root_is_not_found(call, root, tmp_path):
+    """A file below a link to an outside folder can be neither read nor found, also by its name."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x.md").write_text("marzipan")
+    (root / "inner").symlink_to(tmp_path / "outside", target_is_directory=True)
+    with pytest.raises(ToolError, match="outside the root"):
+        call("read", path="inner/x.md")
+    assert "x.md" not in all_output(call)
+
+
 def test_links_inside_are_followed_once(call, write, root):
     """A link to a file in the root can be read; searches report the file under its own path only."""
     write({"real.md": "needle"})

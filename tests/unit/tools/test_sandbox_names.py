@@ -11,7 +11,7 @@ from run_specialist.tools.sandbox import escape_path, unescape_path
 NAMES = [
     *("with space.md", "ünïcödé 漢字.md", "new\nline.md", "tab\t.md", "-dash.md", "[brackets].md", "a:1: b.md", "*.md"),
     *("--pre=cat.md", "{a,b}.md", "!not.md", "#comment.md", r"back\\slash \n.md", " blank before.md"),
-    *("\x1b]0;title\x07.md", f"{'long' * 63}.md"),
+    *("\x1b]0;title\x07.md", "$(touch x).md", "\u202eturned.md", f"{'long' * 63}.md"),
 ]
 
 

@@ -392,3 +392,12 @@ async def test_a_search_sees_what_a_command_has_made(run, writable, patch, chang
     await run("echo about zebras > docs/b.md", tool=shell_offer(copy).make(settings, run.root))
     assert copy.changes == changes
     assert ("b.md" in (await search.call({"query": "zebras"})).text) is bool(changes)
+
+
+async def test_commands_that_may_change_something_wait_for_each_other(run):
+    """Otherwise one command could move a file that another one must protect."""
+    run.write("out/x")
+    command = "mkdir out/busy && sleep 0.05 && rmdir out/busy && echo alone"
+    tool = run.tool(writable=("out",))
+    outputs = await asyncio.gather(*(run(command, tool=tool) for _ in range(2)))
+    assert [output.text for output in outputs] == ["alone\n"] * 2
