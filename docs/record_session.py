@@ -19,8 +19,9 @@ import pyte
 
 ROOT = Path(__file__).resolve().parents[1]
 MAP = "specialists map thoughts-analyzer --files 'thoughts/shared/decisions/**/*-is-*.md' --question 'Why: {stem}?'"
+QUESTION = "Why is a soft landing better than a hard cutoff?"
 SESSIONS = {
-    "README.md": ['run-specialist thoughts-analyzer "Why is a soft landing better than a hard cutoff?" --tool-calls-limit 6'],
+    "README.md": [f'run-specialist thoughts-analyzer "{QUESTION}" --tool-calls-limit 6'],
     "docs/map.md": [MAP, f"{MAP} --out answers.csv"],
 }
 """The commands of each file, which use one store."""
