@@ -166,7 +166,7 @@ def assigned(text: str, lower: str) -> Iterator[TextSpan]:
     """
     flags = (found for found in _FLAG.finditer(text if "--" in text else "") if not found[1].isalpha())
     netrc = _NETRC.finditer(text if "login" in text or "netrc" in text else "")
-    yield from (found.span(1) for found in (*flags, *netrc) if not _is_no_literal(found[1]))
+    yield from (found.span(1) for found in (*flags, *netrc) if not _PLACEHOLDER.fullmatch(found[1][:1_000]))
     for anchor in _ANCHORS:
         done = 0
         for word in anchor.finditer(lower):
@@ -347,10 +347,13 @@ def _is_secret_word(place: _Place, value: str, end: int) -> bool:
         is_spaced = place.operator == ":" and place.text[place.at - 1 : place.at] in {" ", "\t"}
         is_literal = is_spaced or (is_setting and place.head.strip(" \t") == place.head)
     else:
-        is_part = "=" in place.head and place.head[-1] in " ;" and previous not in {",", "("}
-        is_part = is_part and after in {"", " ", "\n", '"', "'", ";"}
-        is_named = place.name[0].isupper()
-        is_literal = is_setting and (is_password or is_named) and (is_part or (after == ";" and is_named))
+        is_named, is_part = place.name[0].isupper(), "=" in place.head
+        if ";" in {after, place.head[-1:]}:
+            is_part = is_part or is_named
+        else:
+            is_part = is_part and place.head[-1] == " " and previous not in {",", "("}
+            is_part = is_part and after in {"", " ", "\n", '"', "'"}
+        is_literal = is_setting and (is_password or is_named) and is_part
     if is_literal and place.kind != "perhaps":
         return not (_EXPRESSION.fullmatch(value) and ends_like_a_name(value))
     if _is_token_like(value):

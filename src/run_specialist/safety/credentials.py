@@ -54,9 +54,12 @@ _BODY = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>[A-Za-z0-9+/]{{12,}}={{0,3}}|{_HE
 _LAST = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>(?=[a-z+/]{{0,80}}[A-Z0-9=])[A-Za-z0-9+/]{{1,80}}={{0,3}}){_CLOSE}")
 _INSIDE = re.compile(rf"[A-Za-z0-9+/]{{20,}}|^{_OPEN}[A-Za-z0-9+/]{{8,}}={{0,3}}{_CLOSE}$", re.MULTILINE)
 _PREFIX = re.compile(rf"(?m)^{NUMBERED}")
-# Base64 has this variety, unlike hexadecimal digests and repeated letters.
 _LONG = re.compile(r"[A-Za-z0-9+/]{64}")
-_FULL = re.compile(r"(?=.*[A-Z])(?=.*[g-z])(?=.*[0-9])(?:.{64}|.{70})")
+# Base64 has this variety, unlike hexadecimal digests and repeated letters; it may begin with `+`, as a line of a diff.
+_FULL = re.compile(
+    rf"{NUMBERED}{_OPEN}(?P<key>(?=[a-z0-9+/]*[A-Z])(?=[A-Za-f0-9+/]*[g-z])(?=[A-Za-z+/]*[0-9])"
+    rf"[A-Za-z0-9+/]{{64}}(?:[A-Za-z0-9+/]{{6}})?){_CLOSE}"
+)
 # Minimum length of a full line of a key [characters].
 _WIDTH = 64
 
@@ -88,21 +91,24 @@ def _key_spans(text: str) -> Iterator[TextSpan]:
     is_putty = False
     breaks = [found.span() for found in _BREAK.finditer(text)]
     for at, to in zip([0, *(end for _, end in breaks)], [*(start for start, _ in breaks), len(text)], strict=True):
-        line = _BODY.fullmatch(text, at, to) or _LAST.fullmatch(text, at, to)
+        line = _FULL.fullmatch(text, at, to) or _BODY.fullmatch(text, at, to) or _LAST.fullmatch(text, at, to)
         run += [line] if line else []
         if line and to < len(text):
             continue
         keys = [one for one in run if one["key"]]
-        full = [index for index, one in enumerate(keys) if _FULL.fullmatch(one["key"])]
+        full = [index for index, one in enumerate(keys) if one.re is _FULL]
         labels = [*_LABEL.finditer(text, at, to)]
         begins, ends = _side(label, "BEGIN"), _side(labels[0] if labels else None, "END")
-        if label and begins and keys and keys[0].re is _BODY:
+        if label and begins and keys and keys[0].re is not _LAST:
             yield label.start(), keys[-1].end("key")
         elif is_putty or ends:
             yield from (one.span("key") for one in keys)
         elif len(full) > 1 and begins is not False and ends is not False:
             yield from (one.span("key") for one in keys[full[0] :])
         run, label = [], labels[-1] if labels else None
+        same = _BODY.fullmatch(text, label.end(), to) if label and _side(label, "BEGIN") else None
+        if label and same and same["key"]:
+            yield label.start(), same.end("key")
         is_putty = _PUTTY.search(text, at, to) is not None
 
 
@@ -192,8 +198,8 @@ _TOKENS = (
     ),
     (
         (
-            "sk-ant- sk-proj- sk-svcacct- sk-admin- sk-lf- github_pat_ pypi-AgE GOCSPX- sq0atp- sq0csp- NRAK- NRII- "
-            "NRJS- hvs. hvb. hvr. sgp_ duffel_live_ duffel_test_ AIza GR1348941 1//0 sha256~"
+            "sk-ant- sk-proj- sk-svcacct- sk-admin- sk-lf- sk-or-v1- github_pat_ pypi-AgE GOCSPX- sq0atp- sq0csp- "
+            "NRAK- NRII- NRJS- hvs. hvb. hvr. sgp_ duffel_live_ duffel_test_ AIza GR1348941 1//0 sha256~"
         ),
         rf"{_WORD}{{16,}}",
     ),
@@ -203,11 +209,13 @@ _TOKENS = (
     ),
     (
         (
-            "ya29. dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. pscale_tkn_ pscale_pw_ pscale_oauth_ tfp_ fo1_ fm1r_ "
-            "fm1a_ fm2_ sntryu_ sntrys_ glc_ glsa_ ops_eyJ dt0c01. SG. xkeysib- ATATT3 ABSK PMAK- HRKU-AA v1.0-"
+            "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. tfp_ fo1_ fm1r_ fm1a_ fm2_ sntryu_ sntrys_ ops_eyJ dt0c01. "
+            "SG. xkeysib- ABSK PMAK- HRKU-AA v1.0-"
         ),
         r"[A-Za-z0-9_+/=.-]{40,}(?<!\.)",
     ),
+    ("pscale_tkn_ pscale_pw_ pscale_oauth_ glc_ glsa_", r"[A-Za-z0-9_+/=.-]{32,}(?<!\.)"),
+    ("ya29. ATATT3", r"[A-Za-z0-9_=.-]{20,}(?<!\.)"),
     ("sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_", r"[A-Za-z0-9+/]{10,}=*"),
     ("xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- xoxe.xoxb- xoxe.xoxp-", "[A-Za-z0-9-]{10,}"),
     ("AKIA ASIA", r"[0-9A-Z]{16}\b"),

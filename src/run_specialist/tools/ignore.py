@@ -27,7 +27,7 @@ MOST_WILDCARDS = 100_000
 _SMALL = 50_000
 _PATTERNS_PER_REGEX = 50
 _COMPILING = threading.Lock()
-_TOKEN = re.compile(r"(\*+)|\[([!^]?)(\]?(?:\\.|[^\]\\])*)\]|\\(.)|(.)", re.DOTALL)
+_TOKEN = re.compile(r"(\*+)|\[([!^]?+)(\](?:\\.|[^\]\\])*|(?:\\.|[^\]\\])+)\]|\\(.)|(.)", re.DOTALL)
 
 
 def compile_quietly(regex: str, flags: int = 0) -> re.Pattern[str]:

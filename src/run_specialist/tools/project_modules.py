@@ -343,6 +343,8 @@ class _Files:
                 self.add_modules((Module("__main__", real, data),), real.parent)
             if path.suffix != ".py":
                 queue += self._named(data, real.parent)
+            if len(queue) > MAX_FOUND:
+                raise OverflowError
 
     def _named(self, data: bytes, folder: Path) -> Iterator[Path]:
         """Yield the project files that a script of another language names literally, relative to itself or the root."""

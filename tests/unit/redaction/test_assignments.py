@@ -19,6 +19,7 @@ WITH_A_VALUE = [
     # XML, connection strings, URLs
     *("<password>{}</password>", "Server=a;User Id=me;Password={};Encrypt=true"),
     *("AccountName=a;AccountKey={};EndpointSuffix=b", "host=a user=me password={} dbname=b"),
+    *("cache.a.bc:6380,ssl=True,password={};", "Url=a;Password={}|b"),
     *("https://a.bc/d?access_token={}&e=1", "jdbc:postgresql://a/b?user=me&password={}&ssl=true"),
     *("postgresql://me:{}@host/runs", "redis://:{}@host"),
     # Login files and command lines

@@ -46,6 +46,22 @@ def test_any_part_of_a_truncated_key_is_masked(prefix, lines, first, last):
     assert hidden.endswith("after")
 
 
+def test_a_key_that_begins_in_the_line_of_its_label_is_masked():
+    """A key that was put on one line, and cut before its end, is masked, also with other lines around it."""
+    for blank in ("", " "):
+        text = f"{DASHES}BEGIN RSA PRIVATE KEY{DASHES}{blank}{BODY[:500]}"
+        assert redact(f"before\n{text}") == f"before\n{MASK}"
+        assert redact(f"before\n{text}\nthe text after it") == f"before\n{MASK}\nthe text after it"
+
+
+def test_lines_without_labels_are_masked_also_if_they_begin_with_a_plus():
+    """Base64 may begin with the mark of a diff."""
+    lines = [f"+{LINES[0][1:]}", f"+{LINES[1][1:]}", LINES[2], LINES[3]]
+    for mark in ("", "+"):
+        hidden = redact("\n".join(["before", *(f"{mark}{line}" for line in lines), "after"]))
+        assert hidden.removesuffix("\nafter").replace("+", "") == "\n".join(["before", *[MASK] * 4])
+
+
 def test_keys_with_headers_or_a_checksum_are_masked():
     """An old encrypted key with headers and a PGP block with a checksum are masked."""
     for lines in (["Proc-Type: 4,ENCRYPTED", "DEK-Info: AES", "", *LINES], ["Version: 2", "", *LINES, "=aB3d"]):

@@ -256,6 +256,18 @@ def test_trust_covers_project_files_named_by_a_command(scripts, entry):
         assert not asks_again(scripts, path), path
 
 
+def test_scripts_that_name_too_many_files_are_allowed_each_time(scripts, monkeypatch):
+    """The limit counts all files that are still to be examined, not only those that one script names."""
+    monkeypatch.setattr(project_modules, "MAX_FOUND", 5)
+    for one in range(4):
+        scripts.write(f"deep/{one}.sh", *(f". ./deep/{one}{two}.sh" for two in range(4)))
+        for two in range(4):
+            scripts.write(f"deep/{one}{two}.sh", "x")
+    scripts.write("many.sh", *(f". ./deep/{one}.sh" for one in range(4)))
+    scripts.specialist("mcp_servers: {it: {command: sh many.sh}}")
+    assert claim_of(scripts).demands[0].fingerprint is None
+
+
 @pytest.mark.parametrize(
     "entry",
     [

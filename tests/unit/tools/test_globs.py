@@ -54,6 +54,12 @@ def test_character_classes_do_not_match_a_slash(call, write):
     assert call("grep", pattern="needle") == "x/y:1: needle"
 
 
+def test_an_unfinished_character_class_selects_nothing(call, write):
+    """As in git, `[]*` does not hide all files: the bracket after the first one belongs to a class that has no end."""
+    write({".gitignore": "[]*\n[!]*\n", "x": "needle", "y.md": "needle"})
+    assert call("glob", pattern="*") == ".gitignore\nx\ny.md"
+
+
 def test_braces_do_not_multiply_without_end(call, write):
     """A glob with many pairs of braces is refused before it is expanded."""
     write({"a.md": "x"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,15 @@ def test_settings_of_git_are_kept_only_where_they_are_needed(tmp_path):
     kept = "[core]\n\tbare = false\n[core]\n\trepositoryformatversion = 0\n[extensions]\n\tobjectFormat = sha256\n"
     assert plain_config(file) == kept
     assert plain_config(tmp_path / "missing") == ""
+
+
+def test_settings_of_git_are_found_in_time(tmp_path):
+    """A hostile file of blank lines, which a project can contain, blocks nothing; its line ends do not matter."""
+    file = tmp_path / "config"
+    file.write_text("\n" * 900_000 + "[core]\r\n\tbare = false\r\n", newline="")
+    begun = time.monotonic()
+    assert plain_config(file) == "[core]\n\tbare = false\n"
+    assert time.monotonic() - begun < 5
 
 
 async def test_writable_folders_can_be_changed_and_nothing_else(run):

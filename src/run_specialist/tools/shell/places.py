@@ -202,7 +202,7 @@ _LARGEST = 1_000_000
 _KEPT = dict.fromkeys(
     ("repositoryformatversion", "filemode", "bare", "ignorecase", "precomposeunicode", "symlinks"), "core"
 ) | dict.fromkeys(("objectformat", "refstorage", "worktreeconfig", "compatobjectformat"), "extensions")
-_SETTING = re.compile(rf"^\s*({'|'.join(_KEPT)})\s*=\s*(\w+)\s*$", re.MULTILINE | re.IGNORECASE)
+_SETTING = re.compile(rf"^[ \t]*({'|'.join(_KEPT)})[ \t]*=[ \t]*(\w+)[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
 
 
 def git_paths(root: Path) -> list[Path]:
@@ -230,7 +230,8 @@ def _add_git(root: Path, files: CommandFiles) -> None:
     own, paths = root / ".git", git_paths(root)
     if not paths and not own.is_symlink() and own.exists():
         (files.emptied if own.is_dir() else files.closed).append(own)
-    files.shown += paths
+    # The first one is in the root; a sandbox would follow a link that was put in its place meanwhile.
+    files.shown += paths[1:]
     for folder in filter(Path.is_dir, paths):
         with os.scandir(folder) as entries:
             for entry in entries:
