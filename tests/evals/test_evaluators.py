@@ -31,7 +31,7 @@ NOTHING = {"evidence": (), "gaps": ("no file mentions zebras",)}
         ({"OutputMatches": {"kind": "owl"}}, {}, False),
         ({"CallsUnder": 6}, {}, True),
         ({"CallsUnder": 5}, {}, False),
-        ({"TokensUnder": 15}, {}, False),
+        ({"TokensUnder": 15}, {"usage": Usage(10, 0, 0, 5)}, False),
         ({"CostUnder": 0.02}, {}, False),
         ({"CostUnder": 1}, {"cost": None}, False),
         ({"SecondsUnder": 12.4}, {}, False),

@@ -64,7 +64,7 @@ async def test_an_untrusted_module_is_not_imported(app):
         ("['PKG.tools:lokup']", "PKG.tools has no lokup; did you mean lookup?"),
         (
             "['PKG.tools:lookup', 'PKG.twin:lookup']",
-            "PKG.twin:lookup: tool name lookup is already used by another function in python_tools",
+            "PKG.twin:lookup: tool name lookup is already used by another function",
         ),
         ("['PKG.ours:respond']", "PKG.ours:respond: tool name respond is reserved"),
     ],

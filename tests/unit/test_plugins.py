@@ -20,7 +20,7 @@ import pytest
 def test_large():
     pass
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("number", range(7))
 def test_sampled(number):
     pass

@@ -466,7 +466,10 @@ async def run(specialist: str | Path | Specialist, query: str | None = None, **o
 def run_sync(specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[CallOptions]) -> Outcome:
     """Ask a specialist one question in a new event loop and return the outcome.
 
-    The arguments are those of `run`. Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
+    Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
+    specialist: a name, the path of a file, or a Specialist.
+    query: the question; `question` is another name of this argument.
+    options: as in `run`.
     Raises UsageError before any request is sent to a model, also if an event loop already runs in this thread.
     """
     try:

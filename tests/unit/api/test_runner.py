@@ -159,7 +159,7 @@ async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
         (["get_tool_response"], "tool name get_tool_response is reserved"),
         (["delegate"], "tool name delegate is reserved"),
         (["mcp__server__tool"], "tool name mcp__server__tool is reserved"),
-        (["look", "look"], "look: duplicate tool name"),
+        (["look", "look"], "tool name look is already used by another function"),
     ],
     ids=str,
 )

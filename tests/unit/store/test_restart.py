@@ -213,11 +213,11 @@ async def test_a_run_in_progress_is_not_claimed_again_after_a_lost_connection(da
     broken = []
     whole = ServerSession.read
 
-    def read(self, statement, values):
+    def read(self, statement, **values):
         if not broken:
             broken.append(statement)
             raise OperationalError("", {}, Exception("cut"))
-        return whole(self, statement, values)
+        return whole(self, statement, **values)
 
     monkeypatch.setattr(ServerSession, "read", read)
     with pytest.raises(NotResumable, match="run-1 is still running"):

@@ -54,7 +54,6 @@ def notes(write):
         ("http server config", "api.md"),
         ("httpserverconfig", "api.md"),
         ("timeout", "api.md"),
-        ("confi", "api.md"),
         ("LUNCH", "lunch.md"),
     ],
 )
