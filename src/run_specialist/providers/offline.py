@@ -123,6 +123,7 @@ class Ranking:
         self.question = question = Question(gathered.question)
         self.in_code = question.is_about_behaviour and any(map(is_code, gathered.lines))
         """Whether the question is about a behaviour, and there is code."""
+        self._asks_why = _WHY.search(question.text) is not None
         self.weights: dict[Term, float] = {}
         for term in question.terms:
             weight = log(1 + _COMMON / max(gathered.counts.get(term.text.casefold(), _UNKNOWN), 1))
@@ -144,7 +145,7 @@ class Ranking:
     def _factor(self, unit: Unit) -> float:
         above = sum(weight for term, weight in self.weights.items() if term.is_in(unit.above)) / self._total
         factor = unit.form * (1 + (_NAMED if unit.is_code else _TOPIC) * above)
-        if _WHY.search(self.question.text) and _BECAUSE.search("\n".join([*unit.headings[-1:], unit.text])):
+        if self._asks_why and _BECAUSE.search("\n".join([*unit.headings[-1:], unit.text])):
             factor *= _REASON
         if unit.is_code:
             return factor * (1.0 if self.in_code else _COMMENT_ASIDE if unit.is_comment else _CODE_ASIDE)
