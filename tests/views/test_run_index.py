@@ -88,3 +88,12 @@ def test_columns_sort_and_rows_are_filtered(show):
     shown = opened.run("[...document.querySelectorAll('tbody tr')].filter((row) => row.offsetParent).length")
     assert shown == len([number for number in range(50) if number % 2 == 1 and number % 3 == 2])
     assert opened.run("document.querySelector('output').textContent") == f"{shown} of 50 shown"
+
+
+@pytest.mark.parametrize("evidence", [5, ["x", None, {}], {"source": "a"}, None])
+def test_a_malformed_outcome_does_not_break_the_index(evidence):
+    """A row of a shared store that holds no proper evidence or duration is listed like any other."""
+    one = listed(1)
+    data = index_data([one], {one.run_id: {"evidence": evidence, "duration_s": "x"}}, {}, "here")
+    assert [row["verified"] for row in data["runs"]] == [0]
+    assert one.run_id in run_index.run_index(data)

@@ -124,10 +124,7 @@ def batch_page(data: Mapping[str, Any]) -> str:
 
 def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
     outcome = item.outcome or {}
-    evidence = [
-        {"source": one["source"], "quote": page.cut(one["quote"], LONGEST_QUOTE), "verified": one["verified"]}
-        for one in outcome.get("evidence", ())
-    ]
+    evidence = [{**one, "quote": page.cut(one["quote"], LONGEST_QUOTE)} for one in page.quotes_in(outcome)]
     answer = str(outcome.get("answer", ""))
     failed = item.status in {"failed", "aborted", "dead"} or item.error
     reason = reason_of(item)[1] if failed else None
@@ -149,7 +146,7 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
         "answer": answer[:LONGEST_ANSWER],
         "left_out": max(len(answer) - LONGEST_ANSWER, 0),
         "evidence": evidence,
-        "gaps": list(outcome.get("gaps", ())),
+        "gaps": [str(one) for one in outcome.get("gaps") or ()],
         "verified": sum(one["verified"] is True for one in evidence),
         "tool_calls": item.tool_calls,
         "cost_usd": item.cost_usd,

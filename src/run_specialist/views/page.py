@@ -197,3 +197,13 @@ def path(points: Sequence[Sequence[float]], seconds: float, top: float) -> str:
     """
     placed = ((round(BOX * at / seconds) if seconds > 0 else 0, round(BOX * (1 - share / top))) for at, share in points)
     return "M" + " ".join(f"{across} {down}" for (across, down), _ in groupby(placed))
+
+
+def quotes_in(outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return source, quote and verification of each piece of evidence in a stored outcome; skip malformed ones."""
+    found = outcome.get("evidence")
+    entries = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list | tuple) else []
+    return [
+        {"source": str(one.get("source", "")), "quote": str(one.get("quote", "")), "verified": one.get("verified")}
+        for one in entries
+    ]

@@ -59,8 +59,9 @@ def run_index(data: Mapping[str, Any]) -> str:
 
 def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) -> dict[str, Any]:
     ended = outcome or {}
-    evidence = ended.get("evidence", ())
-    took = None if run.ended_at is None else max(run.ended_at - run.started_at, 0)
+    evidence, took = page.quotes_in(ended), ended.get("duration_s")
+    if not isinstance(took, int | float):
+        took = None if run.ended_at is None else max(run.ended_at - run.started_at, 0)
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
@@ -73,7 +74,7 @@ def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) 
         "started_at": run.started_at,
         "tool_calls": run.tool_calls,
         "cost_usd": run.cost_usd,
-        "seconds": ended.get("duration_s", took),
+        "seconds": took,
         "quotes": len(evidence),
         "verified": sum(one["verified"] is True for one in evidence),
         "report": None if report is None else quote(report, safe=""),
