@@ -66,7 +66,7 @@ LAST = ("state", "answer", "evidence", "verified", "gaps", "calls", "cost_usd", 
 # A spreadsheet takes such a text for a formula, which may call other programs.
 _FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_QUOTED = re.compile(r"'(?=[=+\-@\t\r\n＝＋－＠'])")
+_QUOTED = re.compile(r"\A'(?=[=+\-@\t\r\n＝＋－＠'])")
 
 
 def input_cells(given: object) -> Cells:

@@ -47,6 +47,7 @@ def test_other_lines_are_no_rows(line):
         ("-5", "-5"),
         ("'tis", "'tis"),
         ("'=x", "''=x"),
+        ("0''", "0''"),
         ("", ""),
     ],
 )
