@@ -30,7 +30,7 @@ PATCHES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     # feature that is switched off: (place, the replacement, made from the original)
     "the schema rung": ("run_specialist.loop.landing:ladder", _without_schema),
     "calls read from text": ("run_specialist.loop.exchange:leaked_calls", _returning([])),
-    "`respond` beside calls": ("run_specialist.loop.replies:Replies.are_too_early", _returning(value=False)),
+    "`respond` beside calls": ("run_specialist.loop.loop:Loop.are_too_early", _returning(value=False)),
     "the bound of replies": ("run_specialist.loop.exchange:longest_reply", _returning(None)),
     "the bound of white space": ("run_specialist.providers.transport:MOST_WHITE_SPACE", lambda _original: 10**9),
 }

@@ -197,7 +197,7 @@ class Run:
         # Until the outcome is stored, the reply that ended the work counts as pending.
         briefly = ending.status == "aborted"
         await self._checkpoint.wait_until_stored(briefly=briefly)
-        self._loop.replies.close()
+        self._loop.close()
         position = self._loop.landing.position
         outcome = self._ended = conclude(self._run, ending, position, self._exchange, self._dispatcher)
         self._run.observers.record(Ended(outcome, self._checkpoint.new_record()))

@@ -326,7 +326,7 @@ def _with_children(run: StoredRun) -> RunSnapshot:
 def _calls_to_run(turn: Received, snapshot: RunSnapshot) -> int:
     """Return how many calls of a turn may have been run: none in a landing or if truncated.
 
-    Calls beside an answer may have been run once; the loop decides this again, see `Replies`.
+    Calls beside an answer may have been run once; the loop decides this again, see `Loop`.
     """
     answers = sum(call.name == RESPOND for call in turn.reply.calls)
     if turn.landing or turn.reply.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
