@@ -6,6 +6,7 @@ import pytest
 
 from run_specialist.cli.resume import cold_line
 from run_specialist.errors import ProviderError
+from run_specialist.loop.transcript import portable_id
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.spawning.resuming import first_turns
 from run_specialist.store.reader import Store
@@ -219,7 +220,8 @@ async def test_f_2_calls_with_odd_ids_get_new_ones(desk):
     await desk.ask(replace(odd, content=blocks), ANSWER)
     fork = await desk.fork(1, provider=OtherProvider([ANSWER]))
     _, asked, answered = fork.requests[0].messages
-    assert asked.blocks == ({"type": "tool_use", "id": "copied_1", "name": "look", "input": {"query": "1"}},)
-    assert answered.blocks[0]["tool_use_id"] == "copied_1"
-    assert [call.call.id for call in desk.load().calls] == ["copied_1"]
+    new = portable_id("functions.look:0")
+    assert asked.blocks == ({"type": "tool_use", "id": new, "name": "look", "input": {"query": "1"}},)
+    assert answered.blocks[0]["tool_use_id"] == new
+    assert [call.call.id for call in desk.load().calls] == [new]
     assert not [text for text in fork.outcome.warnings if "left out" in text]

@@ -6,6 +6,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import ChoiceRefused
+from run_specialist.loop.transcript import portable_id
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from tests.journals import load
 from tests.loop.scripted_chains import GONE, Model, chained
@@ -65,17 +66,13 @@ async def test_m_4_a_fork_to_a_third_model_reads_the_outputs_by_its_own_ids(runn
     chain, _ = chained([looks(1), GONE], [looks(2), ANSWER])
     async with runner(chain) as one:
         source = await one.run(archived, "What?")
-    reads = [
-        calls(("get_tool_response", {"execution_id": f"copied_{number}"}), first_id=7 + number) for number in (1, 2)
-    ]
+    ids = [portable_id("call_1"), portable_id("call_2")]
+    reads = [calls(("get_tool_response", {"execution_id": one}), first_id=at) for at, one in enumerate(ids, 8)]
     last = Model("c", [*reads, ANSWER])
     async with runner(last) as two:
         await (await two.fork(source.run_id, at=2)).outcome()
     sent = last.requests[0].messages
-    assert [block["id"] for one in sent for block in one.blocks if block["type"] == "tool_use"] == [
-        "copied_1",
-        "copied_2",
-    ]
+    assert [block["id"] for one in sent for block in one.blocks if block["type"] == "tool_use"] == ids
     assert [f"note on '{number}'" in str(last.requests[number].messages[-1]) for number in (1, 2)] == [True, True]
 
 

@@ -39,11 +39,7 @@ class Account:
     """The budget of one run, and its spending."""
 
     def __init__(
-        self,
-        budget: Budget,
-        provider: Provider,
-        clock: Clock = time.monotonic,
-        before: RunSnapshot = NOT_STARTED,
+        self, budget: Budget, provider: Provider, clock: Clock = time.monotonic, before: RunSnapshot = NOT_STARTED
     ) -> None:
         """Open an account; the clock starts with `start`.
 
@@ -244,9 +240,7 @@ class ChildBudget:
 
         shared: whether the child draws on the run's budget; its usage is added to the run's in any case.
         """
-        self._account = account
-        self._observers = observers
-        self._shared = shared
+        self._account, self._observers, self._shared = account, observers, shared
         self._lent: dict[Kind, float] = {}
         self._is_waiting = True
         self.drawn = _NOTHING

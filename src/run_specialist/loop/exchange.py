@@ -75,7 +75,7 @@ class Exchange:
         messages: the transcript.
         """
         job, capabilities = self._run.job, self._run.job.provider.capabilities
-        watch = self._show if self._run.observers.is_watching else None
+        watch = self._show if self._run.observers.watch else None
         call_first = job.settings.evidence == "require"
         self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
         self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model

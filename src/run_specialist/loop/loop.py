@@ -1,6 +1,6 @@
 """The loop of one run: ask the model, act on its reply, land when a limit is reached.
 
-`Loop.run` repeats turns until one of them ends the run. `exchange` asks, `tool_calls` runs calls, `landing` ends the work.
+`Loop.run` repeats turns until one of them ends the run. `exchange` asks, `tool_calls` runs calls, `landing` ends work.
 """
 
 import asyncio

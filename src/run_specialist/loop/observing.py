@@ -314,7 +314,8 @@ class Observers:
         changes: Sequence[FileChange] = (),
     ) -> None:
         self._listeners = [] if listener is None else [listener]
-        self._watch = watch
+        self.watch = watch
+        """Wants the pieces of replies, so that requests are streamed; None = they are not."""
         self._hide = hide
         self.journal = journal
         """Records every event; None if the run is not stored."""
@@ -359,15 +360,10 @@ class Observers:
         """Add a listener for the events from now on."""
         self._listeners.append(listener)
 
-    @property
-    def is_watching(self) -> bool:
-        """True if a watcher wants the pieces of replies, so that requests are streamed."""
-        return self._watch is not None
-
     def show(self, delta: Delta) -> None:
         """Pass a piece of a streamed reply to the watcher."""
         try:
-            if self._watch:
-                self._watch(delta)
+            if self.watch:
+                self.watch(delta)
         except Exception:  # noqa: BLE001 - foreign code
             _log.debug("the watcher failed", exc_info=True)

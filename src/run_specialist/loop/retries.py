@@ -154,11 +154,6 @@ class Retries:
             raise StopRequested
 
 
-async def ask_once(conversation: Conversation, request: Request) -> Reply:
-    """Send a request without retrying it."""
-    return await conversation.ask(request)
-
-
 def backoff(attempt: int, chance: float) -> float:
     """Return the wait before a retry whose server requests none [s].
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from run_specialist.errors import ProviderError
 from run_specialist.loop import observing
 from run_specialist.loop.compaction import CHARACTERS_PER_TOKEN, CompactionPlan, estimate, packed, plan, tokens
-from run_specialist.loop.retries import Ask, ask_once
+from run_specialist.loop.retries import Ask
 from run_specialist.prompts import NOT_SUMMARIZED, SYSTEM_PROMPT, TRUNCATED, not_summarized, to_merge, to_summarize
 from run_specialist.providers.base import Choice, Opening, Provider, Request
 from run_specialist.record.messages import Message, Stop, Usage
@@ -45,57 +45,44 @@ class Summary:
     warnings: list[str]
 
 
+@dataclass
 class Summarizer:
     """Shortens the transcript of one run each time it grows too long."""
 
-    def __init__(
-        self,
-        provider: Provider,
-        archive: Archive,
-        summarize_at: int | None,
-        context_target: int | None = None,
-        summary_limit: int | None = None,
-    ) -> None:
-        """Take the model that writes the notes, and the archive for the outputs.
-
-        summarize_at: size at which a pass starts; None = its size when the context is full [tokens].
-        context_target: size to reduce the transcript to; None = half of `summarize_at` [tokens].
-        summary_limit: maximum size of the summary; None = 4,000, or half of a smaller target [tokens].
-        """
-        self._provider = provider
-        self._archive = archive
-        self._summarize_at = summarize_at
-        self._context_target = context_target
-        self._summary_limit = summary_limit
-        self._has_missed_target = False
+    provider: Provider
+    """The model that writes the notes."""
+    archive: Archive
+    """Keeps the outputs."""
+    summarize_at: int | None
+    """Size at which a pass starts; None = its size when the context is full [tokens]."""
+    context_target: int | None = None
+    """Size to reduce the transcript to; None = half of `summarize_at` [tokens]."""
+    summary_limit: int | None = None
+    """Maximum size of the summary; None = 4,000, or half of a smaller target [tokens]."""
+    _has_missed_target: bool = False
 
     async def summarize(
-        self,
-        history: Sequence[Message],
-        tokens_before: int,
-        pay: Callable[[Usage], None],
-        ask: Ask = ask_once,
+        self, history: Sequence[Message], tokens_before: int, pay: Callable[[Usage], None], ask: Ask
     ) -> Summary | None:
         """Summarize the oldest turns; None if there is nothing to summarize.
 
         tokens_before: size of the next request without summarizing.
         pay: called with the usage of each request once it is answered.
-        ask: sends each request.
         """
-        full = tokens_before if self._summarize_at is None else self._summarize_at
-        target = full // 2 if self._context_target is None else self._context_target
+        full = tokens_before if self.summarize_at is None else self.summarize_at
+        target = full // 2 if self.context_target is None else self.context_target
         default_limit = min(SUMMARY_LIMIT, max(target // SHARE_OF_TARGET, 1))
-        limit = default_limit if self._summary_limit is None else self._summary_limit
+        limit = default_limit if self.summary_limit is None else self.summary_limit
         chunk_size = min(CHUNK_SIZE, max(full // 2, 1))
         planned = plan(history, size=tokens_before, target=target, summary_limit=limit, chunk_size=chunk_size)
         if planned is None:
             return None
-        notes = _NoteTaker(self._provider, planned.question, limit, max(chunk_size, 2 * limit), pay, ask)
+        notes = _NoteTaker(self.provider, planned.question, limit, max(chunk_size, 2 * limit), pay, ask)
         summary = await notes.on(planned)
         for pair in planned.archived:
             # The archive lacks the results of skipped calls, and of calls before the run was resumed.
-            if pair.call.id not in self._archive:
-                self._archive.add(pair.call.id, pair.result)
+            if pair.call.id not in self.archive:
+                self.archive.add(pair.call.id, pair.result)
         rebuilt = planned.rebuild(summary)
         tokens_after = max(tokens_before - estimate(None, history), 0) + estimate(None, rebuilt)
         if tokens_after > target and not self._has_missed_target:

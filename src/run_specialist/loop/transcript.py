@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -139,9 +139,6 @@ _PORTABLE_ID = re.compile(r"moved_[0-9a-f]{12}")
 # Pattern of a call id in a note to the model; see `prompts.read_on` and `archived_placeholder`.
 _MENTIONED = re.compile(r"(execution_id=|executionId:')([^\s']+)")
 
-NameOf = Callable[[str], str]
-"""Returns the new id of a call."""
-
 
 def portable_messages(messages: Sequence[Message], *, also_written: bool = False) -> tuple[Message, ...]:
     """Return messages without parts that only their own model accepts; unchanged messages are the same objects.
@@ -182,38 +179,39 @@ def portable_id(call_id: str) -> str:
 
 def with_portable_ids(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return messages in which each call has an id for another model; unchanged messages are the same objects."""
-    adapted = (replace(message, blocks=named_blocks(message.blocks, portable_id)) for message in messages)
+    adapted = (replace(message, blocks=renamed_blocks(message.blocks)) for message in messages)
     return tuple(old if new.blocks == old.blocks else new for old, new in zip(messages, adapted, strict=True))
 
 
-def named_blocks(blocks: Sequence[Block], name: NameOf) -> tuple[Block, ...]:
-    """Return blocks in which all calls have new ids."""
-    return tuple(_with_id(block, name) for block in blocks)
+def renamed_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Return blocks in which all calls have portable ids."""
+    return tuple(map(_renamed, blocks))
 
 
-def named_arguments(arguments: Any, name: NameOf) -> Any:  # noqa: ANN401 - what a model wrote
-    """Return the arguments of a call with new ids, since a call may refer to an earlier one."""
+def renamed_arguments(arguments: Any) -> Any:  # noqa: ANN401 - what a model wrote
+    """Return the arguments of a call with portable ids, since a call may refer to an earlier one."""
     if not isinstance(arguments, Mapping) or "execution_id" not in arguments:
         return arguments
-    return {**arguments, "execution_id": name(str(arguments["execution_id"]))}
+    return {**arguments, "execution_id": portable_id(str(arguments["execution_id"]))}
 
 
-def naming(text: str, name: NameOf) -> str:
-    """Return a text with new ids: a notice on reading the rest of a result, or a placeholder of a summarized result."""
-    return _MENTIONED.sub(lambda found: found[1] + name(found[2]), text)
+def renamed_text(text: str) -> str:
+    """Return a notice on reading the rest of a result, or a placeholder of a summarized one, with portable ids."""
+    return _MENTIONED.sub(lambda found: found[1] + portable_id(found[2]), text)
 
 
-def _with_id(block: Block, name: NameOf) -> Block:
+def _renamed(block: Block) -> Block:
     match block.get("type"):
         case "tool_use":
-            call_id = name(block["id"])
+            call_id = portable_id(block["id"])
             # Parts that a server expects back unchanged have the old id, and only that server expects them.
             kept = block if call_id == block["id"] else {key: value for key, value in block.items() if key != "chat"}
-            return {**kept, "id": call_id, "input": named_arguments(block.get("input"), name)}
+            return {**kept, "id": call_id, "input": renamed_arguments(block.get("input"))}
         case "tool_result":
-            return {**block, "tool_use_id": name(block["tool_use_id"]), "content": naming(block["content"], name)}
+            call_id, content = portable_id(block["tool_use_id"]), renamed_text(block["content"])
+            return {**block, "tool_use_id": call_id, "content": content}
         case "text":
-            return {**block, "text": naming(block["text"], name)}
+            return {**block, "text": renamed_text(block["text"])}
         case _:
             return block
 

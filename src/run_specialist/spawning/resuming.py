@@ -18,7 +18,16 @@ from run_specialist.loop.evidence import proven as proven_by
 from run_specialist.loop.job import CallRecord, EarlierCalls, ForkedFrom, Job, ResumeNote, ResumeState
 from run_specialist.providers.base import Opening
 from run_specialist.record.journal import Checkpointed, Received, Record, Returned, RunSnapshot
-from run_specialist.record.messages import Message, Stop, Usage, counted, encode, sendable, server_calls, text_of
+from run_specialist.record.messages import (
+    Message,
+    Stop,
+    Usage,
+    counted,
+    encode,
+    sendable,
+    server_calls,
+    text_of,
+)
 from run_specialist.spawning import spawner
 from run_specialist.spawning.server_tools import reserved
 from run_specialist.specialist.fields import Specialist
@@ -236,40 +245,17 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
     return replace(state, messages=messages, part=state.part + 1, copies=len(messages), pending=pending)
 
 
-def with_own_ids(run: StoredRun) -> StoredRun:
-    """Return a run in which all calls have new ids, for the reasons given in `portable_id`."""
-    contents = [*(turn.reply.content for turn in run.turns), *(one.message.blocks for one in run.messages)]
-    ids = dict.fromkeys(block["id"] for blocks in contents for block in blocks if block.get("type") == "tool_use")
-    # A run that has changed its model may have two ids of one call.
-    known = {transcript.portable_id(call_id): call_id for call_id in ids if transcript.portable_id(call_id) != call_id}
-    firsts = dict.fromkeys(known.get(call_id, call_id) for call_id in ids)
-    names = {call_id: f"copied_{number}" for number, call_id in enumerate(firsts, 1)}
-    names |= {call_id: names[known[call_id]] for call_id in ids if call_id in known}
-
-    def name(call_id: str) -> str:
-        return names.get(call_id, call_id)
-
-    return replace(
-        run,
-        turns=tuple(
-            replace(turn, reply=replace(turn.reply, content=transcript.named_blocks(turn.reply.content, name)))
-            for turn in run.turns
-        ),
-        calls=tuple(
-            replace(
-                one,
-                call=replace(
-                    one.call, id=name(one.call.id), arguments=transcript.named_arguments(one.call.arguments, name)
-                ),
-                note=transcript.naming(one.note, name),
-            )
-            for one in run.calls
-        ),
-        messages=tuple(
-            replace(one, message=replace(one.message, blocks=transcript.named_blocks(one.message.blocks, name)))
-            for one in run.messages
-        ),
-    )
+def run_with_portable_ids(run: StoredRun) -> StoredRun:
+    """Return a run in which all calls have ids for another model."""
+    contents = (transcript.renamed_blocks(turn.reply.content) for turn in run.turns)
+    turns = (replace(one, reply=replace(one.reply, content=new)) for one, new in zip(run.turns, contents, strict=True))
+    calls = []
+    for one in run.calls:
+        arguments = transcript.renamed_arguments(one.call.arguments)
+        call = replace(one.call, id=transcript.portable_id(one.call.id), arguments=arguments)
+        calls.append(replace(one, call=call, note=transcript.renamed_text(one.note)))
+    messages = (replace(one, message=transcript.with_portable_ids([one.message])[0]) for one in run.messages)
+    return replace(run, turns=tuple(turns), calls=tuple(calls), messages=tuple(messages))
 
 
 def state_when_stopped(run: StoredRun, limit: int | None) -> ResumeState:
@@ -576,7 +562,7 @@ def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnviron
     # Replies of another model may be in it even if the run has continued with this one.
     author = run.model if begin.last is None else run.model_of(begin.last.number)
     is_other = provider.model != author
-    copied = with_own_ids(begin.run) if is_other else begin.run
+    copied = run_with_portable_ids(begin.run) if is_other else begin.run
     state = state_after_turns(copied)
     turns = "the first turn" if at == 1 else f"the first {at} turns"
     check_totals(f"{turns} of {run.run_id}", settings, state.snapshot.used, Kind)

@@ -9,6 +9,11 @@ SIZE = 1_000
 """Size of the transcripts that is passed to the summarizer [tokens]."""
 
 
+async def ask_once(conversation, request):
+    """Send a request without retrying it."""
+    return await conversation.ask(request)
+
+
 async def one_pass(
     script: list[Line], said: list[Message], archive: Archive | None = None, paid: list[Usage] | None = None, **settings
 ) -> tuple[Summary, ScriptedProvider]:
@@ -19,7 +24,7 @@ async def one_pass(
     provider = ScriptedProvider(script)
     settings = {"summarize_at": 400, "context_target": 0, "summary_limit": 100, **settings}
     done = await Summarizer(provider, archive or Archive(), **settings).summarize(
-        said, SIZE, [].append if paid is None else paid.append
+        said, SIZE, [].append if paid is None else paid.append, ask_once
     )
     provider.assert_used_up()
     assert done is not None

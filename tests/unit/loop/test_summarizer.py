@@ -6,7 +6,7 @@ from run_specialist.loop.summarizer import Summarizer
 from run_specialist.tools.archive import Archive
 from tests.scripted_provider import ScriptedProvider, says
 from tests.transcripts import history, outputs, turn
-from tests.unit.loop.summarizing import SIZE, one_pass, request_text
+from tests.unit.loop.summarizing import SIZE, ask_once, one_pass, request_text
 
 pytestmark = pytest.mark.anyio
 
@@ -33,11 +33,17 @@ async def test_the_default_target_is_half_of_the_limit():
     """
     said = history(10, size=400 + len("SUMMARIZED executionId:'call_1'"))
     provider = ScriptedProvider([says("notes")] * 20)
-    half_of_limit = await Summarizer(provider, Archive(), 2_200, summary_limit=100).summarize(said, 1_300, [].append)
+    half_of_limit = await Summarizer(provider, Archive(), 2_200, summary_limit=100).summarize(
+        said, 1_300, [].append, ask_once
+    )
     assert half_of_limit.archived == 3
-    half_of_size = await Summarizer(provider, Archive(), None, summary_limit=100).summarize(said, 1_300, [].append)
+    half_of_size = await Summarizer(provider, Archive(), None, summary_limit=100).summarize(
+        said, 1_300, [].append, ask_once
+    )
     assert half_of_size.archived == 8
-    nothing = await Summarizer(provider, Archive(), 2_200, 0, summary_limit=100).summarize(said, 1_300, [].append)
+    nothing = await Summarizer(provider, Archive(), 2_200, 0, summary_limit=100).summarize(
+        said, 1_300, [].append, ask_once
+    )
     assert nothing.archived == 9
 
 
@@ -54,7 +60,7 @@ async def test_the_default_target_is_half_of_the_limit():
 async def test_the_request_states_the_length_limit_in_words(at, target, limit, words):
     """The model gets the summary's length limit in words: 4,000 tokens, in a small context half of the target."""
     provider = ScriptedProvider([says("x")])
-    await Summarizer(provider, Archive(), at, target, limit).summarize(history(2), SIZE, [].append)
+    await Summarizer(provider, Archive(), at, target, limit).summarize(history(2), SIZE, [].append, ask_once)
     assert request_text(provider).endswith(f"in at most about {words} words.")
 
 
@@ -71,5 +77,5 @@ async def test_thinking_does_not_count_towards_the_length_limit():
     _, provider = await one_pass([says("x")], history(2))
     assert provider.requests[0].max_tokens == 4_100
     small = ScriptedProvider([says("x")], max_output_tokens=2_000)
-    await Summarizer(small, Archive(), 400).summarize(history(2), SIZE, [].append)
+    await Summarizer(small, Archive(), 400).summarize(history(2), SIZE, [].append, ask_once)
     assert small.requests[0].max_tokens == 2_000

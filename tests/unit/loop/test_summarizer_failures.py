@@ -10,7 +10,7 @@ from run_specialist.record.messages import Stop
 from run_specialist.tools.archive import Archive
 from tests.scripted_provider import ScriptedProvider, says
 from tests.transcripts import history, turn
-from tests.unit.loop.summarizing import SIZE, one_pass, request_text
+from tests.unit.loop.summarizing import SIZE, ask_once, one_pass, request_text
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def test_a_cancelled_pass_changes_nothing():
     """A cancelled pass propagates the cancellation and archives nothing."""
     held, archive = BlockingProvider(ScriptedProvider([])), Archive()
     summarising = asyncio.create_task(
-        Summarizer(held, archive, 400, 0, 100).summarize(history(6, size=600), SIZE, [].append)
+        Summarizer(held, archive, 400, 0, 100).summarize(history(6, size=600), SIZE, [].append, ask_once)
     )
     await asyncio.wait_for(held.busy.wait(), 10)
     summarising.cancel()
