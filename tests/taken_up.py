@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from run_specialist.api.run_maker import EndedRun
 from run_specialist.api.runner import Runner
-from run_specialist.loop.run import Run
+from run_specialist.loop.run import EndedRun, Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK

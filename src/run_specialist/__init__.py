@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     # The names twice: type checkers see that they are exported.
     # isort: off
     from run_specialist.api.delegate import Delegate as Delegate, Delegated as Delegated, delegate_tool as delegate_tool
-    from run_specialist.api.run_maker import EndedRun as EndedRun
     from run_specialist.api.runner import Runner as Runner, Stream as Stream, run as run, run_sync as run_sync
     from run_specialist.batch.batch import Batch as Batch
     from run_specialist.batch.item import Done as Done
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
     from run_specialist.loop.job import Augmenter as Augmenter, Executed as Executed
-    from run_specialist.loop.run import Run as Run
+    from run_specialist.loop.run import EndedRun as EndedRun, Run as Run
     from run_specialist.providers.base import Delta as Delta
     from run_specialist.record.events import (
         BudgetSpent as BudgetSpent,
@@ -65,14 +64,13 @@ if TYPE_CHECKING:
 # Modules and the public names they define.
 _HOMES = {
     "api.delegate": "Delegate Delegated delegate_tool",
-    "api.run_maker": "EndedRun",
     "api.runner": "Runner Stream run run_sync",
     "batch.batch": "Batch",
     "batch.item": "Done",
     "errors": "AtWork NotResumable NotTrusted ProviderError RunNotFound RunSpecialistError SpecialistNotFound "
     "SpecialistUnusable StoreUnusable ToolError UsageError",
     "loop.job": "Augmenter Executed",
-    "loop.run": "Run",
+    "loop.run": "EndedRun Run",
     "providers.base": "Delta",
     "record.events": "BudgetSpent Called ChildTold Event FileChanged Finished Forked Landed ModelChanged Replied "
     "Requested Resumed Retrying Started Summarized Waiting Warned",

@@ -98,13 +98,13 @@ async def test_a_batch_never_reads_what_is_no_file(url, root, frozen, working, m
 async def test_p8_a_bad_job_is_removed_alone(url, frozen, working, model):
     """Jobs that name no item of their batch are refused, each in one line; the other items are answered."""
     await put_batch(url, BATCH, frozen, 6)
-    payloads = [b"{", b"[]", b'"text"', json.dumps({"run_id": run_id(5), "batch": "another", "number": 5}).encode()]
+    payloads = [b"{", b"[]", b'"text"', json.dumps({"run_id": f"another-{run_id(5)}", "retry": []}).encode()]
     for number, payload in enumerate(payloads, 1):
         change = "update run_specialist_queue.pgqueuer set payload = %s where dedupe_key = %s"
         execute(url, change, payload, run_id(number))
     async with working() as (worker, _):
         await until(lambda: ask(url, "select count(*) from run_specialist_queue.pgqueuer") == [(0,)])
-    assert [line.split(" ")[0] for line in worker.said] == ["refused:"] * 4
+    assert [line.split(" ")[0] for line in worker.said] == ["failed:"] * 4
     states = dict(ask(url, "select state, count(*) from run_specialist.items group by state"))
     assert states == {"ended": 2, "waiting": 4}
     assert {request.item for request in model.requests} == {5, 6}

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from run_specialist.api.run_maker import EndedRun
 from run_specialist.errors import ProviderError, StoreUnusable, UsageError
+from run_specialist.loop.run import EndedRun
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.writer import Writer
 from tests.loop.stored_replies import ANSWER, THREE, looks

@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from run_specialist.api.run_maker import EndedRun
 from run_specialist.errors import AtWork, NotResumable, ProviderError, UsageError
-from run_specialist.loop.run import Run
+from run_specialist.loop.run import EndedRun, Run
 from run_specialist.record.messages import Stop
 from run_specialist.store import writer as writers
 from run_specialist.store.writer import Writer

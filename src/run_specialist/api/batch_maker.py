@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from run_specialist.api.run_maker import EndedRun, RunMaker, RunRequest, checked_statuses, take_up
-from run_specialist.loop.run import Run
+from run_specialist.api.run_maker import RunMaker, RunRequest, checked_statuses, take_up
+from run_specialist.loop.run import EndedRun, Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.spawner import check_price
 from run_specialist.specialist.fields import Specialist

@@ -12,12 +12,11 @@ from run_specialist.batch.item import Lend
 from run_specialist.budget import Kind
 from run_specialist.errors import AtWork, NothingToRead, NotResumable, UsageError
 from run_specialist.loop.job import Job
-from run_specialist.loop.run import Run
+from run_specialist.loop.run import EndedRun, Run
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
-from run_specialist.record.outcome import Outcome
-from run_specialist.spawning.availability import alternatives, obstacles
+from run_specialist.spawning.availability import obstacles
 from run_specialist.spawning.resuming import ResumeRequest, begun_with, check_same, fork, models_left, place_of, resume
 from run_specialist.spawning.spawner import Parent, check_price, spawn
 from run_specialist.spawning.trust import RunContext, origins_of_stored
@@ -128,8 +127,9 @@ class RunMaker:
             # The registry is not thread-safe.
             files = [one for one in self.registry.nearest() if one.specialist]
             unavailable = await in_thread(partial(self.unavailable, files))
-            instead = alternatives(file, asked.question, [one for one in files if one.path not in unavailable])
-            raise NothingToRead(f"{error}; {instead}" if instead else str(error)) from None
+            others = [one.name for one in files if one.path not in unavailable and one.name != file.name]
+            listed = ", ".join(others[:MOST_NAMED])
+            raise NothingToRead(f"{error}; these work here: {listed}" if listed else str(error)) from None
         return await _lent(spawn(file, asked.settings, asked.question, environment), asked.lend)
 
     def unavailable(self, files: Iterable[SpecialistFile], model: str | None = None) -> Mapping[Path, str]:
@@ -239,39 +239,8 @@ def question_of(query: str | None, question: str | None) -> str | None:
     return asked
 
 
-@dataclass(frozen=True, slots=True)
-class EndedRun:
-    """A run that has already ended; has the methods of `Run`, and sends nothing."""
-
-    ended: Outcome
-    """The outcome, equal to the one that the run returned."""
-
-    @property
-    def run_id(self) -> str:
-        """The id in the store and in the outcome."""
-        return self.ended.run_id
-
-    @property
-    def cost_before(self) -> float:
-        """The known cost of the run [USD]."""
-        return self.ended.cost_usd or 0.0
-
-    @property
-    def is_kept(self) -> bool:
-        """True: the run is stored, so that it can be resumed."""
-        return True
-
-    async def outcome(self) -> Outcome:
-        """Return the outcome immediately."""
-        return self.ended
-
-    def listen(self, listener: Listener) -> None:
-        """Do nothing: no event follows."""
-
-    def abort(self, *, after_turn: bool = False) -> None:
-        """Do nothing: the run has ended."""
-
-
+MOST_NAMED = 3
+"""Maximum number of specialists that an error names."""
 LAST = "last"
 """Alias for the newest run of a project, which is not an id; see `store.reader`."""
 LONGEST_ID = 100

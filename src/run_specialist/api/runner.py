@@ -11,13 +11,13 @@ from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
-from run_specialist.api.run_maker import EndedRun, RunMaker, begin, take_up
+from run_specialist.api.run_maker import RunMaker, begin, take_up
 from run_specialist.api.run_store import RunStore
 from run_specialist.batch.item import Lend
 from run_specialist.budget import Preset, Style
 from run_specialist.errors import UsageError
 from run_specialist.loop.job import Augmenter
-from run_specialist.loop.run import Run
+from run_specialist.loop.run import EndedRun, Run
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Event, Listener
 from run_specialist.record.journal import OnLost

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sqlite3
 import stat
 import sys
@@ -273,13 +274,6 @@ class AnswerFile:
             return
         self._is_open = False
         try:
-            if whole and self._size and not self._ordered and not self._is_csv:
-                if (mode := self._mode()) is not None:
-                    self.part.chmod(mode)
-                os.fsync(self._descriptor)
-                self.part.replace(self._target)
-                os.close(self._descriptor)
-                return
             if self._size:
                 self._replace(keep_old=not whole)
             self._close(keep=False)
@@ -313,7 +307,6 @@ class AnswerFile:
 
     def _replace(self, *, keep_old: bool) -> None:
         """Replace the file, in one step, by the new rows, after those of its own that they do not replace."""
-        mode = self._mode()
         # Only the process that has locked the other file writes this one; a crash may have left it.
         new_file = self._target.with_name(f"{self._target.name}.new")
         new_file.unlink(missing_ok=True)
@@ -327,15 +320,12 @@ class AnswerFile:
                     out.writelines(row.line.rstrip(b"\n") + b"\n" for row in rows)
                 out.flush()
                 os.fsync(out.fileno())
-            if mode is not None:
-                new_file.chmod(mode)
+            if self._target.exists():
+                shutil.copymode(self._target, new_file)
             new_file.replace(self._target)
         except BaseException:
             new_file.unlink(missing_ok=True)
             raise
-
-    def _mode(self) -> int | None:
-        return stat.S_IMODE(self._target.stat().st_mode) if self._target.exists() else None
 
     def _unwritable(self, error: OSError, note: str = "") -> UsageError:
         return UsageError(

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.batch import limits
 from run_specialist.batch.item import (
@@ -22,7 +22,6 @@ from run_specialist.batch.item import (
     Done,
     Item,
     ItemEnded,
-    ItemRun,
     ItemRuns,
     ItemStarted,
     NotAffordable,
@@ -32,6 +31,9 @@ from run_specialist.batch.record import BatchRecord
 from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.record.events import Event, Replied
 from run_specialist.record.outcome import Exit, Outcome
+
+if TYPE_CHECKING:
+    from run_specialist.loop.run import EndedRun, Run
 
 Clock = Callable[[], float]
 """Returns the time [seconds since 1970]."""
@@ -151,7 +153,7 @@ class ActiveItem:
     run_id: str
     is_probe: bool = False
     """Whether the pause ends if this item succeeds; False once its first request was answered."""
-    run: ItemRun | None = None
+    run: "Run | EndedRun | None" = None
     """The run; None until it has been taken up."""
     grant: float | None = None
     """The amount that the item may spend of the limit of the batch [USD]."""

@@ -2,11 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from run_specialist.errors import RunSpecialistError
-from run_specialist.record.events import Event, Listener
+from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
+
+if TYPE_CHECKING:
+    from run_specialist.loop.run import EndedRun, Run
 
 Input = str | Mapping[str, Any]
 """A text, or fields by name, with JSON values."""
@@ -219,42 +222,13 @@ class LimitReached(NotAffordable):
     """The cost limit leaves too little, and no running item can return a part of it, so the batch ends."""
 
 
-class ItemRun(Protocol):
-    """The run of one item."""
-
-    @property
-    def run_id(self) -> str:
-        """The id in the store and in the outcome."""
-
-    @property
-    def ended(self) -> Outcome | None:
-        """The outcome, if the run had ended before it was taken up."""
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether all records of the run are stored."""
-
-    @property
-    def cost_before(self) -> float:
-        """Cost of the run before it was taken up [USD]."""
-
-    async def outcome(self) -> Outcome:
-        """Work until there is an outcome."""
-
-    def abort(self, *, after_turn: bool = False) -> None:
-        """Stop as soon as possible, or after the current turn is complete and stored."""
-
-    def listen(self, listener: Listener) -> None:
-        """Call a listener with each event from now on."""
-
-
 class ItemRuns(Protocol):
     """The runs of all items; the id of each run is derived from its item."""
 
     async def check(self) -> None:
         """Raise UsageError if no run can begin, for any item."""
 
-    async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> ItemRun:
+    async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> "Run | EndedRun":
         """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
 
         is_new: no run with this id was stored a moment ago.

@@ -21,10 +21,9 @@ from run_specialist.errors import with_flags
 from run_specialist.store.location import shown
 
 if TYPE_CHECKING:
-    from run_specialist.api.run_maker import EndedRun
     from run_specialist.api.runner import Runner
     from run_specialist.cli.live import LiveView
-    from run_specialist.loop.run import Run
+    from run_specialist.loop.run import EndedRun, Run
     from run_specialist.record.events import Event
     from run_specialist.record.outcome import Outcome
 

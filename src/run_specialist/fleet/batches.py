@@ -43,9 +43,8 @@ from run_specialist.store.location import shown as location_shown
 from run_specialist.store.rows import unpack
 
 if TYPE_CHECKING:
-    from run_specialist.api.run_maker import EndedRun
     from run_specialist.batch.item import Lend
-    from run_specialist.loop.run import Run
+    from run_specialist.loop.run import EndedRun, Run
 
 
 async def put(  # noqa: PLR0913 - what a call of `map` has
@@ -236,8 +235,8 @@ class Control:
         priority = None
         with suppress(UsageError):
             priority = (await self._queue.frozen(batch_id)).get("priority")
-        items = [(row["number"], row["run_id"]) for row in rows]
-        return await self._queue.put(batch_id, items, retry, priority if isinstance(priority, int) else 0)
+        run_ids = [row["run_id"] for row in rows]
+        return await self._queue.put(batch_id, run_ids, retry, priority if isinstance(priority, int) else 0)
 
     async def _set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
         await self.status(batch_id)

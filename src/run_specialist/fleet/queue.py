@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import threading
+import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment, QueryQueueBuilder, QuerySchedulerBuilder
@@ -17,7 +19,7 @@ from pgqueuer.domain.settings import DBSettings, Durability
 from pgqueuer.domain.types import Channel, QueueEntrypoint, QueueManagerId
 from pgqueuer.ports.driver import Driver
 from pgqueuer.ports.repository import EntrypointExecutionParameter
-from psycopg import AsyncRawCursor
+from psycopg import AsyncRawCursor, RawCursor
 from psycopg.rows import dict_row
 
 from run_specialist.batch.item import LimitReached, NotAffordable
@@ -56,13 +58,11 @@ class FleetJob:
     job_id: int
     batch_id: str
     run_id: str = ""
-    number: int = 0
+    """Its item; empty if it names no item of its batch."""
     retry: tuple[str, ...] = ()
     """Statuses of ended runs that are resumed."""
     attempts: int = 0
     """Number of endpoint failures."""
-    problem: str = ""
-    """Why the job names no item of its batch; empty if it names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,25 +217,18 @@ class Queue:
         finally:
             await self.fetch("select pg_advisory_unlock($1)", _SET_UP_LOCK)
 
-    async def put(
-        self, batch_id: str, items: Sequence[tuple[int, str]], retry: Sequence[str] = (), priority: int = 0
-    ) -> int:
+    async def put(self, batch_id: str, run_ids: Sequence[str], retry: Sequence[str] = (), priority: int = 0) -> int:
         """Put the items of a batch into the queue, in this order; return the number of new ones.
 
-        items: number and run id.
         retry: statuses of ended runs that are resumed.
         priority: also of the jobs that were in the queue before.
         """
         added = 0
-        for start in range(0, len(items), PORTION):
-            portion = items[start : start + PORTION]
-            count, keys = len(portion), [run_id for _, run_id in portion]
-            payloads: list[bytes | None] = [
-                json.dumps({"run_id": run_id, "batch": batch_id, "number": number, "retry": list(retry)}).encode()
-                for number, run_id in portion
-            ]
+        for start in range(0, len(run_ids), PORTION):
+            keys = run_ids[start : start + PORTION]
+            payloads = [json.dumps({"run_id": run_id, "retry": [*retry]}).encode() for run_id in keys]
             ids = await self._queries.enqueue(
-                [batch_id] * count, payloads, [priority] * count, dedupe_key=[*keys], on_conflict="skip"
+                [batch_id] * len(keys), [*payloads], [priority] * len(keys), dedupe_key=[*keys], on_conflict="skip"
             )
             added += sum(one is not None for one in ids)
         await self.fetch(PRIORITY, batch_id, priority)
@@ -306,10 +299,6 @@ class Queue:
         )
         return [_job(one.id, one.entrypoint, one.attempts, one.payload or b"") for one in taken]
 
-    async def keep(self, jobs: Collection[int]) -> set[int]:
-        """Record that the worker is alive; return the jobs that it still holds."""
-        return {row["id"] for row in await self.fetch(BEAT, list(jobs), self.worker)}
-
     async def begin(self, job: FleetJob) -> StartedItem | None:
         """Begin the item of a job; None if it has already ended or was cancelled.
 
@@ -351,9 +340,9 @@ class Queue:
         """
         await self.fetch(CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
 
-    async def may_probe(self, batch_id: str, seconds: float) -> bool:
+    async def may_probe(self, batch_id: str) -> bool:
         """Return whether this worker may try one item of a batch after its pause; others continue to pause."""
-        return bool(await self.fetch(PROBE, batch_id, seconds))
+        return bool(await self.fetch(PROBE, batch_id, PROBE_TIME))
 
     async def open_gate(self, batch_id: str) -> None:
         """Let the fleet take the items of a batch again."""
@@ -400,16 +389,12 @@ class Queue:
 
 
 def _job(job_id: int, batch_id: str, attempts: int, payload: bytes) -> FleetJob:
-    problem = "it does not name an item of its batch"
-    try:
+    with suppress(*UNREADABLE):
         content = json.loads(payload)
-        run_id, number, retry = content["run_id"], content["number"], content.get("retry", [])
-        named = isinstance(run_id, str) and run_id.startswith(f"{batch_id}-") and content["batch"] == batch_id
-        if named and type(number) is int and {*retry} <= RETRIABLE:
-            return FleetJob(job_id, batch_id, run_id, number, tuple(retry), attempts)
-    except UNREADABLE as error:
-        problem = in_line(error)
-    return FleetJob(job_id, batch_id, problem=problem)
+        run_id, retry = content["run_id"], tuple(content["retry"])
+        if run_id.startswith(f"{batch_id}-") and {*retry} <= RETRIABLE:
+            return FleetJob(job_id, batch_id, run_id, retry, attempts)
+    return FleetJob(job_id, batch_id)
 
 
 def parameters(url: str) -> dict[str, Any]:
@@ -422,6 +407,52 @@ def parameters(url: str) -> dict[str, Any]:
 def in_line(error: BaseException) -> str:
     """Return the text of an error on one line, or its type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+LOOP_PATIENCE = 60.0
+"""Time without a sign of the event loop after which the worker counts as dead [s]."""
+
+
+class Heartbeat(threading.Thread):
+    """Reports to the queue that the worker is alive, until it is stopped; a frozen process reports nothing."""
+
+    INTERVAL = 2.0
+    """Time between two heartbeats, of which three may be missing [s]."""
+
+    def __init__(self, url: str, worker: UUID, held: Callable[[], Collection[int]]) -> None:
+        """Prepare the thread.
+
+        worker: the name of the worker in the queue.
+        held: returns the ids of the jobs that it works on; called in the thread.
+        """
+        super().__init__(name="run-specialist heart", daemon=True)
+        self._url, self._worker, self._held = url, worker, held
+        self._stopped_by = threading.Event()
+        self._responded = time.monotonic()
+
+    def respond(self) -> None:
+        """Show that the event loop is alive; call it regularly from the event loop."""
+        self._responded = time.monotonic()
+
+    def stop(self) -> None:
+        """End the thread, without waiting for a heartbeat in progress."""
+        self._stopped_by.set()
+
+    def run(self) -> None:
+        """Send heartbeats."""
+        connection: psycopg.Connection[Any] | None = None
+        while not self._stopped_by.wait(self.INTERVAL):
+            if time.monotonic() - self._responded < LOOP_PATIENCE and (held := [*self._held()]):
+                try:
+                    if connection is None or connection.closed:
+                        connection = psycopg.connect(**parameters(self._url), autocommit=True)
+                    RawCursor(connection).execute(BEAT, (held, self._worker))
+                except Exception:  # noqa: BLE001 - a database that is away is the concern of the event loop
+                    # The next heartbeat connects again.
+                    if connection is not None:
+                        connection.close()
+        if connection is not None:
+            connection.close()
 
 
 # Statements missing in PgQueuer: they change a job only while its worker still holds it.
@@ -578,13 +609,13 @@ delete from {LOG} where id in (
 """Deletes old entries of the log of jobs that have ended; values: age, how many at most."""
 
 TO_DO = f"""
-select number, run_id from {ITEMS} where batch_id = $1 and number is not null and state in ('waiting', 'begun')
+select run_id from {ITEMS} where batch_id = $1 and number is not null and state in ('waiting', 'begun')
 order by number
 """
 """Selects the items of the newest call that have not ended."""
 
 TO_RETRY = f"""
-select i.number, i.run_id from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id
+select i.run_id from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id
 where i.batch_id = $1 and i.number is not null
     and (i.state = 'dead' or i.state = 'ended' and (r.run_id is null or r.status = any($2::text[])))
 order by i.number

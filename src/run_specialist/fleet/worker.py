@@ -4,35 +4,20 @@ import asyncio
 import logging
 import os
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
-from uuid import UUID
-
-import psycopg
-from psycopg import RawCursor
+from typing import TYPE_CHECKING, Literal
 
 from run_specialist import errors
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.budget import dollars
 from run_specialist.fleet.batches import BatchHere, BatchStatus, KnownBatches, Root, cannot_run, set_state, statuses
-from run_specialist.fleet.queue import (
-    BEAT,
-    PROBE_TIME,
-    SILENCE,
-    FleetJob,
-    Queue,
-    QueueAway,
-    StartedItem,
-    WaitingBatch,
-    parameters,
-)
+from run_specialist.fleet.queue import SILENCE, FleetJob, Heartbeat, Queue, QueueAway, StartedItem, WaitingBatch
 from run_specialist.fleet.worker_log import HealthFile, Level, Log
 from run_specialist.loop.observing import SCOPE
 from run_specialist.providers.admission import GATES
@@ -45,8 +30,7 @@ from run_specialist.store.postgresql import challenge
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-    from run_specialist.api.run_maker import EndedRun
-    from run_specialist.loop.run import Run
+    from run_specialist.loop.run import EndedRun, Run
 
 
 STORE_DELAY = 2.0
@@ -181,6 +165,9 @@ class JobWork:
         Raises QueueAway or StoreUnusable if the database does not answer before the run has begun.
         """
         job = self.job
+        if not job.run_id:
+            again = "repeat the command that put it into the queue"
+            return JobFinished(error=f"job {job.job_id} names no item of batch {job.batch_id}; {again}")
         try:
             begun = await self._queue.begin(job)
         except errors.StoreUnusable:
@@ -192,12 +179,19 @@ class JobWork:
             return JobFinished(state=None)
         if begun.taken_over and not begun.has_ended and await self._is_dead(begun):
             return JobFinished("dead", DEAD.format(begun.takeovers))
-        lend = self._lend if begun.has_cost_limit else None
+        frozen = self._batch.frozen
+
+        async def lend(own: float | None) -> float | None:
+            """Return the item's share of the batch's cost limit, reserved before its run begins."""
+            slots = {"worker_slots": self._slots, "batch_slots": frozen.at_once}
+            return await self._queue.share(job, own, typical=frozen.typical_cost, **slots)
+
+        lending = lend if begun.has_cost_limit else None
         try:
-            run = await self._batch.take_up(job.run_id, begun.question, job.retry, lend)
+            run = await self._batch.take_up(job.run_id, begun.question, job.retry, lending)
             if run.ended is not None and isinstance(judge(run.ended, job.attempts), JobRequeued):
                 # A run that failed because of the endpoint is resumed.
-                run = await self._batch.take_up(job.run_id, begun.question, [*job.retry, run.ended.status], lend)
+                run = await self._batch.take_up(job.run_id, begun.question, [*job.retry, run.ended.status], lending)
         except errors.RunSpecialistError as error:
             _log.debug("%s: %s", job.run_id, error)
             if isinstance(error, errors.AtWork) and begun.taken_over:
@@ -212,12 +206,6 @@ class JobWork:
         run.listen(self._hear)
         self.outcome = await run.outcome()
         return judge(self.outcome, job.attempts, cancelled=self.is_cancelled)
-
-    async def _lend(self, own: float | None) -> float | None:
-        """Return the item's share of the batch's cost limit, reserved before its run begins."""
-        frozen = self._batch.frozen
-        slots = {"worker_slots": self._slots, "batch_slots": frozen.at_once}
-        return await self._queue.share(self.job, own, typical=frozen.typical_cost, **slots)
 
     def _hear(self, event: Event) -> None:
         """Log what the endpoint refuses, which the run itself survives."""
@@ -314,13 +302,15 @@ class Worker:
         # A takeover blocks a thread for two seconds.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._at_once + 4))
         try:
-            await self._first_look()
-        except BaseException:
-            await self.queue.close()
-            raise
-        self._heart.start()
-        self._upkeep.start()
-        try:
+            while not self._stopping.is_set():
+                try:
+                    await self.queue.check_access()
+                    await self.queue.waiting()
+                    break
+                except QueueAway as away:
+                    await self._wait_for_database(away)
+            self._heart.start()
+            self._upkeep.start()
             while not self._stopping.is_set():
                 self._heart.respond()
                 self._show_health("waiting for the database" if self._is_away else "working")
@@ -350,16 +340,6 @@ class Worker:
             self._show_health("stopped")
         return self.exit_code
 
-    async def _first_look(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                await self.queue.check_access()
-                await self.queue.waiting()
-            except QueueAway as away:
-                await self._wait_for_database(away)
-            else:
-                return
-
     async def _take_some(self) -> bool:
         """Take jobs if there is room; return whether more may be available immediately."""
         taken: list[FleetJob] = []
@@ -369,7 +349,7 @@ class Worker:
                 self._is_away = False
                 self._log("the database is available again")
                 # No jobs are taken for a moment, because those of workers that reconnect look abandoned.
-                await self._pause(INTERVAL + POLL)
+                await self._pause(Heartbeat.INTERVAL + POLL)
                 return True
             limits = await self._open_batches(waiting, taken)
             for priority in sorted({waiting[one].priority for one in limits}, reverse=True):
@@ -380,18 +360,14 @@ class Worker:
                     taken += await self.queue.take({batch_id: group[batch_id]}, count)
                 if (room := self._room(taken)) and len(group) > 1:
                     taken += await self.queue.take(group, room)
-            for bad in (one for one in taken if one.problem):
-                again = "repeat the command that put it into the queue"
-                self._report(f"refused: job {bad.job_id} of batch {bad.batch_id}: {bad.problem}; {again}", "error")
-                await self.queue.finish(bad, None)
         except QueueAway as away:
             # The heartbeats of this worker keep the jobs that it has taken before.
             self._begin(taken)
             await self._wait_for_database(away)
             return True
-        begun = self._begin(taken)
+        self._begin(taken)
         await self._batches.forget_all_but({*waiting} | {work.job.batch_id for work in self._under_way.values()})
-        return begun > 0 and len(self._under_way) < self._at_once
+        return bool(taken) and len(self._under_way) < self._at_once
 
     async def _open_batches(self, waiting: Mapping[str, WaitingBatch], taken: list[FleetJob]) -> dict[str, int]:
         """Return the batches that this worker can take jobs of, with the limit of the fleet.
@@ -411,7 +387,7 @@ class Worker:
             if one.closed is None:
                 self._paused.discard(batch_id)
                 limits[batch_id] = batch.frozen.at_once
-            elif one.closed <= 0 and await self.queue.may_probe(batch_id, PROBE_TIME):
+            elif one.closed <= 0 and await self.queue.may_probe(batch_id):
                 self._paused.add(batch_id)
                 taken += await self.queue.take({batch_id: batch.frozen.at_once}, 1)
         return limits
@@ -420,15 +396,14 @@ class Worker:
         """Return the number of places that are free beside the jobs that were just taken."""
         return self._at_once - len(self._under_way) - len(taken)
 
-    def _begin(self, taken: Sequence[FleetJob]) -> int:
-        """Begin the jobs that name an item; return how many there are."""
+    def _begin(self, taken: Sequence[FleetJob]) -> None:
+        """Begin jobs."""
 
         def done(task: asyncio.Task[None]) -> None:
             del self._under_way[task]
             self._changed.set()
 
-        jobs = [one for one in taken if not one.problem]
-        for job in jobs:
+        for job in taken:
             if any(work.job.job_id == job.job_id for work in self._under_way.values()):
                 # Its heartbeats were late, so this worker has taken it from itself.
                 continue
@@ -438,7 +413,6 @@ class Worker:
             task = asyncio.create_task(self._do(work))
             self._under_way[task] = work
             task.add_done_callback(done)
-        return len(jobs)
 
     async def _do(self, work: JobWork) -> None:
         job = work.job
@@ -466,7 +440,7 @@ class Worker:
             status = "failed" if outcome is None else outcome.status
             self._ended[status] += 1
             if error := verdict.error or (outcome and outcome.error):
-                self._report(f"{status}: {error}", "warning", run_id)
+                self._report(f"{status}: {error}", "warning", run_id or None)
             elif outcome is not None:
                 cost = "" if outcome.cost_usd is None else f", {dollars(outcome.cost_usd)}"
                 self._log(f"{status} after {outcome.duration_s:.1f} s{cost}", item=run_id)
@@ -549,51 +523,6 @@ def fair_shares(held: Mapping[str, int], room: int) -> dict[str, int]:
     for _ in range(room if held else 0):
         shares[min(held, key=lambda one: held[one] + shares[one])] += 1
     return dict(shares)
-
-
-INTERVAL = 2.0
-"""Interval of the heartbeats, of which three may be missing [s]."""
-LOOP_PATIENCE = 60.0
-"""Time without a sign of the event loop after which the worker counts as dead [s]."""
-
-
-class Heartbeat(threading.Thread):
-    """Reports to the queue that the worker is alive, until it is stopped; a frozen process reports nothing."""
-
-    def __init__(self, url: str, worker: UUID, held: Callable[[], Collection[int]]) -> None:
-        """Prepare the thread.
-
-        worker: the name of the worker in the queue.
-        held: returns the ids of the jobs that it works on; called in the thread.
-        """
-        super().__init__(name="run-specialist heart", daemon=True)
-        self._url, self._worker, self._held = url, worker, held
-        self._stopped_by = threading.Event()
-        self._responded = time.monotonic()
-
-    def respond(self) -> None:
-        """Show that the event loop is alive; call it regularly from the event loop."""
-        self._responded = time.monotonic()
-
-    def stop(self) -> None:
-        """End the thread, without waiting for a heartbeat in progress."""
-        self._stopped_by.set()
-
-    def run(self) -> None:
-        """Send heartbeats."""
-        connection: psycopg.Connection[Any] | None = None
-        while not self._stopped_by.wait(INTERVAL):
-            if time.monotonic() - self._responded < LOOP_PATIENCE and (held := [*self._held()]):
-                try:
-                    if connection is None or connection.closed:
-                        connection = psycopg.connect(**parameters(self._url), autocommit=True)
-                    RawCursor(connection).execute(BEAT, (held, self._worker))
-                except Exception:  # noqa: BLE001 - a database that is away is the concern of the event loop
-                    # The next heartbeat connects again.
-                    if connection is not None:
-                        connection.close()
-        if connection is not None:
-            connection.close()
 
 
 COUNT = 10.0
@@ -702,13 +631,12 @@ def find_meter() -> "Meter | None":
         return None
     from run_specialist.version import release  # noqa: PLC0415 - only needed for metrics
 
-    try:
+    # A provider is foreign code.
+    with suppress(Exception):
         from opentelemetry import metrics  # noqa: PLC0415 - only workers need it
 
         provider = metrics.get_meter_provider()
         # The provider that waits for another one to be set up has no public name.
-        is_set_up = not type(provider).__module__.startswith("opentelemetry.metrics")
-        return provider.get_meter(SCOPE, release()) if is_set_up else None
-    except Exception:  # noqa: BLE001 - a provider is foreign code
-        _log.debug("there is no meter", exc_info=True)
-        return None
+        if not type(provider).__module__.startswith("opentelemetry.metrics"):
+            return provider.get_meter(SCOPE, release())
+    return None

@@ -7,22 +7,15 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from run_specialist.errors import UsageError
 
 Level = Literal["info", "warning", "error"]
 
 
-class Log(Protocol):
-    """Receives the lines for the operator."""
-
-    def __call__(self, text: str, *, level: Level = "info", item: str | None = None) -> None:
-        """Write a line.
-
-        item: the run id of the item that it is about.
-        """
-        ...
+Log = Callable[..., None]
+"""Receives the lines for the operator, as `LineLog` does."""
 
 
 class LineLog:
@@ -37,7 +30,10 @@ class LineLog:
         self._from = f"host={socket.gethostname()} pid={os.getpid()}"
 
     def __call__(self, text: str, *, level: Level = "info", item: str | None = None) -> None:
-        """Write a line; line breaks in the text become spaces."""
+        """Write a line; line breaks in the text become spaces.
+
+        item: the run id of the item that it is about.
+        """
         now = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
         of = "" if item is None else f" item={item}"
         self._write(f"{now}Z {level} {self._from}{of} {' '.join(text.split())}")

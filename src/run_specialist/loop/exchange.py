@@ -4,10 +4,10 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from run_specialist import prompts
 from run_specialist.loop import observing
@@ -124,7 +124,7 @@ class Exchange:
             self._run.account.room(longest),
             # None after a pause: the last message is the model's own, and takes no instruction.
             messages[-1].landing_instruction and landing_instruction,
-            self._reply_schema if choice is Choice.SCHEMA else None,
+            strict(self._respond.input_schema) if choice is Choice.SCHEMA and self._respond else None,
         )
         begun = time.monotonic()
         with observing.chat(self._run.job.provider, request.max_tokens) as span:
@@ -146,11 +146,6 @@ class Exchange:
         if reply.detail:
             self._run.observers.notify(Warned(reply.detail))
         return reply
-
-    @cached_property
-    def _reply_schema(self) -> Mapping[str, Any] | None:
-        """The schema of a request, adapted for constrained decoding; None if `respond` is not offered."""
-        return strict(self._respond.input_schema) if self._respond else None
 
     def _end_of_request(self, choice: Choice, landing_instruction: str | None) -> str | None:
         """Return the last line of the next request: the landing instruction, and the notice for calls in JSON.

@@ -22,7 +22,6 @@ from run_specialist.specialist.mcp_servers import servers_of
 from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import Problem, shown
 from run_specialist.tools.sandbox import Sandbox, holds_any
-from run_specialist.tools.search import content_terms
 from run_specialist.tools.threads import in_thread, within
 
 VARIABLE = "SPECIALIST_REQUIRE_MODEL"
@@ -72,8 +71,6 @@ class ModelRule:
 
 LONGEST_LOOK = 1.0
 """Timeout of the search for the files of all specialists; those not checked in time count as available [s]."""
-MOST_NAMED = 3
-"""Maximum number of specialists that a message names."""
 ModelObstacle = Callable[[Specialist], str]
 """Returns why the model of a specialist prevents a run, in one clause; empty if it does not."""
 
@@ -127,29 +124,6 @@ def sentences(files: Iterable[SpecialistFile], reasons: Mapping[Path, str]) -> l
         if file.path in reasons:
             names.setdefault(reasons[file.path], []).append(shown(file.name))
     return [f"{', '.join(named)} cannot work here: {shown(why, None)}" for why, named in names.items()]
-
-
-def alternatives(file: SpecialistFile, question: str, working: Sequence[SpecialistFile]) -> str:
-    """Return, as a clause, specialists that can be asked instead; empty if there are none.
-
-    Those come first that share most words with the specialist and the question.
-    working: the specialists that can work here.
-    """
-
-    def words(*texts: str) -> frozenset[str]:
-        return frozenset(content_terms(" ".join(texts)[:4000].casefold().replace("-", " ")))
-
-    wanted = words(file.name, question, file.description)
-    others = sorted(
-        (one for one in working if one.name != file.name),
-        key=lambda one: len(wanted & words(one.name, one.description)),
-        reverse=True,
-    )
-    if not others:
-        return ""
-    first, *more = (one.name for one in others[:MOST_NAMED])
-    also = f", as {'does' if len(more) == 1 else 'do'} {' and '.join(more)}" if more else ""
-    return f"{first} works here{also}"
 
 
 def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:

@@ -113,12 +113,13 @@ class Trust:
             raise NotTrusted("; ".join(f"{one.place}: would {one.action}; {one.refused}" for one in refused))
         if not claim.demands or claim.fingerprint in self._allowed:
             return ()
-        known, reason = self._stored(claim)
+        known = self._is_stored(claim)
         if not known and not self._given:
             wants = "; ".join(f"{demand.place}: would {demand.action}" for demand in claim.demands)
+            once = "not every file that it executes can be known and compared, so it must be allowed each time"
             raise NotTrusted(
                 f"{wants}; this is not allowed yet, or has changed since; review it, then allow it once with "
-                f"`trust=True`{reason and f' ({reason})'}"
+                f"`trust=True`{'' if claim.can_be_remembered else f' ({once})'}"
             )
         warnings = () if known or not claim.can_be_remembered else self._store(claim)
         with self._lock:
@@ -145,22 +146,13 @@ class Trust:
 
     def is_known(self, claim: Claim) -> bool:
         """Return whether the claim is allowed already or requires nothing."""
-        return not claim.demands or (not any(one.refused for one in claim.demands) and self._stored(claim)[0])
+        return not claim.demands or (not any(one.refused for one in claim.demands) and self._is_stored(claim))
 
-    def _stored(self, claim: Claim) -> tuple[bool, str]:
-        """Return whether a permission is stored; if not, the reason if there is a particular one."""
-        if not claim.can_be_remembered:
-            return False, "not every file that it executes can be known and compared, so it must be allowed each time"
-        path = self._path(claim)
-        try:
-            stored = json.loads(path.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            return False, ""
-        except (OSError, ValueError, RecursionError):
-            stored = None
-        if isinstance(stored, dict) and stored.get("mark") == claim.fingerprint:
-            return True, ""
-        return False, f"{path} is damaged and was ignored"
+    def _is_stored(self, claim: Claim) -> bool:
+        with suppress(OSError, ValueError, RecursionError):
+            stored = json.loads(self._path(claim).read_bytes()) if claim.can_be_remembered else None
+            return isinstance(stored, dict) and stored.get("mark") == claim.fingerprint
+        return False
 
     def _store(self, claim: Claim) -> tuple[str, ...]:
         path = self._path(claim)

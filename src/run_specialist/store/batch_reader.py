@@ -3,10 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, literal, select
+from sqlalchemy import ColumnElement, Row, Select, and_, case, literal, select
 
 from run_specialist.errors import RunNotFound
 from run_specialist.store.batches import StoredBatch
@@ -55,20 +56,15 @@ ITEMS_AT_ONCE = 500
 """Number of items read per transaction; a longer transaction would keep the file from shrinking."""
 
 _NEWEST_FIRST = (batches.c.created_at.desc(), batches.c.batch_id.desc())
-_COLUMNS = (
-    items.c.batch_id,
-    items.c.number,
-    items.c.run_id,
+_COLUMNS: tuple[ColumnElement[Any], ...] = (
+    *(items.c[name] for name in ("batch_id", "number", "run_id")),
     STORED_STATUS.label("status"),
     OWNER.label("owner"),
     MAY_WAIT.label("may_wait"),
-    runs.c.tool_calls,
-    runs.c.cost_usd,
-    runs.c.duration_s,
-    runs.c.started_at,
-    runs.c.ended_at,
+    *(runs.c[name] for name in ("tool_calls", "cost_usd", "started_at", "ended_at")),
+    runs.c.duration_s.label("seconds"),
 )
-_ITEMS = select(
+_ITEMS: Select[Any] = select(
     *_COLUMNS,
     items.c.input,
     items.c.question,
@@ -76,7 +72,7 @@ _ITEMS = select(
     case((runs.c.status != RUNNING, runs.c.outcome)).label("outcome"),
 ).select_from(WITH_RUNS)
 # Items without the outcomes that their status does not depend on.
-_COUNTED = select(*_COLUMNS, case((MAY_WAIT, runs.c.outcome)).label("outcome")).select_from(WITH_RUNS)
+_COUNTED: Select[Any] = select(*_COLUMNS, case((MAY_WAIT, runs.c.outcome)).label("outcome")).select_from(WITH_RUNS)
 
 JUDGES = "-judges"
 """Suffix of the id of the batch with an eval's judges, after the id of the eval."""
@@ -197,19 +193,9 @@ def _status(row: Row[Any], is_dead: Callable[[str], bool]) -> str:
 
 
 def _item(row: Row[Any], is_dead: Callable[[str], bool]) -> ItemResult:
-    return ItemResult(
-        number=row.number,
-        run_id=row.run_id,
-        input=json.loads(row.input),
-        question=row.question,
-        status=_status(row, is_dead),
-        outcome=outcome(row.outcome),
-        error=row.error,
-        tool_calls=row.tool_calls or 0,
-        cost_usd=row.cost_usd,
-        seconds=row.duration_s,
-        started_at=row.started_at,
-    )
+    values = {one.name: getattr(row, one.name) for one in fields(ItemResult)}
+    read = {"input": json.loads(row.input), "status": _status(row, is_dead), "outcome": outcome(row.outcome)}
+    return ItemResult(**values | read | {"tool_calls": row.tool_calls or 0})
 
 
 def _tally(rows: Sequence[tuple[str, Row[Any]]]) -> BatchTotals:
@@ -224,7 +210,7 @@ def _tally(rows: Sequence[tuple[str, Row[Any]]]) -> BatchTotals:
         cost_usd=sum(costs),
         unknown_costs=len(begun) - len(costs),
         tool_calls=sum(row.tool_calls for row in begun),
-        worked_s=sum(row.duration_s or 0.0 for row in begun),
+        worked_s=sum(row.seconds or 0.0 for row in begun),
         started_at=min((row.started_at for row in begun), default=None),
         ended_at=max((row.ended_at for row in begun if row.ended_at is not None), default=None),
     )

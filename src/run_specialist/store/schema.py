@@ -5,7 +5,7 @@ first migration and the conversion of values in `rows` come from the same declar
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from run_specialist.store.location import VERSION
 
@@ -29,97 +29,59 @@ class Schema(NamedTuple):
     clamped to what the column accepts), `ordinal` (a number that this program counts, stored as it is
     or not at all), `float`, `flag`.
     """
-    indexes: Mapping[str, Sequence[str]] = {}
+    indexes: Mapping[str, Sequence[str]]
     """Indexed columns by the name of the index."""
+
+    @classmethod
+    def of(cls, key: str, columns: str, **indexes: str) -> Self:
+        """Return a table.
+
+        columns: name and type of each column, with commas between columns.
+        key, indexes: names of columns, with spaces between them.
+        """
+        names, kinds = zip(*(one.split() for one in columns.split(",")), strict=True)
+        return cls(
+            key.split(), dict(zip(names, kinds, strict=True)), {name: of.split() for name, of in indexes.items()}
+        )
 
 
 SCHEMAS = {
-    "runs": Schema(
-        key=["run_id"],
-        columns={
-            "run_id": "text",
-            "parent_id": "text?",
-            "specialist": "text",
-            "model": "text",
-            "question": "packed",
-            "status": "text",
-            "started_at": "float",
-            "ended_at": "float?",
-            "owner": "text",
-            "tool_calls": "integer",
-            "cost_usd": "float?",
-            "project": "text?",
-            "digest": "text?",
-            "limits_changed": "flag?",
-            "duration_s": "float?",
-            "frozen": "packed",
-            "standing": "packed?",
-            "outcome": "packed?",
-        },
-        indexes={
-            "ix_runs_parent_id": ["parent_id"],
-            "runs_by_project": ["project", "started_at"],
-            "runs_by_specialist": ["specialist", "started_at"],
-            "runs_by_start": ["started_at"],
-        },
+    "runs": Schema.of(
+        "run_id",
+        "run_id text, parent_id text?, specialist text, model text, question packed, status text, started_at float, "
+        "ended_at float?, owner text, tool_calls integer, cost_usd float?, project text?, digest text?, "
+        "limits_changed flag?, duration_s float?, frozen packed, standing packed?, outcome packed?",
+        ix_runs_parent_id="parent_id",
+        runs_by_project="project started_at",
+        runs_by_specialist="specialist started_at",
+        runs_by_start="started_at",
     ),
     # The records of a run as JSON, with columns for what queries filter by.
-    "turns": Schema(key=["run_id", "number"], columns={"run_id": "text", "number": "ordinal", "body": "packed"}),
-    "calls": Schema(
-        key=["run_id", "number"],
-        columns={"run_id": "text", "number": "ordinal", "repeated": "flag", "body": "packed"},
-    ),
-    "events": Schema(
-        key=["run_id", "number"], columns={"run_id": "text", "number": "ordinal", "at": "float", "body": "packed"}
-    ),
-    "messages": Schema(
-        key=["run_id", "part", "place"],
-        columns={"run_id": "text", "part": "ordinal", "place": "ordinal", "copied": "flag", "body": "packed"},
-    ),
+    "turns": Schema.of("run_id number", "run_id text, number ordinal, body packed"),
+    "calls": Schema.of("run_id number", "run_id text, number ordinal, repeated flag, body packed"),
+    "events": Schema.of("run_id number", "run_id text, number ordinal, at float, body packed"),
+    "messages": Schema.of("run_id part place", "run_id text, part ordinal, place ordinal, copied flag, body packed"),
     # What tools have changed in files; a row is committed before its file is replaced.
-    "changes": Schema(key=["run_id", "change_id"], columns={"run_id": "text", "change_id": "text", "body": "packed"}),
+    "changes": Schema.of("run_id change_id", "run_id text, change_id text, body packed"),
     # A separate table, because a search reads all its rows, and those of `runs` are long.
-    "search": Schema(key=["run_id"], columns={"run_id": "text", "question": "folded", "answer": "folded"}),
+    "search": Schema.of("run_id", "run_id text, question folded, answer folded"),
     # `frozen` is long and rarely needed, so values in listings have separate columns.
-    "batches": Schema(
-        key=["batch_id"],
-        columns={
-            "batch_id": "text",
-            "specialist": "text",
-            "model": "text?",
-            "project": "text?",
-            "question": "packed",
-            "created_at": "float",
-            "cost_limit": "float?",
-            "state": "text",
-            "reason": "packed?",
-            "frozen": "packed",
-        },
-        indexes={"batches_by_project": ["project", "created_at"]},
+    "batches": Schema.of(
+        "batch_id",
+        "batch_id text, specialist text, model text?, project text?, question packed, created_at float, "
+        "cost_limit float?, state text, reason packed?, frozen packed",
+        batches_by_project="project created_at",
     ),
     # The key begins with the run, because a listing of runs looks up whether a run belongs to a batch.
-    "items": Schema(
-        key=["run_id", "batch_id"],
-        columns={
-            "run_id": "text",
-            "batch_id": "text",
-            "number": "ordinal?",
-            "state": "text",
-            "takeovers": "integer",
-            "turns": "integer",
-            "error": "packed?",
-            "input": "packed",
-            "question": "packed",
-            # The maximum cost of its run, reserved from the cost limit of the batch; null = nothing.
-            "granted": "float?",
-        },
-        indexes={"items_by_number": ["batch_id", "number"]},
+    # `granted`: the maximum cost of its run, reserved from the cost limit of the batch; null = nothing.
+    "items": Schema.of(
+        "run_id batch_id",
+        "run_id text, batch_id text, number ordinal?, state text, takeovers integer, turns integer, error packed?, "
+        "input packed, question packed, granted float?",
+        items_by_number="batch_id number",
     ),
     # A batch of a fleet has a row while its endpoint refuses requests.
-    "gates": Schema(
-        key=["batch_id"],
-        columns={"batch_id": "text", "until": "float", "probe": "float", "failures": "integer", "reason": "text"},
-    ),
+    "gates": Schema.of("batch_id", "batch_id text, until float, probe float, failures integer, reason text"),
 }
 _SQLITE = {
     "text": "VARCHAR",

@@ -3,7 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -23,20 +23,7 @@ INTERRUPTED = "interrupted"
 """Status of a run without an outcome whose process has died."""
 UNENDED = frozenset({RUNNING, INTERRUPTED})
 """Statuses that are stored as `running`; the owner's lock distinguishes them."""
-LISTED = (
-    runs.c.run_id,
-    runs.c.parent_id,
-    runs.c.specialist,
-    runs.c.model,
-    runs.c.question,
-    runs.c.status,
-    runs.c.started_at,
-    runs.c.ended_at,
-    runs.c.tool_calls,
-    runs.c.cost_usd,
-    runs.c.project,
-    runs.c.duration_s,
-)
+LISTED = tuple(runs.c[one.name] for one in fields(ListedRun) if one.name in runs.c)
 """Columns of a listing."""
 NEWEST_FIRST = (runs.c.started_at.desc(), runs.c.run_id.desc())
 

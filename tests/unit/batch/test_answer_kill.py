@@ -33,7 +33,7 @@ from pathlib import Path
 from run_specialist.batch.answer_file import AnswerFile
 from tests.unit.batch.item_sources import done
 
-OWNERS = {"write": os, "fsync": os, "open": Path, "replace": Path, "unlink": Path, "chmod": Path}
+OWNERS = {"write": os, "fsync": os, "open": Path, "replace": Path, "unlink": Path, "chmod": os}
 
 def die_at(name, when):
     real = getattr(OWNERS[name], name)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.spawning.availability import alternatives, obstacles, sentences
+from run_specialist.spawning.availability import obstacles, sentences
 from run_specialist.specialist.loader import load_text
 from tests.slow_folders import EndlessWalk
 
@@ -63,14 +63,3 @@ def test_the_same_reason_is_said_once():
     files = [named(name) for name in ("a", "b", "c")]
     reasons = {files[0].path: "no file", files[1].path: "no\x1b[2J model", files[2].path: "no file"}
     assert sentences(files, reasons) == ["a, c cannot work here: no file", r"b cannot work here: no\x1b[2J model"]
-
-
-def test_the_alternative_is_chosen_by_name_description_and_question():
-    """Words that are in names, descriptions and the question count."""
-    asked = named("thoughts-analyzer", description="Answers a question from notes about decisions.")
-    code = named("codebase-analyst", description="Explains how code works.")
-    errors = named("error-tracer", description="Traces an error message to its origin.")
-    assert alternatives(asked, "Why?", [errors, code, asked]) == "error-tracer works here, as does codebase-analyst"
-    lost = named("zzz", description="Zzz.")
-    assert alternatives(lost, "Which error message?", [code, errors]).startswith("error-tracer works here")
-    assert alternatives(lost, "Which error message?", [lost]) == ""

@@ -103,13 +103,12 @@ def test_trust_is_stored_in_a_private_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"mark": "another"}', "\0" * 100, "[" * 100_000])
 def test_a_damaged_trust_file_grants_nothing(tmp_path, content):
-    """A damaged trust file grants nothing and is named in the error, until trust is given again and repairs it."""
+    """A damaged trust file grants nothing, until trust is given again and repairs it."""
     asked = claim(tmp_path)
     path = tmp_path / f"{asked.fingerprint}.json"
     path.write_text(content)
-    with pytest.raises(NotTrusted) as caught:
+    with pytest.raises(NotTrusted):
         Trust(folder=tmp_path).check(asked)
-    assert f"({path} is damaged and was ignored)" in str(caught.value)
     assert Trust(folder=tmp_path, given=True).check(asked) == ()
     assert Trust(folder=tmp_path).is_known(asked)
 
