@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -485,19 +486,16 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines()) or ">"
 
 
+@dataclass
 class AnswerStream:
     """Rows of answers as JSON Lines on a stream; used like an `AnswerFile`."""
 
-    def __init__(self, stream: TextIO, *, ordered: bool = False) -> None:
-        """Take the stream.
-
-        ordered: write the rows in the order of the items; a row waits for those before it.
-        """
-        self._stream = stream
-        self._ordered = ordered
-        self._next = 1
-        # Items that wait for those before them.
-        self._held: dict[int, Done] = {}
+    stream: TextIO
+    ordered: bool = False
+    """Write the rows in the order of the items; a row waits for those before it."""
+    _next: int = 1
+    # Items that wait for those before them.
+    _held: dict[int, Done] = field(default_factory=dict)
 
     def write(self, done: Done) -> None:
         """Write the row of an item.
@@ -505,7 +503,7 @@ class AnswerStream:
         Raises BrokenPipeError if the reader has closed the stream, UsageError if it cannot be written for another
         reason.
         """
-        if not self._ordered:
+        if not self.ordered:
             self._print(done)
             return
         self._held[done.number] = done
@@ -526,10 +524,10 @@ class AnswerStream:
             self.finish()
 
     def _print(self, done: Done) -> None:
-        is_utf8 = (self._stream.encoding or "utf-8").lower().replace("-", "") == "utf8"
+        is_utf8 = (self.stream.encoding or "utf-8").lower().replace("-", "") == "utf8"
         try:
-            self._stream.write(row_line(done).decode() if is_utf8 else f"{json.dumps(done.as_row())}\n")
-            self._stream.flush()
+            self.stream.write(row_line(done).decode() if is_utf8 else f"{json.dumps(done.as_row())}\n")
+            self.stream.flush()
         except BrokenPipeError:
             raise
         except OSError as error:

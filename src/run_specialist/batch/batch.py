@@ -230,24 +230,18 @@ class Batch:
         # Ended items for the caller; None follows the last one.
         self._done: asyncio.Queue[Done | None] = asyncio.Queue()
         # Ended items by state, and the failed ones by their kind of failure.
-        self._states: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
+        self._states, self._failed = Counter[str](), Counter[str]()
         self._earlier = 0
         self._written: Callable[[str], Outcome | None] = lambda _: None
-        self._listeners: list[BatchListener] = []
-        self._run_listeners: list[RunListener] = []
+        self._listeners, self._run_listeners = list[BatchListener](), list[RunListener]()
 
         self._driver: asyncio.Task[None] | None = None
         # The exception raised by the iterator of the items, or by the check before the first item.
         self._error: Exception | None = None
-        # Whether no run begins or is resumed: the outcomes that a fleet has stored are read.
-        self._only_reads = False
-        # Whether items may have begun.
-        self._is_open = False
-        self._was_paused = False
-        # Whether the items in progress must end immediately.
-        self._stops_now = False
-        self._has_ended = False
+        # Whether no run begins or is resumed, because the outcomes that a fleet has stored are read; whether items may
+        # have begun; and whether those in progress must end immediately.
+        self._only_reads = self._is_open = self._stops_now = False
+        self._was_paused = self._has_ended = False
 
     async def __aiter__(self) -> AsyncIterator[Done]:
         """Yield each item as soon as it has ended, in the order of the ends.

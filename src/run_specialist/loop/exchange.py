@@ -263,13 +263,7 @@ class PartialReply:
     def text(self) -> str:
         """The arrived part of the answer, or of the text if `respond` is not being called; never thinking."""
         text, arguments_json = "".join(self._texts), "".join(self._answers)
-        if not arguments_json:
-            return spoken(text)
-        from jiter import from_json  # noqa: PLC0415 - comes with the SDKs, and only a streamed reply needs it
-
-        try:
-            arguments = from_json(arguments_json.encode("utf-8", "replace"), partial_mode="trailing-strings")
-        except ValueError:
+        if not arguments_json or (arguments := _decoded(arguments_json, is_cut=True)) is None:
             return spoken(text)
         return str(arguments.get("answer") or "") if isinstance(arguments, dict) else ""
 
@@ -375,7 +369,7 @@ def _decoded(text: str, *, is_cut: bool) -> object:
     try:
         if not is_cut:
             return json.loads(text)
-        from jiter import from_json  # noqa: PLC0415 - comes with the SDKs, and only a reply that was cut off needs it
+        from jiter import from_json  # noqa: PLC0415 - comes with the SDKs, and only a part of a reply needs it
 
         return from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings")
     except (ValueError, RecursionError):

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.providers.base import Conversation, Queueing, Request
@@ -71,35 +71,25 @@ Ask = Callable[[Conversation, Request], Awaitable[Reply]]
 """Sends a request and returns its reply; raises ProviderError."""
 
 
+@dataclass
 class Retries:
     """Retries the requests of one run."""
 
     clock = staticmethod(time.monotonic)
     sleep = staticmethod(asyncio.sleep)
 
-    def __init__(
-        self,
-        patience: float | None,
-        notify: Callable[[Retrying], None],
-        waiting: Callable[[Waiting], None],
-        stop: StopSignal,
-        is_replaceable: Callable[[ProviderError | None], bool] = lambda _: False,
-    ) -> None:
-        """Configure the retries of a run.
-
-        patience: how long one request is retried, from its first failure [s]; 0 = never, None = without a limit.
-        notify: called before each wait.
-        waiting: called when a request waits because the endpoint accepts no more requests.
-        stop: once requested, no request is sent again.
-        is_replaceable: whether another model would be asked after a failure, or, without one, after any failure.
-        """
-        self._patience = math.inf if patience is None else patience
-        self._is_replaceable = is_replaceable
-        self._notify = notify
-        self._waiting = waiting
-        self._stop = stop
-        self.was_stopped = False
-        """True once a request was abandoned because the run must stop; no more are sent."""
+    patience: float | None
+    """How long one request is retried, from its first failure [s]; 0 = never, None = without a limit."""
+    notify: Callable[[Retrying], None]
+    """Called before each wait."""
+    waiting: Callable[[Waiting], None]
+    """Called when a request waits because the endpoint accepts no more requests."""
+    stop: StopSignal
+    """Once requested, no request is sent again."""
+    is_replaceable: Callable[[ProviderError | None], bool]
+    """Whether another model would be asked after a failure, or, without one, after any failure."""
+    was_stopped: bool = False
+    """True once a request was abandoned because the run must stop; no more are sent."""
 
     async def ask(self, conversation: Conversation, request: Request, seconds: float | None = None) -> Reply:
         """Send a request, retrying while the endpoint cannot answer; return the reply.
@@ -115,7 +105,7 @@ class Retries:
         time_limit = math.inf if seconds is None else begun + seconds
         while True:
             left = failed_at + patience - self.clock() if attempt else patience
-            queueing = Queueing(self._waiting, left, time_limit, stopping=self._stop)
+            queueing = Queueing(self.waiting, left, time_limit, stopping=self.stop)
             try:
                 return await conversation.ask(replace(request, retries=attempt, queueing=queueing))
             except Unavailable as error:
@@ -131,11 +121,11 @@ class Retries:
                     raise (error.as_final(retried) if attempt else error.as_final()) from error
                 wait = _wait(error, attempt, left, time_limit - now)
                 attempt += 1
-                self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
+                self.notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
             # The wait ends early if the run is to stop.
             with suppress(TimeoutError):
                 async with asyncio.timeout(None) as timeout:
-                    with self._stop.notifying(lambda: timeout.reschedule(0)):
+                    with self.stop.notifying(lambda: timeout.reschedule(0)):
                         await self.sleep(wait)
             self._raise_if_stopping()
 
@@ -144,12 +134,13 @@ class Retries:
 
         seconds: as for `ask`; another model needs time, too.
         """
-        if not self._is_replaceable(error):
-            return self._patience
-        return min(self._patience, PATIENCE_WITH_OTHERS, math.inf if seconds is None else seconds / 2)
+        patience = math.inf if self.patience is None else self.patience
+        if not self.is_replaceable(error):
+            return patience
+        return min(patience, PATIENCE_WITH_OTHERS, math.inf if seconds is None else seconds / 2)
 
     def _raise_if_stopping(self) -> None:
-        self.was_stopped = self.was_stopped or self._stop.is_requested
+        self.was_stopped = self.was_stopped or self.stop.is_requested
         if self.was_stopped:
             raise StopRequested
 

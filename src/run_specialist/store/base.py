@@ -131,8 +131,7 @@ class Owner(ABC):
         if self._process == os.getpid():
             self._release()
 
-    @abstractmethod
-    def renew(self) -> None:
+    def renew(self) -> None:  # noqa: B027 - the operating system keeps the lock of a file until the process ends
         """Reacquire the lock if the connection that held it was closed.
 
         Raises StoreUnusable.

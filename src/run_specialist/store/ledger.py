@@ -9,7 +9,7 @@ from run_specialist.record.journal import Opened, Record
 from run_specialist.store import owners
 from run_specialist.store.base import Backoff, retried
 from run_specialist.store.location import file_of, shown
-from run_specialist.store.owners import describe, is_alive, may_reconnect
+from run_specialist.store.owners import describe, is_alive
 from run_specialist.store.rows import KnownRun, Row, Rows, known_run, rows_of
 from run_specialist.store.schema import RUNNING, insert, update
 from run_specialist.store.sqlite import open_session
@@ -204,7 +204,7 @@ class Ledger:
                 is_idle = status != RUNNING or (owner == self.owner and owner in dead)
                 if not is_idle and is_alive(self._url, owner):
                     raise AtWork(f"{run.run_id} is still running: {describe(self._url, owner)}")
-                if not is_idle and may_reconnect(self._url) and owner not in dead:
+                if not is_idle and file_of(self._url) is None and owner not in dead:
                     raise OwnerLooksDead(run.run_id, owner)
             self._taking = run.run_id
             change = {"new_owner": self.owner, "run_id": run.run_id, "owner": owner, "status": status}

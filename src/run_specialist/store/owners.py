@@ -49,9 +49,6 @@ class _FileOwner(Owner):
                 if file.stat().st_size and is_free(file):
                     file.unlink()
 
-    def renew(self) -> None:
-        """Do nothing: the operating system keeps the lock until the process ends."""
-
     def _release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -77,11 +74,6 @@ def is_alive(url: str, token: str) -> bool:
     with suppress(OSError):
         file.unlink(missing_ok=True)
     return False
-
-
-def may_reconnect(url: str) -> bool:
-    """Return whether the owner of a free lock may reacquire it within `GRACE`, after a dropped connection."""
-    return file_of(url) is None
 
 
 def describe(url: str, token: str) -> str:

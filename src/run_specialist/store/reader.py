@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
 from run_specialist.record.journal import FileChanging, Received, Returned
 from run_specialist.store.location import NAMESPACE, file_of, shown
-from run_specialist.store.owners import GRACE, describe, is_alive, may_reconnect
+from run_specialist.store.owners import GRACE, describe, is_alive
 from run_specialist.store.rows import column_text, outcome, parsed, stored_run
 from run_specialist.store.schema import OPEN, PAUSED, RUNNING
 from run_specialist.store.selection import (
@@ -121,21 +121,13 @@ class OpenedStore:
 class Store(OpenedStore):
     """The runs of a store opened for reading; only `delete` writes to it."""
 
-    def runs(
-        self,
-        *,
-        ids: Sequence[str] = (),
-        specialist: str | None = None,
-        status: str | None = None,
-        before: float | None = None,
-        limit: int | None = None,
-    ) -> list[ListedRun]:
+    def runs(self, *, ids: Sequence[str] = (), status: str | None = None, limit: int | None = None) -> list[ListedRun]:
         """Return runs that match all filters, which are those of `Selection`, newest first.
 
         limit: maximum number of runs.
         Raises RunNotFound for an empty id, which is a prefix of every id.
         """
-        selection = Selection(ids, specialist, status, before)
+        selection = Selection(ids, status=status)
         with self._snapshot() as connection:
             return self._matching(connection, selection, selection.flat(None if status in UNENDED else limit))[:limit]
 
@@ -438,7 +430,7 @@ def _remove(path: Path, url: str, ids: Collection[str]) -> bool:
 def _require_finished(connection: Connection, url: str, ids: Sequence[str]) -> None:
     unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING).with_for_update()
     found = [*fetched(connection, unfinished, runs.c.run_id, ids)]
-    for attempt in range(2 if found and may_reconnect(url) else 1):
+    for attempt in range(2 if found and file_of(url) is None else 1):
         time.sleep(attempt * GRACE)
         for run_id, owner in found:
             if is_alive(url, owner):

@@ -7,6 +7,7 @@ import pytest
 
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.store.reader import Store
+from run_specialist.store.selection import Selection
 from run_specialist.store.writer import Writer
 from tests.unit.store.finished_runs import keep, named, run_of, write
 from tests.unit.store.records import (
@@ -42,11 +43,11 @@ def test_a_listing_is_filtered(three):
     assert ids(three.runs(ids=["r1", "r2"])) == ["r2", "r1"]
     assert ids(three.runs(ids=["r"], limit=2)) == ["r2", "r3"]
     assert ids(three.runs(ids=["_1", "%"])) == []
-    assert ids(three.runs(specialist="looker")) == ["r3", "r1"]
+    assert ids(three.trees(Selection(specialist="looker"))) == ["r3", "r1"]
     assert ids(three.runs(status="answered", limit=1)) == ["r3"]
     assert ids(three.runs(status="failed")) == []
-    assert ids(three.runs(before=2_060.0)) == ["r1"]
-    assert ids(three.runs(before=2_061.0, specialist="looker", limit=5)) == ["r3", "r1"]
+    assert ids(three.trees(Selection(before=2_060.0))) == ["r1"]
+    assert ids(three.trees(Selection(before=2_061.0, specialist="looker"), 5)) == ["r3", "r1"]
     assert ids(three.runs(limit=0)) == []
 
 
