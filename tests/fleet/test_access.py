@@ -79,7 +79,7 @@ async def test_a_privilege_that_is_revoked_ends_the_worker(put, role, root, mode
     await until(lambda: ask(url, "select 1 from run_specialist_queue.pgqueuer") == [] and worker._ended)
     change(url, f"revoke select on run_specialist.gates from {ROLE}")  # noqa: S608
     assert await task == Exit.USAGE
-    assert "permission denied for table gates; their owner can grant it: GRANT SELECT" in said[-1]
+    assert "permission denied for table gates" in said[-1]
     assert await queue.waiting() == {}
     await queue.close()
 

@@ -317,7 +317,7 @@ def transcript(
 
 
 def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact: bool) -> list[str]:
-    """Return ids or prefixes that match runs; raises RunNotFound, which suggests similar ids.
+    """Return ids or prefixes that match runs; raises RunNotFound.
 
     exact: each prefix must match exactly one run, which a deletion requires.
     """

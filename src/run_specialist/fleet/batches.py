@@ -309,15 +309,16 @@ class FrozenBatch(BaseModel):
     """Batches with a higher priority are taken first."""
 
     @classmethod
-    def from_json(cls, frozen: Mapping[str, Any]) -> "FrozenBatch":
+    def from_json(cls, frozen: Mapping[str, Any], batch_id: str) -> "FrozenBatch":
         """Return the batch that the store keeps as `model_dump`; raises UsageError for other values."""
+        unfit = f"batch {batch_id} was not made for a queue"
         try:
             batch = cls.model_validate(frozen)
         except ValidationError as error:
             first = error.errors()[0]
-            raise UsageError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise UsageError(f"{unfit}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         if hashlib.sha256(batch.content.encode()).hexdigest() != batch.digest:
-            raise UsageError("the content of its file does not have its digest")
+            raise UsageError(f"{unfit}: the content of its file does not have its digest")
         return batch
 
     def file_on_this_host(self, registry: Registry, root: Path, copies: Path) -> SpecialistFile:
@@ -483,10 +484,7 @@ class BatchHere:
         store: the PostgreSQL store of the queue.
         Raises UsageError for a batch that this worker cannot work on.
         """
-        try:
-            self.frozen = frozen = FrozenBatch.from_json(content)
-        except UsageError as error:
-            raise UsageError(f"batch {batch_id} was not made for a queue: {error}") from None
+        self.frozen = frozen = FrozenBatch.from_json(content, batch_id)
         root = find_root(roots, frozen.root, frozen.root_ids, batch_id)
         self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
         try:

@@ -29,7 +29,7 @@ from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.store.location import NAMESPACE, VERSION, newer_version_error, shown
 from run_specialist.store.postgresql import parsed, readable_server_errors, user_of
 from run_specialist.store.rows import pack, unpack
-from run_specialist.store.tables import with_grant
+from run_specialist.store.tables import reason_of
 
 SILENCE = 7.0
 """Time without a heartbeat after which another worker takes over a job [s]."""
@@ -180,7 +180,7 @@ class Queue:
             except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
                 raise StoreUnusable(f"{shown(self.url)}: {NOT_SET_UP}") from error
             except psycopg.errors.InsufficientPrivilege as error:
-                raise StoreUnusable(f"{shown(self.url)}: {with_grant(error, user_of(self.url))}") from error
+                raise StoreUnusable(f"{shown(self.url)}: {reason_of(error)}") from error
             except psycopg.ProgrammingError as error:
                 # Another version has changed the tables.
                 raise StoreUnusable(

@@ -10,22 +10,12 @@ from functools import partial
 from typing import TypeVar
 
 from run_specialist import prompts
-from run_specialist.loop import observing
+from run_specialist.loop import observing, transcript
 from run_specialist.loop.account import rounded
 from run_specialist.loop.compaction import estimate, tokens
 from run_specialist.loop.evidence import ReturnedAnswers
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.retries import Retries, StopRequested
-from run_specialist.loop.transcript import (
-    Transcript,
-    has_thought,
-    is_thought,
-    longest_reply,
-    lost_parts,
-    portable_id,
-    portable_messages,
-    with_portable_ids,
-)
 from run_specialist.providers.base import Choice, Delta, Opening, Request
 from run_specialist.providers.choose import is_replaceable
 from run_specialist.providers.json_calls import open_conversation
@@ -56,7 +46,7 @@ class Exchange:
         self._schema_stream: SchemaStream | None = None
         state = job.resume_state
         messages = state.messages or (Message.user(job.question),)
-        self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
+        self.transcript = transcript.Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
         # The newest text of the model, without the reply that is arriving.
         self._last_text = state.snapshot.last_text
         self._open(messages)
@@ -79,15 +69,15 @@ class Exchange:
         call_first = job.settings.evidence == "require"
         self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
         self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
-        self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
+        self._thinks = capabilities.thinks or bool(job.opening.effort) or transcript.has_thought(messages)
 
     def change_model(self) -> str:
         """Continue with the provider's current model; return the parts of the transcript that it does not receive."""
         job, before = self._run.job, self.transcript.messages()
-        lost, named = lost_parts(before), with_portable_ids(before)
+        lost, named = transcript.lost_parts(before), transcript.with_portable_ids(before)
         if job.archive is not None:
-            job.archive.add_names(portable_id)
-        if (messages := portable_messages(named, also_written=True)) != tuple(before):
+            job.archive.add_names(transcript.portable_id)
+        if (messages := transcript.portable_messages(named, also_written=True)) != tuple(before):
             self.transcript.shorten(messages, self.transcript.tokens)
         self.open_reply = None
         self._open(messages)
@@ -117,7 +107,7 @@ class Exchange:
         if in_landing:
             self.transcript.end_pause(prompts.PAUSE_ENDED)
         messages = self.transcript.messages(request_end)
-        longest = longest_reply(in_landing=in_landing, json_calls=self._has_json_calls, thinks=self._thinks)
+        longest = transcript.longest_reply(in_landing=in_landing, json_calls=self._has_json_calls, thinks=self._thinks)
         request = Request(
             messages,
             choice,
@@ -167,7 +157,7 @@ class Exchange:
         choice, request_end: those of the request that it answers.
         """
         self.open_reply, self._request_end = reply, request_end
-        self._thinks = self._thinks or is_thought(reply.content)
+        self._thinks = self._thinks or transcript.is_thought(reply.content)
         self.response = None
         if choice == Choice.SCHEMA and self._respond is not None:
             self.response = read_by_schema(reply, self._respond, self._run.job.answer_schema)
@@ -272,10 +262,10 @@ MOST_CALLS = 200
 """Maximum number of tool calls kept per reply: each costs tokens in every later request, even if it is skipped."""
 
 
-def normalized(run: RunContext, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
+def normalized(run: RunContext, reply: Reply, sent: transcript.Transcript, turn: int, choice: Choice) -> Reply:
     """Return a reply with usage, with calls that were written as text, and with at most MOST_CALLS calls.
 
-    transcript: the messages of the request.
+    sent: the messages of the request.
     turn: number of the turn, from 1.
     choice: tool choice of the request.
     """
@@ -284,13 +274,13 @@ def normalized(run: RunContext, reply: Reply, transcript: Transcript, turn: int,
         # The server reports none, but limits need a number.
         run.observers.warn("the server reports no token usage; it is estimated")
         answer = estimate(None, [Message("assistant", reply.content)])
-        reply = replace(reply, usage=Usage(transcript.tokens + opening_tokens(opening), 0, 0, answer))
+        reply = replace(reply, usage=Usage(sent.tokens + opening_tokens(opening), 0, 0, answer))
     # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
     bare_answer = run.job.answer_schema is None and choice is not Choice.SCHEMA
     if calls := leaked_calls(reply, opening.tools.names, bare_answer=bare_answer):
         if any(call.is_named for call in calls):
             run.observers.warn(CALLS_AS_TEXT)
-        blocks = (block for message in transcript.messages() for block in message.blocks)
+        blocks = (block for message in sent.messages() for block in message.blocks)
         taken = {block["id"] for block in blocks if block["type"] == "tool_use"}
         # With the number of the turn an id is new even if a summary has replaced the earlier calls.
         ids = [f"written_{turn}_{number}" for number in range(1, len(calls) + 1)]

@@ -18,16 +18,7 @@ from run_specialist.loop.evidence import proven as proven_by
 from run_specialist.loop.job import CallRecord, EarlierCalls, ForkedFrom, Job, ResumeNote, ResumeState
 from run_specialist.providers.base import Opening
 from run_specialist.record.journal import Checkpointed, Received, Record, Returned, RunSnapshot
-from run_specialist.record.messages import (
-    Message,
-    Stop,
-    Usage,
-    counted,
-    encode,
-    sendable,
-    server_calls,
-    text_of,
-)
+from run_specialist.record.messages import Message, Stop, Usage, counted, encode, sendable, server_calls, text_of
 from run_specialist.spawning import spawner
 from run_specialist.spawning.server_tools import reserved
 from run_specialist.specialist.fields import Specialist

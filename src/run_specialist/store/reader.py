@@ -30,24 +30,12 @@ from run_specialist.store.selection import (
     ambiguous,
     children,
     fetched,
-    no_such_run,
     with_descendants,
     with_sources,
 )
 from run_specialist.store.sqlite import ALONE, connect, open_engine
 from run_specialist.store.stored import MARK, ListedRun, PastRun, StoredRun, first_trees, newest_first
-from run_specialist.store.tables import (
-    batches,
-    calls,
-    changes,
-    events,
-    items,
-    messages,
-    metadata,
-    readable_errors,
-    runs,
-    turns,
-)
+from run_specialist.store.tables import batches, calls, changes, items, metadata, readable_errors, runs, turns
 
 LAST = "last"
 """Alias for the newest run that has no parent."""
@@ -56,10 +44,8 @@ NEEDS_SPACE = (
 )
 # The rows of runs by table.
 _ORDERED = {
-    "turns": select(turns).order_by(turns.c.number),
-    "calls": select(calls).order_by(calls.c.number),
-    "messages": select(messages).order_by(messages.c.part, messages.c.place),
-    "events": select(events).order_by(events.c.number),
+    name: select(metadata.tables[name]).order_by(*metadata.tables[name].primary_key)
+    for name in ("turns", "calls", "messages", "events")
 }
 
 
@@ -171,7 +157,7 @@ class Store(OpenedStore):
         """Return the run with this id or unique id prefix; `last` is the newest run that has no parent.
 
         project: the project that `last` is limited to.
-        Raises RunNotFound, which lists matching or similar ids.
+        Raises RunNotFound, which lists matching ids.
         """
         if run_id == LAST:
             newest = Selection(project=project).flat(1).where(runs.c.parent_id.is_(None))
@@ -357,7 +343,10 @@ class Store(OpenedStore):
 
     def _not_found(self, run_id: str) -> RunNotFound:
         with self._snapshot() as connection:
-            return RunNotFound(no_such_run(connection, run_id, shown(self.url)))
+            newest = connection.execute(select(runs.c.run_id).order_by(*NEWEST_FIRST).limit(1)).scalar()
+        if newest is None:
+            return RunNotFound(f"{shown(self.url)} contains no runs yet")
+        return RunNotFound(f"there is no run {run_id} in {shown(self.url)}; the newest is {newest}")
 
 
 def _listed(row: Mapping[str, Any], is_dead: Callable[[str], bool]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """SQLAlchemy's tables and engines, revisions, readable errors."""
 
-import re
 import sqlite3
 import threading
 import zlib
@@ -12,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.types import TypeDecorator
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.store.location import NAMESPACE, VERSION, shown
+from run_specialist.store.location import VERSION, shown
 from run_specialist.store.rows import pack, unpack
 from run_specialist.store.schema import SCHEMAS
 
@@ -122,27 +121,7 @@ def readable_errors(url: str) -> Iterator[None]:
         raise StoreUnusable(f"{shown(url)} is damaged: {error}") from None
 
 
-def reason_of(error: SQLAlchemyError) -> str:
-    """Return the first line of the driver's or the server's message, or else of SQLAlchemy's.
-
-    A missing privilege is followed by the statement that grants it.
-    """
+def reason_of(error: BaseException) -> str:
+    """Return the first line of the driver's or the server's message, or else of SQLAlchemy's."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return with_grant(cause)
-
-
-def with_grant(error: BaseException, role: str = "ROLE") -> str:
-    """Return the first line of an error, with the statement that grants a missing privilege.
-
-    role: the role of the session.
-    """
-    reason = str(error).strip().partition("\n")[0] or type(error).__name__
-    found = re.fullmatch(r"permission denied for (schema|database|table|sequence) (\S+)", reason)
-    if found is None:
-        return reason
-    kind, name = found.groups()
-    privilege = {"schema": "USAGE", "database": "CREATE", "sequence": "USAGE"}.get(kind)
-    if kind == "table":
-        schema = f"{NAMESPACE}_queue" if name.startswith("pgqueuer") else NAMESPACE
-        privilege, name = "SELECT, INSERT, UPDATE, DELETE", f"{schema}.{name}"
-    return f'{reason}; their owner can grant it: GRANT {privilege} ON {kind.upper()} {name} TO "{role}"'
+    return str(cause).strip().partition("\n")[0] or type(cause).__name__

@@ -119,7 +119,7 @@ def test_a_missing_store_lists_no_runs(store):
     ("arguments", "told"),
     [
         (["runs", "nope"], "there is no run nope in {}; the newest is run_c"),
-        (["transcript", "run_d"], "there is no run run_d in {}; did you mean "),
+        (["transcript", "run_d"], "there is no run run_d in {}; the newest is run_c"),
         (["transcript", "run_"], "3 run ids start with run_: run_c, run_b, run_a; use more of the id"),
         (["report", "nope"], "there is no run nope in {}; the newest is run_c"),
         (["runs", "--delete"], "--delete needs a selection: RUN..., "),

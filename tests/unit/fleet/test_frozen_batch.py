@@ -30,7 +30,7 @@ def test_what_is_frozen_survives_the_store(project):
     """The root has only a name, because each host has it at a path of its own."""
     frozen = frozen_in(project)
     assert (frozen.root, frozen.place, frozen.content) == ("notes", "specialists/finder.md", FILE)
-    assert FrozenBatch.from_json(json.loads(json.dumps(frozen.model_dump()))) == frozen
+    assert FrozenBatch.from_json(json.loads(json.dumps(frozen.model_dump())), "b1") == frozen
 
 
 @pytest.mark.parametrize("here", [None, "---\nname: finder\n---\nAnother one.\n"])
@@ -76,7 +76,7 @@ def test_the_same_file_of_this_host_is_used(project, tmp_path):
     registry.reread()
     assert frozen.file_on_this_host(registry, other, tmp_path / "copies").origin == "data"
     with pytest.raises(UsageError, match="does not have its digest"):
-        FrozenBatch.from_json({**frozen.model_dump(), "content": FILE + "Other.\n"})
+        FrozenBatch.from_json({**frozen.model_dump(), "content": FILE + "Other.\n"}, "b1")
 
 
 def test_a_file_that_changes_meanwhile_is_refused(project):

@@ -87,13 +87,13 @@ def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
     [
         ("2", "7 run ids start with 2: 27, 26, 25, 24, 23 and 2 more; use more of the id"),
         ("nothing like it", "there is no run nothing like it in {}; the newest is 27"),
-        ("277", "there is no run 277 in {}; did you mean 27?"),
+        ("277", "there is no run 277 in {}; the newest is 27"),
         ("%", "there is no run % in {}; the newest is 27"),
         ("\udcff\0", "there is no run \udcff\0 in {}; the newest is 27"),
     ],
 )
-def test_an_unknown_or_ambiguous_id_is_reported_with_similar_ones(store_url, given, told):
-    """An id that matches no run or several is reported in one line, with the matching or the similar ids."""
+def test_an_unknown_or_ambiguous_id_is_reported(store_url, given, told):
+    """An id that matches no run or several is reported in one line, with the matching ids or the newest one."""
     keep(store_url, **{f"2{number}": run_of(f"2{number}", float(number)) for number in range(1, 8)})
     with Store(store_url) as store, pytest.raises(RunNotFound) as caught:
         store.load(given)
