@@ -102,7 +102,7 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
             runner.root,
             settings,
             fixed,
-            at_once,
+            at_once=at_once,
             typical_cost=typical_cost,
             require_model=rule.is_required or before.get("require_model") is True,
             priority=before.get("priority", 0) if priority is None else priority,
@@ -351,7 +351,6 @@ def freeze(
     root: Path,
     settings: Mapping[str, Any],
     model: str | None = None,
-    at_once: int = 0,
     **others: Any,  # noqa: ANN401 - other fields of the batch
 ) -> FrozenBatch:
     """Return the frozen values of a specialist's file; raises UsageError if it cannot be frozen.
@@ -375,7 +374,6 @@ def freeze(
         settings=dict(settings),
         model=model,
         root_ids=root_ids(root),
-        at_once=at_once,
         **others,
     )
 

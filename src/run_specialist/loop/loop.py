@@ -390,7 +390,7 @@ class Loop:
         transcript = self._exchange.transcript
         if lost:
             transcript.add(prompts.other_model(before))
-        elif transcript.ends_with_model:
+        elif transcript.messages()[-1].role == "assistant":
             transcript.add(prompts.GO_ON)
         cold = None
         if turn > 1:

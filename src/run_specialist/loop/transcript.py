@@ -72,11 +72,6 @@ class Transcript:
             # The usage then has the same input several times: once for each step of the API between its tools.
             self.history_tokens = min(self.history_tokens, before + estimate(None, self._history[-1:]))
 
-    @property
-    def ends_with_model(self) -> bool:
-        """Whether the last message is the model's own, as after a pause."""
-        return self._tail is None
-
     def say(self, text: str) -> None:
         """Add a user message as the next message, after a turn without results."""
         self._tail = Message.user(text)

@@ -113,11 +113,11 @@ def test_a_damaged_trust_file_grants_nothing(tmp_path, content):
     assert Trust(folder=tmp_path).is_known(asked)
 
 
-def test_an_unreadable_trust_file_grants_nothing_and_is_named(tmp_path):
+def test_an_unreadable_trust_file_grants_nothing(tmp_path):
     """A folder in place of the trust file is a permission neither for a check nor for a list."""
     asked = claim(tmp_path)
     (tmp_path / f"{asked.fingerprint}.json").mkdir()
-    with pytest.raises(NotTrusted, match=rf"\({tmp_path}/{asked.fingerprint}\.json .* was ignored\)"):
+    with pytest.raises(NotTrusted, match="not allowed yet"):
         Trust(folder=tmp_path).check(asked)
     assert not Trust(folder=tmp_path).is_known(asked)
 
