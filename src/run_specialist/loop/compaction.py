@@ -16,7 +16,6 @@ from run_specialist.record.messages import (
     CompletedCall,
     Message,
     ToolCall,
-    Usage,
     encode,
     is_result,
     server_calls,
@@ -283,13 +282,9 @@ CHARACTERS_PER_TOKEN = 4
 _T = TypeVar("_T")
 
 
-def estimate(last: Usage | None, later: Sequence[Message]) -> int:
-    """Return the estimated size of the next request [tokens].
-
-    last: usage of the last reply; None before the first.
-    later: messages since that reply.
-    """
-    return (last.total_tokens if last else 0) + tokens(characters(later))
+def estimate(messages: Sequence[Message]) -> int:
+    """Return the estimated size of messages in a request [tokens]."""
+    return tokens(characters(messages))
 
 
 def tokens(length: int) -> int:
@@ -396,7 +391,7 @@ def plan(
     in_full = [_length(turn, is_old=False, is_flattened=is_flattened) for turn in all_turns]
     shortened = [_length(turn, is_old=True, is_flattened=is_flattened) for turn in all_turns]
     # The size includes the system prompt and the tools, which cannot be shortened.
-    available = target - summary_limit - max(size - estimate(None, history), 0)
+    available = target - summary_limit - max(size - estimate(history), 0)
     length = len(text_of(head.question)) + sum(in_full)
     cut = 0
     while cut <= fresh[0] or (cut < newest and tokens(length) > available):

@@ -273,7 +273,7 @@ def normalized(run: RunContext, reply: Reply, sent: transcript.Transcript, turn:
     if not reply.usage.total_tokens and run.job.provider.capabilities.is_language_model:
         # The server reports none, but limits need a number.
         run.observers.warn("the server reports no token usage; it is estimated")
-        answer = estimate(None, [Message("assistant", reply.content)])
+        answer = estimate([Message("assistant", reply.content)])
         reply = replace(reply, usage=Usage(sent.tokens + opening_tokens(opening), 0, 0, answer))
     # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
     bare_answer = run.job.answer_schema is None and choice is not Choice.SCHEMA

@@ -84,7 +84,7 @@ class Summarizer:
             if pair.call.id not in self.archive:
                 self.archive.add(pair.call.id, pair.result)
         rebuilt = planned.rebuild(summary)
-        tokens_after = max(tokens_before - estimate(None, history), 0) + estimate(None, rebuilt)
+        tokens_after = max(tokens_before - estimate(history), 0) + estimate(rebuilt)
         if tokens_after > target and not self._has_missed_target:
             self._has_missed_target = True
             notes.warnings.append(

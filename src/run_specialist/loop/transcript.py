@@ -70,7 +70,7 @@ class Transcript:
         self.history_tokens = reply.usage.total_tokens
         if before and has_server_calls(content):
             # The usage then has the same input several times: once for each step of the API between its tools.
-            self.history_tokens = min(self.history_tokens, before + estimate(None, self._history[-1:]))
+            self.history_tokens = min(self.history_tokens, before + estimate(self._history[-1:]))
 
     def say(self, text: str) -> None:
         """Add a user message as the next message, after a turn without results."""
@@ -107,7 +107,7 @@ class Transcript:
         tokens: estimated size of the new messages.
         """
         self._take(messages)
-        self.history_tokens = max(tokens - estimate(None, [self._tail] if self._tail else []), 0)
+        self.history_tokens = max(tokens - estimate([self._tail] if self._tail else []), 0)
         self._part += 1
         self._copies = len(messages)
         self._recorded = 0
@@ -120,7 +120,7 @@ class Transcript:
     @property
     def tokens(self) -> int:
         """Estimated size of the next request: usage of the last turn, plus the tail [tokens]."""
-        return self.history_tokens + estimate(None, [self._tail] if self._tail else [])
+        return self.history_tokens + estimate([self._tail] if self._tail else [])
 
 
 def _is_long(block: Block) -> bool:
