@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from run_specialist.api.run_maker import EndedRun, RunMaker, RunRequest, checked_statuses, take_up
+from run_specialist.api.run_maker import EndedRun, RunMaker, RunRequest, checked_statuses
 from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.spawner import check_price
@@ -48,9 +48,9 @@ class BatchRuns:
     async def take_up(self, item: "Item", run_id: str, lend: "Lend", *, is_new: bool) -> Run | EndedRun:
         """Return the run of an item: a new one, a resumed one, or one that has ended, with its outcome."""
         asked = replace(self.asked(item), lend=lend if self.has_cost_limit else None)
-        run = await take_up(self.maker, asked, run_id, retry=[*self.retry], is_new=is_new)
+        run = await self.maker.take_up(asked, run_id, [*self.retry], is_new=is_new)
         if isinstance(run, EndedRun) and _is_unfinished(run.ended):
-            return await take_up(self.maker, asked, run_id, retry=[run.ended.status])
+            return await self.maker.take_up(asked, run_id, [run.ended.status])
         return run
 
     async def ended(self, run_id: str, *, however: bool = False) -> Outcome | None:
@@ -152,12 +152,6 @@ class BatchMaker:
         batch = Batch(row.batch_id, items, runs, bounds, total=total, record=record, run_id=run_id)
         self._open.add(batch)
         return batch
-
-    async def take_up(
-        self, asked: RunRequest, run_id: str, retry: Sequence[str], lend: "Lend | None" = None
-    ) -> Run | EndedRun:
-        """Return the run with this id, as `Runner.take_up` does."""
-        return await take_up(self._maker, replace(asked, lend=lend), run_id, retry=retry)
 
     def model_of(self, asked: RunRequest) -> str:
         """Return the id of the model that a new run would use; contacts nothing."""

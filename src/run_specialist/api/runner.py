@@ -11,7 +11,7 @@ from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
-from run_specialist.api.run_maker import EndedRun, RunMaker, begin, take_up
+from run_specialist.api.run_maker import EndedRun, RunMaker
 from run_specialist.api.run_store import RunStore
 from run_specialist.batch.item import Lend
 from run_specialist.budget import Preset, Style
@@ -306,8 +306,7 @@ class Runner:
             the keys of the file that it sets, and the other settings override the preset.
         Raises UsageError before any request is sent to a model.
         """
-        asked = self.maker.asked(specialist, query, options)
-        return await begin(self.maker, asked, run_id)
+        return await self.maker.begin(self.maker.asked(specialist, query, options), run_id)
 
     async def resume(
         self, run_id: str, query: str | None = None, *, force: bool = False, **options: Unpack[ResumeOptions]
@@ -374,7 +373,7 @@ class Runner:
         NotResumable with the reason, before any request is sent to a model.
         """
         asked = self.maker.asked(specialist, query, options)
-        return await take_up(self.maker, replace(asked, lend=lend), run_id, force=force, retry=retry)
+        return await self.maker.take_up(replace(asked, lend=lend), run_id, retry, force=force)
 
     async def run(
         self, specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[RunOptions]

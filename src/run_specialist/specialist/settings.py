@@ -262,26 +262,29 @@ class Setting:
     @property
     def shown(self) -> str:
         """Value on one line, as written in a file."""
-        value = self.value
-        if value is None:
-            return _UNSET.get(self.key, "none" if self.key.endswith("_limit") else "-")
-        if self.key == "countdown" and isinstance(value, dict) and value["from"] is value["warn_at"] is None:
-            return "none"
-        if isinstance(value, list):
-            return shown(", ".join(map(str, value)), _LONGEST) or "[]"
-        if isinstance(value, dict):
-            return shown(
-                ", ".join(f"{key}: {'none' if item is None else item}" for key, item in value.items()), _LONGEST
-            )
-        if isinstance(value, float):
-            return f"{value:.15g}"
-        return str(value).lower() if isinstance(value, bool) else shown(str(value), _LONGEST)
+        return shown_value(self.key, self.value)
 
     def as_json(self) -> dict[str, object]:
         """Return the object that `show --json` prints for the key."""
         path = self.origin.path
         place = {"line": self.origin.line, "path": None if path is None else str(path)}
         return {"value": self.value, "source": self.origin.source, **place}
+
+
+def shown_value(key: str, value: object) -> str:
+    """Return the value of a key on one line, as written in a file."""
+    if value is None:
+        return _UNSET.get(key, "none" if key.endswith("_limit") else "-")
+    if isinstance(value, dict):
+        if key == "countdown" and value["from"] is value["warn_at"] is None:
+            return "none"
+        pairs = (f"{name}: {'none' if item is None else item}" for name, item in value.items())
+        return shown(", ".join(pairs), _LONGEST)
+    if isinstance(value, list):
+        return shown(", ".join(map(str, value)), _LONGEST) or "[]"
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return str(value).lower() if isinstance(value, bool) else shown(str(value), _LONGEST)
 
 
 def settings_of(resolved: ResolvedSettings) -> list[Setting]:
