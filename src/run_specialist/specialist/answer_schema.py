@@ -13,11 +13,9 @@ from run_specialist.specialist.positions import LONGEST, Chunk, UnreadableError,
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.schema_checks import target
 
+_REFERENCES = frozenset({"$ref", "$dynamicRef"})
 # Their values are data, in which a `$ref` is not a reference.
 _DATA = frozenset({"const", "enum", "default", "examples"})
-# The keys of their values are names chosen by the author, not keywords.
-_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
-_REFERENCES = frozenset({"$ref", "$dynamicRef"})
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,8 @@ def _moved(part: object, pointer: str) -> Any:  # noqa: ANN401 - any JSON
         if key in _REFERENCES and isinstance(value, str):
             # An anchor, `#name`, does not depend on the place.
             moved[key] = f"#{pointer}{value[1:]}" if value == "#" or value.startswith("#/") else value
-        elif key in _DATA:
-            moved[key] = value
-        elif key in _BY_NAME and isinstance(value, dict):
-            moved[key] = {name: _moved(inner, pointer) for name, inner in value.items()}
         else:
-            moved[key] = _moved(value, pointer)
+            moved[key] = value if key in _DATA and not isinstance(value, dict) else _moved(value, pointer)
     return moved
 
 
@@ -148,16 +142,7 @@ class Part:
 
 def matches(value: object, schema: Mapping[str, Any]) -> bool:
     """Return whether a value matches a schema for constrained decoding."""
-    if "anyOf" in schema:
-        return any(matches(value, branch) for branch in schema["anyOf"])
-    values = [schema["const"]] if "const" in schema else schema.get("enum", [value])
-    if value not in values or not ("type" not in schema or _is_kind(schema["type"], value)):
-        return False
-    if isinstance(value, dict) and "properties" in schema:
-        parts = schema["properties"]
-        return value.keys() == parts.keys() and all(matches(value[name], parts[name]) for name in value)
-    items = schema.get("items", {})
-    return not isinstance(value, list) or all(matches(item, items) for item in value)
+    return schema_checks.reason(value, schema) is None
 
 
 def _json_string(schema: object) -> Part:
@@ -207,7 +192,9 @@ def _is_kind(kind: str, value: object) -> bool:
 MOST_PARTS = 3_000
 """Maximum number of properties, values and other parts that are converted, including those of references."""
 DEEPEST = 20
-"""Maximum nesting; an object has two levels: the vendors allow ten nested objects."""
+"""Maximum nesting."""
+OBJECT_DEPTH = 2
+"""Levels of an object: the vendors allow ten nested ones."""
 
 # Keywords allowed beside a reference or alternatives, because they do not restrict values.
 _ANNOTATIONS = frozenset(
@@ -243,7 +230,7 @@ class _Converter:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._left = MOST_PARTS
+        self._left = self._share = MOST_PARTS
 
     def convert(self) -> Part:
         """Return the whole schema, in which each property has an equal share of the possible parts."""
@@ -253,10 +240,12 @@ class _Converter:
             return _json_string(self._root)
 
     def _part(self, schema: object, references: tuple[str, ...], depth: int) -> Part:
+        is_of_root = depth == OBJECT_DEPTH
+        self._left = self._share if is_of_root else self._left
         try:
             return self._expressed(schema, references, depth)
         except _NotExpressible:
-            if self._left < 0:
+            if self._left < 0 and not is_of_root:
                 raise
             return _json_string(schema)
 
@@ -279,7 +268,7 @@ class _Converter:
                         lambda value: [item.restore(one) for one in value] if isinstance(value, list) else value,
                     )
                 case "object" if schema.get("properties") or schema.get("additionalProperties") is False:
-                    part = self._closed(schema, references, depth + 2)
+                    part = self._closed(schema, references, depth + OBJECT_DEPTH)
                 case _:
                     raise _NotExpressible
         kept = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
@@ -291,19 +280,11 @@ class _Converter:
         if not isinstance(properties, Mapping) or not isinstance(names, list):
             raise _NotExpressible
         required = {name for name in names if isinstance(name, str)}
-        is_root = schema is self._root
         if required - properties.keys() or len(properties) > self._left:
             raise _NotExpressible
-        parts = {}
-        for name, part in properties.items():
-            if is_root:
-                self._left = MOST_PARTS // len(properties)
-            try:
-                parts[name] = self._part(part, references, depth)
-            except _NotExpressible:
-                if not is_root:
-                    raise
-                parts[name] = _json_string(part)
+        if schema is self._root:
+            self._share = MOST_PARTS // max(1, len(properties))
+        parts = {name: self._part(part, references, depth) for name, part in properties.items()}
         optional = {name for name in parts if name not in required and not _allows_null(parts[name].schema)}
 
         def restore(value: object) -> object:
@@ -395,33 +376,16 @@ NEEDS_QUOTES = (
     "require needs quotes, and output_schema has no `evidence` array of objects with `source` and `quote`; add one, or "
     "set evidence to check"
 )
-# Maximum number of references that are followed in a row.
-_MOST_REFERENCES = 20
 
 
 def has_quotes(schema: Mapping[str, Any]) -> bool:
-    """Return whether an object schema has such an array; local references and alternatives are followed."""
-    return any(
-        {"source", "quote"} <= _properties(item).keys()
-        for whole in _variants(schema, schema)
-        for array in _variants(_properties(whole).get("evidence"), schema)
-        for item in _variants(array.get("items"), schema)
-    )
+    """Return whether a schema has a property `evidence` and an object with `source` and `quote`, at any place."""
+    named = [part["properties"].keys() for part in _maps(schema) if isinstance(part.get("properties"), Mapping)]
+    return any("evidence" in names for names in named) and any({"source", "quote"} <= names for names in named)
 
 
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
-def _variants(schema: object, root: Mapping[str, Any], references: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema, and every schema that it refers to or combines."""
-    if not isinstance(schema, Mapping) or references > _MOST_REFERENCES:
-        return
-    yield schema
-    if isinstance(pointer := schema.get("$ref"), str):
-        yield from _variants(target(root, pointer), root, references + 1)
-    for key in ("anyOf", "oneOf", "allOf"):
-        branches = schema.get(key)
-        for branch in branches if isinstance(branches, list) else ():
-            yield from _variants(branch, root, references + 1)
+def _maps(part: object) -> Iterator[Mapping[str, Any]]:
+    if isinstance(part, Mapping):
+        yield part
+    for inner in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
+        yield from _maps(inner)
