@@ -5,7 +5,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from run_specialist.specialist.origins import rule, stricter
 from run_specialist.specialist.positions import InvalidToml, read_file, read_table
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import ownership_problem, user_folder
-from run_specialist.specialist.settings import checked, shown_value
+from run_specialist.specialist.settings import Origin, Setting, checked
 from run_specialist.store.location import place
 from run_specialist.store.location import shown as shown_store
 
@@ -418,55 +418,19 @@ def _store(store: str) -> str:
     return path if store.startswith("~") else store
 
 
-ValueSource = Literal["environment", "project", "user", "default"]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigValue:
-    """The value of one key."""
-
-    key: str
-    value: object
-    """JSON value; None = not set, or no limit."""
-    source: ValueSource
-    variable: str | None = None
-    """Environment variable that sets it."""
-    path: Path | None = None
-    """Config file that sets it."""
-    line: int | None = None
-
-    @property
-    def origin(self) -> str:
-        """The source: file name and line, name of a variable, or `default`."""
-        if self.path is not None:
-            return f"{self.path.name}:{self.line}"
-        return self.variable or self.source
-
-    @property
-    def shown_value(self) -> str:
-        """The value as written in a file; `-` if there is none."""
-        return shown_value(self.key, self.value)
-
-    def as_json(self) -> dict[str, object]:
-        """Return the object that `specialists config --json` prints for the key."""
-        values = asdict(self)
-        del values["key"]
-        return values | {"path": self.path and str(self.path)}
-
-
-def holdings(config: Config) -> Iterator[ConfigValue]:
+def holdings(config: Config) -> Iterator[Setting]:
     """Yield the value of each key with its source, in the order of the keys."""
     for name, key in KEYS.items():
         found = config.values.get(name)
         if key.variable and (named := os.environ.get(key.variable)):
-            yield ConfigValue(name, _as_json(key, named), "environment", key.variable)
+            yield Setting(name, _as_json(key, named), Origin("environment", variable=key.variable))
         elif found is not None:
-            yield ConfigValue(name, _as_json(key, found.value), found.scope, None, found.path, found.line)
+            yield Setting(name, _as_json(key, found.value), Origin(found.scope, found.line, path=found.path))
         elif key.kind == "setting":
-            yield ConfigValue(name, Specialist.model_fields[name].default, "default")
+            yield Setting(name, Specialist.model_fields[name].default, Origin("default"))
         else:
             own = {"model": choose_model(None, None), "store": place(None).url, "switch": False, "on_lost": "go_on"}
-            yield ConfigValue(name, _as_json(key, own.get(key.kind)), "default")
+            yield Setting(name, _as_json(key, own.get(key.kind)), Origin("default"))
 
 
 def _as_json(key: Key, value: object) -> object:

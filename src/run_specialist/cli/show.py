@@ -200,6 +200,7 @@ def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
         claim = model_claim(read)
         trusted, line = flags.trust_of("the model of the project", [claim] if claim else [])
         if json_:
+            settings = {one.key: {**one.as_json(), "variable": one.origin.variable} for one in held}
             files = [
                 {
                     "path": str(one.path),
@@ -209,11 +210,9 @@ def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
                 }
                 for one in read.files
             ]
-            console.print_json(
-                {"settings": {one.key: one.as_json() for one in held}, "files": files, "trusted": trusted}
-            )
+            console.print_json({"settings": settings, "files": files, "trusted": trusted})
             return
-        print_table(("KEY", "VALUE", "FROM"), [(one.key, one.shown_value, one.origin) for one in held])
+        print_table(("KEY", "VALUE", "FROM"), [(one.key, one.shown, str(one.origin)) for one in held])
         console.print_line("")
         if not read.files:
             console.print_line("No config file is read: SPECIALIST_CONFIG is none.")

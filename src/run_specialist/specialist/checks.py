@@ -17,7 +17,13 @@ from run_specialist.specialist.problems import START, Position, Problems, shown
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
 # Tools that need another key in the file, by name.
-_REQUIRED = {"delegate": "agents", tool_names.EDIT: "writable", tool_names.WRITE: "writable", "memory": "memory"}
+_REQUIRED = {
+    "delegate": "agents",
+    tool_names.EDIT: "writable",
+    tool_names.WRITE: "writable",
+    "memory": "memory",
+    tool_names.SEARCH: "server_tools",
+}
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 # Maximum number of unknown names that get suggestions, and of candidates compared with each.
@@ -29,18 +35,12 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     if not given.get("tools"):
         return
     available = [name for name in tool_names.BUILT_IN if not (key := _REQUIRED.get(name)) or given.get(key)]
-    if not given.get("server_tools"):
-        available.remove(tool_names.SEARCH)
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = tool_names.resolve_tools(given["tools"], (), available)
-    lacking = [*resolved.unknown]
+    unknown = [*resolved.unknown]
     if given.get("mcp_servers"):
-        lacking = [name for name in lacking if not name.startswith("mcp__") and "/" not in name]
-    if billed := [name for name in lacking if tool_names.names_tool([name], tool_names.SEARCH)]:
-        text = f"{shown(billed[0])} is run by the API, which bills it; `server_tools: true` allows that"
-        problems.warn(front.fields["tools"].place, text, "server_tools")
-    unknown = [name for name in lacking if name not in billed]
+        unknown = [name for name in unknown if not name.startswith("mcp__") and "/" not in name]
     if not unknown:
         return
     text = f"not available here: {shown(', '.join(unknown), _LONGEST_TOOLS)}"
@@ -199,12 +199,7 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
 def _is_on(value: positions.Node) -> bool:
     if not isinstance(value, positions.ScalarNode):
         return True
-    return positions.scalar_value(value) not in (False, None, 0) and value.text.lower() not in (
-        "no",
-        "off",
-        "deny",
-        "false",
-    )
+    return bool(positions.scalar_value(value)) and value.text.lower() not in ("no", "off", "deny", "false")
 
 
 def _name(item: positions.Node, field: Field, problems: Problems, key: str) -> str | None:
@@ -236,20 +231,13 @@ def _other_value(key: str, field: Field, problems: Problems) -> object:
             if isinstance(name, positions.ScalarNode) and positions.is_null(inner):
                 problems.warn(field.chunk.place(name.start), f"{shown(name.text)} is empty and ignored", key)
         return {fields.canonical(name): item for name, item in value.items() if item is not None}
-    if (
-        isinstance(value, str)
-        and isinstance(node, positions.ScalarNode)
-        and (node.tag is None or node.tag in positions.CORE_TAGS)
-    ):
-        converted: object = None
-        if isinstance(fields.EXPECTED[key], fields.Number):
-            converted = positions.plain_value(value.strip())
-        elif fields.EXPECTED[key].phrase == "true or false":
-            converted = _SWITCHES.get(value.strip().lower())
-        if isinstance(converted, int | float):
+    if isinstance(value, str) and isinstance(node, positions.ScalarNode) and node.tag in (None, *positions.CORE_TAGS):
+        is_number = isinstance(fields.EXPECTED[key], fields.Number)
+        converted = positions.plain_value(value.strip()) if is_number else _SWITCHES.get(value.strip().lower())
+        if isinstance(converted, int | float) and (is_number or fields.EXPECTED[key].phrase == "true or false"):
             problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(converted))}", key)
             value = converted
-    if key == "effort" and isinstance(value, str) and value.strip().lower() == "minimal":
+    if key == "effort" and fields.lower(value) == "minimal":
         problems.notice(field.place, "minimal is read as low", key)
         value = "low"
     in_minutes = field.key.replace("-", "").replace("_", "").lower() == "timeoutmins"
@@ -360,15 +348,12 @@ _PLACEHOLDER = re.compile(r"\s*TODO\b")
 
 
 def check_placeholders(data: bytes | str, given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> None:
-    """Warn about a description, a model or a path that begins with TODO, and about the template's line in the prompt.
+    """Warn about a description that begins with TODO, and about the template's line in the prompt.
 
     data: The whole file.
     """
-    for key in ("description", "model", "paths", "writable"):
-        values = given.get(key) or ()
-        values = [values] if isinstance(values, str) else values
-        if key in front.fields and any(_PLACEHOLDER.match(str(value)) for value in values):
-            problems.warn(front.fields[key].place, f"{PROBLEM}; replace it, or remove the key", key)
+    if "description" in front.fields and _PLACEHOLDER.match(given.get("description", "")):
+        problems.warn(front.fields["description"].place, f"{PROBLEM}; replace it, or remove the key", "description")
     if PURPOSE in front.body:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
         place = Position(text.count("\n", 0, text.find(PURPOSE)) + 1, 1)

@@ -25,7 +25,7 @@ from run_specialist.specialist.problems import shown
 # Of a limit that a project sets, in its config file or a specialist's file, the stricter one holds: a project cannot
 # raise a limit of the user's own config file. Data is refused if the table of origins does not allow it.
 
-SettingSource = Literal["flag", "data", "file", "preset", "project", "user", "default"]
+SettingSource = Literal["flag", "data", "file", "preset", "project", "user", "default", "environment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Origin:
 
     source: SettingSource
     """`flag` for the call, by a single setting or a preset; `data` for an eval case or a queue; `preset` for the preset
-    of the file; `project` and `user` for their config files."""
+    of the file; `project` and `user` for their config files; `environment` for a variable."""
     line: int | None = None
     """Line of the key, or of `preset`, in the file or the config file."""
     preset: Preset | None = None
@@ -43,6 +43,8 @@ class Origin:
     """Config file; None for the other sources."""
     kind: OriginKind = "caller"
     """Decides what the value may do."""
+    variable: str | None = None
+    """Environment variable that sets it; the commands show it beside the keys of config files."""
 
     def __str__(self) -> str:
         """Return `line 5`, `preset finalize`, `--preset finalize`, `pyproject.toml:5`, `default` or the like."""
@@ -51,7 +53,7 @@ class Origin:
             return f"{preset}{self.path.name}:{self.line}"
         if self.preset:
             return f"{'--' if self.source == 'flag' else ''}preset {self.preset}"
-        return f"line {self.line}" if self.line else self.source
+        return f"line {self.line}" if self.line else self.variable or self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,29 +264,25 @@ class Setting:
     @property
     def shown(self) -> str:
         """Value on one line, as written in a file."""
-        return shown_value(self.key, self.value)
+        value = self.value
+        if value is None:
+            return _UNSET.get(self.key, "none" if self.key.endswith("_limit") else "-")
+        if isinstance(value, dict):
+            if self.key == "countdown" and value["from"] is value["warn_at"] is None:
+                return "none"
+            pairs = (f"{name}: {'none' if item is None else item}" for name, item in value.items())
+            return shown(", ".join(pairs), _LONGEST)
+        if isinstance(value, list):
+            return shown(", ".join(map(str, value)), _LONGEST) or "[]"
+        if isinstance(value, float):
+            return f"{value:.15g}"
+        return str(value).lower() if isinstance(value, bool) else shown(str(value), _LONGEST)
 
     def as_json(self) -> dict[str, object]:
         """Return the object that `show --json` prints for the key."""
         path = self.origin.path
         place = {"line": self.origin.line, "path": None if path is None else str(path)}
         return {"value": self.value, "source": self.origin.source, **place}
-
-
-def shown_value(key: str, value: object) -> str:
-    """Return the value of a key on one line, as written in a file."""
-    if value is None:
-        return _UNSET.get(key, "none" if key.endswith("_limit") else "-")
-    if isinstance(value, dict):
-        if key == "countdown" and value["from"] is value["warn_at"] is None:
-            return "none"
-        pairs = (f"{name}: {'none' if item is None else item}" for name, item in value.items())
-        return shown(", ".join(pairs), _LONGEST)
-    if isinstance(value, list):
-        return shown(", ".join(map(str, value)), _LONGEST) or "[]"
-    if isinstance(value, float):
-        return f"{value:.15g}"
-    return str(value).lower() if isinstance(value, bool) else shown(str(value), _LONGEST)
 
 
 def settings_of(resolved: ResolvedSettings) -> list[Setting]:
