@@ -3,7 +3,6 @@
 import difflib
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -243,23 +242,22 @@ def read_config(project: Path, *, meant: bool = False) -> Config:
     """
     if _named().lower() == NONE:
         return Config((), project)
-    ours = _read(project / PROJECT_FILE, "project", project, meant=meant)
-    return _with_user_files((ours,), project)
+    return _with_user_file((_read(project / PROJECT_FILE, "project", project, meant=meant),), project)
 
 
 def read_user_config() -> Config:
     """Read the config file of the user only, for keys that a project cannot set; raises UsageError as `read_config`."""
-    return Config() if _named().lower() == NONE else _with_user_files()
+    return Config() if _named().lower() == NONE else _with_user_file()
 
 
-def _with_user_files(files: tuple[ConfigFile, ...] = (), project: Path | None = None) -> Config:
-    """Return these files and the places of the user's file that were tried, up to the first one that exists."""
-    for path in user_files():
-        files = (*files, _read(path, "user"))
-        if files[-1].state != "missing":
-            break
-        if _named():
-            raise UsageError(f"{VARIABLE}: {path} does not exist")
+def _with_user_file(files: tuple[ConfigFile, ...] = (), project: Path | None = None) -> Config:
+    """Return these files and the user's file."""
+    named = _named()
+    path = Path(os.path.abspath(os.path.expanduser(named))) if named else user_folder() / _USER_FILE  # noqa: PTH100, PTH111 - never raise
+    # Without a home folder there is no file of the user.
+    files = (*files, _read(path, "user")) if path.is_absolute() else files
+    if named and files[-1].state == "missing":
+        raise UsageError(f"{VARIABLE}: {path} does not exist")
     if problems := [line for file in files for line in file.problems]:
         raise UsageError("\n".join([*problems, f"or set {VARIABLE}={NONE} to read no config file"]))
     return Config(files, project)
@@ -328,18 +326,6 @@ _USER_FILE = "config.toml"
 def _named() -> str:
     """Return the user's file as named by the environment, which must then exist; empty if it is not."""
     return os.environ.get(VARIABLE, "").strip()
-
-
-def user_files() -> tuple[Path, ...]:
-    """Return the possible places of the user's file; the first existing one is read."""
-    if named := _named():
-        return (Path(os.path.abspath(os.path.expanduser(named))),)  # noqa: PTH100, PTH111 - never raise
-    folders = [user_folder()]
-    if sys.platform in ("darwin", "win32"):
-        import platformdirs  # noqa: PLC0415 - takes 20 ms; elsewhere it gives the same folder
-
-        folders.append(platformdirs.user_config_path("run-specialist", appauthor=False))
-    return tuple(dict.fromkeys(folder / _USER_FILE for folder in folders if folder.is_absolute()))
 
 
 def near(path: Path) -> str:

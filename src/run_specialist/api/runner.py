@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
-from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
@@ -34,6 +34,7 @@ from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.python_tools import as_tools
 
 if TYPE_CHECKING:
+    from run_specialist.api.batch_maker import BatchMaker
     from run_specialist.batch.batch import Batch
     from run_specialist.batch.item import Input, InputRecord
 
@@ -279,8 +280,6 @@ class Runner:
         """Makes the environment of each run."""
         self.maker = RunMaker(self.environments)
         """Makes runs, and checks which specialists can work here."""
-        self.batches = BatchMaker(self.maker)
-        """Makes batches; `map` covers the common case, in which items differ only in their questions."""
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line of text, when loading the weights of a `local:` model begins."""
         self.allowed: Callable[[str], None] | None = None
@@ -422,6 +421,13 @@ class Runner:
         """
         return self.batches.make(specialist, items, question, options)
 
+    @cached_property
+    def batches(self) -> "BatchMaker":
+        """Makes batches; `map` covers the common case, in which items differ only in their questions."""
+        from run_specialist.api.batch_maker import BatchMaker  # noqa: PLC0415 - only batches need it
+
+        return BatchMaker(self.maker)
+
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
             self.loading(line)
@@ -437,7 +443,8 @@ class Runner:
             parts.push_async_callback(self.environments.store.aclose)
             parts.push_async_callback(self._providers.aclose)
             parts.push_async_callback(self.environments.clients.aclose)
-            parts.push_async_callback(self.batches.aclose)
+            if "batches" in self.__dict__:
+                parts.push_async_callback(self.batches.aclose)
 
     async def __aenter__(self) -> Self:
         return self
