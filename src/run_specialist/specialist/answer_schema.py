@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from run_specialist.errors import UsageError
 from run_specialist.specialist import schema_checks
-from run_specialist.specialist.front_matter import decode
-from run_specialist.specialist.positions import LONGEST, Chunk, UnreadableError, parse, read_file, value_of
-from run_specialist.specialist.problems import Problems, shown
+from run_specialist.specialist.positions import LONGEST, read
+from run_specialist.specialist.problems import shown
 from run_specialist.specialist.schema_checks import target
 
 _REFERENCES = frozenset({"$ref", "$dynamicRef"})
@@ -35,9 +35,10 @@ class AnswerSchema:
         Raises ValueError with the problem and its place in the schema.
         """
         path = folder / value if isinstance(value, str) else None
-        schema = plain(value) if path is None else _read(path, project)
         try:
-            return cls(schema_checks.check(schema))
+            return cls(schema_checks.check(plain(value if path is None else read(path, project).value)))
+        except UsageError as error:
+            raise ValueError(str(error)) from None
         except ValueError as error:
             raise ValueError(str(error) if path is None else f"{shown(str(path), None)}: {error}") from None
 
@@ -79,28 +80,6 @@ def _moved(part: object, pointer: str) -> Any:  # noqa: ANN401 - any JSON
         else:
             moved[key] = value if key in _DATA and not isinstance(value, dict) else _moved(value, pointer)
     return moved
-
-
-def _read(path: Path, project: Path | None) -> object:
-    """Return the content of a file, parsed as JSON or otherwise as YAML; raises ValueError naming the file."""
-    name = shown(str(path), None)
-    try:
-        text = decode(read_file(path, project, 4 * LONGEST), Problems(path))
-        try:
-            return plain(json.loads(text))
-        except json.JSONDecodeError as error:
-            if path.suffix.lower() == ".json":
-                name = f"{name}:{error.lineno}:{error.colno}"
-                raise ValueError(f"is not valid JSON: {error.msg}") from None
-        root = parse(text)
-        return None if root is None else plain(value_of(root)[0])
-    except RecursionError:
-        raise ValueError(f"{name}: is nested too deeply") from None
-    except UnreadableError as error:
-        place = Chunk(text, 1).place(error.index)
-        raise ValueError(f"{name}:{place.line}:{place.column}: is not valid JSON or YAML: {error}") from None
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
 
 
 def plain(value: object) -> object:

@@ -59,11 +59,14 @@ def read_file(path: Path, project: Path | None, most: int) -> bytes:
     return data
 
 
-def read(path: Path) -> PlacedValue:
-    """Return the content of a file; raises UsageError with the position of the first error."""
+def read(path: Path, project: Path | None = None) -> PlacedValue:
+    """Return the content of a YAML or JSON file; raises UsageError with the position of the first error.
+
+    project: as for `read_file`.
+    """
     name = shown(str(path), None)
     try:
-        text = read_file(path, None, LARGEST).decode("utf-8-sig")
+        text = read_file(path, project, LARGEST).decode("utf-8-sig")
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None
     left = MOST_CASE_VALUES
