@@ -211,7 +211,7 @@ def _held_back(kind: Kind, limit: float | None) -> float:
 # none      the request allows no tool, and its text is the answer
 # salvage   no request: the answer is built from the last text and the results
 
-Style = Literal["auto", "force", "order", "schema", "finalize", "none", "stop"]
+Style = Literal["auto", "force", "order", "schema", "none", "finalize", "stop"]
 """Values of `landing` in a specialist's front matter."""
 
 
