@@ -236,14 +236,9 @@ def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
     root: Folder in the project whose `.mcp.json` defines the servers that are given by name only.
     """
     servers: dict[str, ServerConfig] = {}
-    listed: Mapping[str, Any] | str | None = None
     path = project_file(root)
     for name, entry in named_entries(settings.mcp_servers):
-        if entry is None:
-            listed = _listed(path) if listed is None else listed
-            server = _from_project(name, path, listed)
-        else:
-            server = server_of(name, entry)
+        server = _from_project(name, path) if entry is None else server_of(name, entry)
         if server is None:
             continue
         key = server.name
@@ -340,7 +335,7 @@ def listed_in_project(name: str, folder: Path) -> str:
     path = project_file(folder.absolute())
     if path is None and git_folder(folder.absolute()) is None:
         return ""
-    server = _from_project(name, path, _listed(path))
+    server = _from_project(name, path)
     return server.unusable if server else ""
 
 
@@ -358,7 +353,8 @@ def _listed(path: Path | None) -> Mapping[str, Any] | str:
     return servers if isinstance(servers, dict) else f"{path} has no map mcpServers"
 
 
-def _from_project(name: str, path: Path | None, listed: Mapping[str, Any] | str) -> ServerConfig | None:
+def _from_project(name: str, path: Path | None) -> ServerConfig | None:
+    listed = _listed(path)
     if isinstance(listed, str):
         return ServerConfig(_DISALLOWED.sub("_", name), unusable=listed)
     if listed.get(name) is None:
