@@ -72,7 +72,7 @@ _LONGEST = 40
 
 def _known(name: str, scope: Scope) -> Key:
     """Return the key with a name; raises ValueError with why it cannot be used, and a similar key if there is one."""
-    canonical = _canonical(name)
+    canonical = name.strip().replace("-", "_").lower()
     option = f"--{canonical.replace('_', '-')}"
     if key := KEYS.get(canonical):
         if scope == "project" and rule(key.name, "project") == "never":
@@ -91,10 +91,6 @@ def _known(name: str, scope: Scope) -> Key:
     close = difflib.get_close_matches(canonical[:_LONGEST], KEYS, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(KEYS)}"
     raise ValueError(f"unknown key; {hint}")
-
-
-def _canonical(name: str) -> str:
-    return name.strip().replace("-", "_").lower()
 
 
 State = Literal["read", "missing", "no table", "ignored"]

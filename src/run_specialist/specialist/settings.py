@@ -162,7 +162,8 @@ def _checked_data(file: SpecialistFile, call: Specialist, data: Data) -> Special
 
 def _limits_of_user(file: SpecialistFile) -> Mapping[str, tuple[Any, Origin]]:
     """Return the limits of the user's own config file, with their places; a project cannot raise them."""
-    users = {key: own for key, default in file.defaults.items() if (own := default.of_user) is not None}
+    given = {key: one if one.scope == "user" else one.users for key, one in file.defaults.items()}
+    users = {key: one for key, one in given.items() if one is not None}
     limits = checked({key: own.value for key, own in users.items() if rule(key, "project") == "lower"})
     return {
         key: (getattr(limits, key), Origin("user", users[key].line, path=users[key].path))
