@@ -92,7 +92,7 @@ class Delegate:
             "query": {"type": "string", "description": delegate.QUERY},
             **({"run_id": {"type": "string", "description": RUN_ID}} if self._is_stored else {}),
         }
-        schema = {"type": "object", "properties": properties, "required": ["specialist", "query"]}
+        schema: dict[str, Any] = {"type": "object", "properties": properties, "required": ["specialist", "query"]}
         schema["additionalProperties"] = False
         # Serialized once: each request of the agent sends the same bytes, even if a file or a returned copy changes.
         described = [delegate.AgentDescription(name, description) for name, (_, description) in found.items()]

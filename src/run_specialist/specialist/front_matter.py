@@ -67,9 +67,8 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         problems.warn(fence, "the front matter does not start on line 1")
     for found, which in ((opening, "opening"), (closing, "closing")):
         if found[0].removesuffix("\n") != "---":
-            problems.warn(
-                positions.Chunk(text, 1).place(found.start()), f"the {which} fence is not exactly three dashes"
-            )
+            place = positions.Chunk(text, 1).place(found.start())
+            problems.warn(place, f"the {which} fence is not exactly three dashes")
     return FencedParts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)))
 
 
@@ -267,9 +266,8 @@ def decode(data: bytes | str, problems: Problems) -> str:
         problems.warn(START, "starts with a byte order mark, which is ignored")
     text = _with_lf(text.lstrip("\ufeff"))
     if bad := _UNUSABLE.search(text):
-        problems.warn(
-            positions.Chunk(text, 1).place(bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}"
-        )
+        place = positions.Chunk(text, 1).place(bad.start())
+        problems.warn(place, f"contains unusable characters, replaced by {_REPLACEMENT}")
         text = _UNUSABLE.sub(_REPLACEMENT, text)
     return text
 

@@ -14,10 +14,8 @@ from run_specialist.errors import UsageError
 from run_specialist.safety import safe_files
 from run_specialist.specialist.problems import Position, shown
 
-try:
-    from yaml import CSafeLoader as _Loader
-except ImportError:  # a PyYAML built without libyaml
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+# Without libyaml, PyYAML has only its own parser.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 LARGEST = 8 * 1024 * 1024
 """Maximum size of a file [bytes]."""
