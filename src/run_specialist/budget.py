@@ -309,13 +309,7 @@ class LadderPosition:
         return replace(self, rungs=(rung, *(other for other in self.rungs if other is not rung)))
 
 
-_NOUNS = {
-    Kind.TOOL_CALLS: "tool call",
-    Kind.TURNS: "turn",
-    Kind.TOKENS: "token",
-    Kind.TIME: "second",
-    Kind.CHARACTERS: "character",
-}
+_NOUNS = {kind: "second" if kind is Kind.TIME else kind.label.removesuffix("s") for kind in Kind}
 
 
 def amount(kind: Kind, value: float) -> str:
