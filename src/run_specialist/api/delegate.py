@@ -3,7 +3,6 @@
 Errors are returned as text for that model; only cancellation is raised.
 """
 
-import asyncio
 import difflib
 import json
 import re
@@ -22,7 +21,6 @@ from run_specialist.specialist.fields import Settings
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.settings import resolve
 from run_specialist.store.location import NONE, place
-from run_specialist.store.stored import StoredRun
 from run_specialist.tools import delegate
 
 RUN_ID = "To ask the same run for more: its id. It knows what it found, and its budget is refreshed."
@@ -85,8 +83,7 @@ class Delegate:
             why = "; ".join(f"{one} cannot work here: {why}" for one, why in self.unavailable.items())
             raise UsageError(why or "no usable specialists found; create one with `specialists new NAME`")
         self._offered = {name: reference for name, (reference, _) in found.items()}
-        self._store = place(self.runner.store).url
-        self._is_stored = self._store != NONE
+        self._is_stored = place(self.runner.store).url != NONE
         properties = {
             "specialist": {"type": "string", "enum": [*found], "description": delegate.SPECIALIST},
             "query": {"type": "string", "description": delegate.QUERY},
@@ -205,16 +202,10 @@ class Delegate:
 
     async def _resume(self, specialist: str, query: str, run_id: str) -> Run:
         """Resume a stored run with a full budget added to the amount it has used."""
-        from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
-
-        def load() -> StoredRun | None:
-            try:
-                with Store(self._store) as opened:
-                    return opened.load(run_id)
-            except (RunNotFound, StoreMissing):
-                return None
-
-        stored = await asyncio.to_thread(load)
+        try:
+            stored = await self.runner.maker.store.load(run_id, "")
+        except (RunNotFound, StoreMissing):
+            stored = None
         # The model must not reach runs of other specialists or projects.
         expected = (run_id, specialist, str(self.runner.root))
         if stored is None or (stored.run_id, stored.specialist, str(stored.frozen["root"])) != expected:
