@@ -19,7 +19,7 @@ _UV_CACHE = re.compile(r"(archive|builds|environments)-v\d+")
 
 
 def adding(extra: str) -> str:
-    """Return how to add an extra to this installation, as text after a semicolon; never raises.
+    """Return how to add an extra to this installation, as text after a semicolon.
 
     extra: a key of `[project.optional-dependencies]`.
     """

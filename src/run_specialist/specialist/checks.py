@@ -17,13 +17,7 @@ from run_specialist.specialist.problems import START, Position, Problems, shown
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
 # Tools that need another key in the file, by name.
-_REQUIRED = {
-    "delegate": "agents",
-    tool_names.EDIT: "writable",
-    tool_names.WRITE: "writable",
-    "memory": "memory",
-    tool_names.SEARCH: "server_tools",
-}
+_REQUIRED = {"delegate": "agents", tool_names.EDIT: "writable", tool_names.WRITE: "writable", "memory": "memory"}
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 # Maximum number of unknown names that get suggestions, and of candidates compared with each.
@@ -35,12 +29,18 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     if not given.get("tools"):
         return
     available = [name for name in tool_names.BUILT_IN if not (key := _REQUIRED.get(name)) or given.get(key)]
+    if not given.get("server_tools"):
+        available.remove(tool_names.SEARCH)
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = tool_names.resolve_tools(given["tools"], (), available)
-    unknown = [*resolved.unknown]
+    lacking = [*resolved.unknown]
     if given.get("mcp_servers"):
-        unknown = [name for name in unknown if not name.startswith("mcp__") and "/" not in name]
+        lacking = [name for name in lacking if not name.startswith("mcp__") and "/" not in name]
+    unknown = [name for name in lacking if not tool_names.names_tool([name], tool_names.SEARCH)]
+    if len(unknown) < len(lacking):
+        text = "web_search is run by the API, which bills it; `server_tools: true` allows that"
+        problems.warn(front.fields["tools"].place, text, "server_tools")
     if not unknown:
         return
     text = f"not available here: {shown(', '.join(unknown), _LONGEST_TOOLS)}"
