@@ -95,15 +95,6 @@ def plain(value: object) -> object:
     return json.loads(text)
 
 
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "null": (type(None),),
-    "array": (list,),
-    "object": (dict,),
-}
 SCALARS = ("string", "boolean", "integer", "number", "null")
 """Types that contain no other values; integer comes before number."""
 NULL = {"type": "null"}
@@ -153,7 +144,9 @@ def _allows_null(schema: Mapping[str, Any]) -> bool:
 
 
 def _is_kind(kind: str, value: object) -> bool:
-    return isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and needed for few schemas
+
+    return bool(Draft202012Validator.TYPE_CHECKER.is_type(value, kind))
 
 
 # Adapt a JSON Schema for constrained decoding, and convert the values of the model back.
