@@ -37,10 +37,10 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     lacking = [*resolved.unknown]
     if given.get("mcp_servers"):
         lacking = [name for name in lacking if not name.startswith("mcp__") and "/" not in name]
-    unknown = [name for name in lacking if not tool_names.names_tool([name], tool_names.SEARCH)]
-    if len(unknown) < len(lacking):
-        text = "web_search is run by the API, which bills it; `server_tools: true` allows that"
+    if billed := [name for name in lacking if tool_names.names_tool([name], tool_names.SEARCH)]:
+        text = f"{shown(billed[0])} is run by the API, which bills it; `server_tools: true` allows that"
         problems.warn(front.fields["tools"].place, text, "server_tools")
+    unknown = [name for name in lacking if name not in billed]
     if not unknown:
         return
     text = f"not available here: {shown(', '.join(unknown), _LONGEST_TOOLS)}"
