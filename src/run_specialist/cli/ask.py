@@ -16,7 +16,7 @@ import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.cli import console, flags
-from run_specialist.cli.help import VersionFlag, WordsCommand, flattened
+from run_specialist.cli.help import VersionFlag, WordsCommand, grouped
 from run_specialist.errors import with_flags
 from run_specialist.store.location import shown
 
@@ -132,7 +132,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command(cls=WordsCommand)
-@flattened
+@grouped
 def run(
     name: flags.SpecialistName,
     query: QueryWords = None,

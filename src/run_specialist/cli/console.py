@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import typer
 
@@ -249,17 +249,6 @@ def stderr_width() -> int:
 
 
 STDOUT = Path("-")
-
-OutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        readable=False,  # its old content does not matter
-        help="Write the answer to FILE instead of standard output: as Markdown, or as JSON with --json.",
-    ),
-]
 
 
 class OutputFile:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from run_specialist.budget import Preset, Style
-from run_specialist.cli.console import OutputFile, OutputOption, complete_names, fail, guarded, say, say_allowed
+from run_specialist.cli.console import OutputFile, complete_names, fail, guarded, say, say_allowed
+from run_specialist.cli.help import flag, option
 from run_specialist.errors import UsageError
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.journal import OnLost
@@ -146,9 +147,9 @@ def takes(key: str) -> Callable[[str | None], str | None]:
     return check
 
 
-def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return the option `--quiet`, which the user's config file can set."""
-    return typer.Option("--quiet/--no-quiet", "-q", show_default=False, callback=personal("quiet"), help=help_)
+def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `option`
+    """Return the field of the option `--quiet`, which the user's config file can set."""
+    return flag(help_, "-q/--no-quiet", show_default=False, callback=personal("quiet"))
 
 
 def key_option(key: str, metavar: str, help_: str, choices: Sequence[str] = ()) -> Any:  # noqa: ANN401 - as `typer.Option`
@@ -274,11 +275,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 class OutputOptions:
     """Output."""
 
-    json_: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False
-    events: Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")] = False
-    output: OutputOption = None
-    quiet: Annotated[bool, quiet_option("Print only the answer and errors.")] = False
-    raw: Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")] = False
+    json_: bool = flag("Print the outcome as one JSON object.")
+    events: bool = flag("Print each event as one line of JSON.")
+    output: Path | None = option(
+        "FILE",
+        "Write the answer to FILE instead of standard output: as Markdown, or as JSON with --json.",
+        "-o",
+        readable=False,  # its old content does not matter
+    )
+    quiet: bool = quiet_option("Print only the answer and errors.")
+    raw: bool = flag("Print the answer as it is, on a terminal too.")
 
     def check(self) -> None:
         """Exit if options exclude each other, or if the file cannot be written."""

@@ -4,11 +4,11 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -136,12 +136,11 @@ _OTHERS = "Other options"
 _WORDS = "run_specialist.words"
 
 
-def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[..., None]:
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with one option per field of its dataclass parameters.
 
-    command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
-        line of a dataclass's docstring, without its period, is the heading of its options.
-    headings: False = all options are in one section of the help text.
+    command: its parameters are options, or dataclasses whose fields are annotated as options or made by `option`. The
+        first line of a dataclass's docstring, without its period, is the heading of its options.
     """
     groups: dict[str, type[DataclassInstance]] = {}
     parameters: list[inspect.Parameter] = []
@@ -149,7 +148,7 @@ def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[
         group = parameter.annotation
         if isinstance(group, type) and dataclasses.is_dataclass(group):
             groups[parameter.name] = group
-            parameters += _options(group, headings=headings)
+            parameters += _options(group)
         else:
             parameters.append(parameter)
 
@@ -166,32 +165,32 @@ def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[
     return flat
 
 
-flattened = partial(grouped, headings=False)
+def option(metavar: str | None, help_: str, *names: str, default: Any = None, **others: Any) -> Any:  # noqa: ANN401 - as `dataclasses.field`
+    """Return a field of a dataclass that is an option named after it; `names` are further names.
+
+    others: as `typer.Option` takes them.
+    """
+    given = {"names": names, "metavar": metavar, "help": help_, **others}
+    return dataclasses.field(default=default, metadata=given)
 
 
-def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspect.Parameter]:
-    """Return the fields of a dataclass as keyword parameters of a command."""
-    heading = (group.__doc__ or "").splitlines()[0].rstrip(".")
+flag = partial(option, None, default=False)
+
+
+def _options(group: "type[DataclassInstance]") -> Iterator[inspect.Parameter]:
+    """Yield the fields of a dataclass as keyword parameters of a command."""
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
-            annotation=_below(heading, hints[field.name]) if headings else hints[field.name],
-        )
-        for field in dataclasses.fields(group)
-    ]
-
-
-def _below(heading: str, annotation: Any) -> Any:  # noqa: ANN401 - a type form
-    """Return an annotated option that the help text lists below a heading."""
-    if get_origin(annotation) is not Annotated:
-        raise TypeError(f"{annotation} is not an option; use Annotated[..., typer.Option()]")
-    type_, option, *others = get_args(annotation)
-    option = copy(option)
-    option.rich_help_panel = heading
-    return Annotated[type_, option, *others]
+    for field in dataclasses.fields(group):
+        type_, given = hints[field.name], {**field.metadata}
+        if given:
+            name = f"--{field.name.rstrip('_').replace('_', '-')}"
+            found = typer.Option(name, *given.pop("names"), **given)
+        else:
+            type_, shared = get_args(type_)
+            found = copy(shared)
+        found.rich_help_panel = (group.__doc__ or "").splitlines()[0].rstrip(".")
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(field.name, keyword, default=field.default, annotation=Annotated[type_, found])
 
 
 def given_words(context: "Context") -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from run_specialist.budget import Kind, Preset, Style
 from run_specialist.cli import flags
 from run_specialist.cli.ask import MoreWords, answer, more_from
 from run_specialist.cli.console import fail, guarded, print_diff, print_json, print_line, say
-from run_specialist.cli.help import flattened
+from run_specialist.cli.help import grouped
 from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ DespiteChanges = Annotated[
 ]
 
 
-@flattened
+@grouped
 def resume(
     run: RunId,
     query: MoreWords = None,
