@@ -292,17 +292,15 @@ def span_tree(run: RunSteps) -> SpanTree:
 
 
 class EvalForecast(NamedTuple):
-    """The forecast for all runs to be made; costs by the median and by the 90th percentile of past runs."""
+    """The forecast for all runs to be made, and for their judges: median and 90th percentile; None = unknown."""
 
     total_cost_usd: float | None
     total_cost_usd_90: float | None
     judges_cost_usd: float | None
-    """Cost of the judges of these runs; judges of stored answers are not counted [USD]."""
     judges_cost_usd_90: float | None
     total_seconds: float | None
-    """Time of all runs; None without past runs of each file and model [s]."""
     typical_cost: float
-    """Typical cost of a run (90th percentile); 0 = unknown [USD]."""
+    """Of one run; 0 = unknown [USD]."""
 
 
 def eval_forecast(plan: EvalPlan, runner: Runner, store: Store | None, judging: Runner, at_once: int) -> EvalForecast:
