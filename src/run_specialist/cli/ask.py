@@ -18,6 +18,7 @@ from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.cli import console, flags
 from run_specialist.cli.help import VersionFlag, WordsCommand, grouped
 from run_specialist.errors import with_flags
+from run_specialist.record.outcome import NO_MODEL
 from run_specialist.store.location import shown
 
 if TYPE_CHECKING:
@@ -340,7 +341,6 @@ def _print_warnings(outcome: "Outcome", *, marked: bool) -> None:
     marked: whether the printed answer marks the quotes that were not found, so that no warning needs to name them.
     """
     from run_specialist.loop.evidence import QUOTE_NOT_FOUND  # noqa: PLC0415 - fast `--help`
-    from run_specialist.record.outcome import NO_MODEL  # noqa: PLC0415 - fast `--help`
 
     for warning in outcome.warnings:
         is_quote = warning.startswith(QUOTE_NOT_FOUND)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from run_specialist.batch.limits import FAILURES
+from run_specialist.budget import dollars
 from run_specialist.cli import flags
 from run_specialist.cli.console import STDOUT, fail, is_terminal, say_allowed
 from run_specialist.cli.help import flag, option
@@ -59,8 +60,6 @@ class MoneyOptions:
         most: maximum cost of the runs; None = unknown [USD].
         Without a terminal there is no question: the runs are refused if `--confirm-above` was given and is exceeded.
         """
-        from run_specialist.budget import dollars  # noqa: PLC0415 - fast `--help`
-
         above = CONFIRM_ABOVE if self.confirm_above is None else self.confirm_above
         if self.yes or most is None or most <= above:
             return

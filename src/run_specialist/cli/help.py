@@ -72,9 +72,6 @@ class HelpContext(_Context):
         return super().__exit__(exc_type, exc_value, tb)
 
 
-_NAME_AND_QUESTION = 2
-
-
 class WordsCommand(TyperCommand):
     """A command whose last argument is a question in words, some of which may look like options."""
 
@@ -82,17 +79,14 @@ class WordsCommand(TyperCommand):
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Parse the arguments; the error for an unknown option says how to ask a question that contains it."""
-        given = [*args]
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
             # The class of this error is part of click, or of a copy of click inside typer.
-            if option := getattr(error, "option_name", None):
-                at = next((index for index, word in enumerate(given) if word.startswith(option)), 0)
-                if sum(not word.startswith("-") for word in given[:at]) >= _NAME_AND_QUESTION:
-                    hint = "If it belongs to the question, quote the question, or put `--` before it."
-                    error.message = f"{error.format_message()}\n{hint}"  # type: ignore[attr-defined]
-                    error.possibilities = None  # type: ignore[attr-defined]
+            if getattr(error, "option_name", None):
+                hint = "If it belongs to the question, quote the question, or put `--` before it."
+                error.message = f"{error.format_message()}\n{hint}"  # type: ignore[attr-defined]
+                error.possibilities = None  # type: ignore[attr-defined]
             raise
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.budget import counted
 from run_specialist.cli import console
 from run_specialist.cli.console import fail, guarded
@@ -75,7 +76,6 @@ def replay(
     request differs.
     """
     with guarded():
-        from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay import cassette as files  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay.replay import replay as replay_run  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`

@@ -15,6 +15,7 @@ from run_specialist.cli.console import fail, guarded, print_json, print_line, sa
 from run_specialist.cli.flags import Overwrite, StoreUrl
 from run_specialist.cli.runs import AllProjects, ReportedRun, RunsRoot, find_run, open_store, project_filter
 from run_specialist.errors import RunSpecialistError
+from run_specialist.store.location import default_folder, file_of, shown
 
 if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
@@ -160,7 +161,6 @@ def _batch(batches: "StoredBatches", batch: "StoredBatch") -> _Page:
 
 def _index(opened: "Store", project: str | None) -> _Page:
     """Return the page that lists the runs of a project, or of all projects if it is None."""
-    from run_specialist.store.location import shown  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.run_index import MOST_RUNS, index_data, run_index  # noqa: PLC0415 - fast `--help`
 
@@ -186,8 +186,6 @@ def report_path(url: str, run_id: str) -> Path:
 
     The folder is created if it does not exist, accessible to its owner only.
     """
-    from run_specialist.store.location import default_folder, file_of  # noqa: PLC0415 - fast `--help`
-
     file = file_of(url)
     folder = default_folder() if file is None else file.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from run_specialist.cli.ask import MoreWords, answer, more_from
 from run_specialist.cli.console import fail, guarded, print_diff, print_json, print_line, say
 from run_specialist.cli.help import grouped
 from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
+from run_specialist.store.location import LAST
 
 if TYPE_CHECKING:
     from run_specialist.loop.job import ForkedFrom
@@ -86,7 +87,6 @@ def resume(
     with guarded():
         question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
-        from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 
         if run == LAST:
             with open_store(store) as opened:
