@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -352,7 +353,12 @@ def page(text: str) -> None:
     # Show colors, leave the text on the screen, exit immediately if it fits.
     os.environ.setdefault("LESS", "FRX")
     os.environ.setdefault("LV", "-c")
-    pydoc.pager(f"{text}\n")
+    # Ctrl-C belongs to the pager, where it stops a search. A handler, unlike SIG_IGN, is not inherited by the pager.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        pydoc.pager(f"{text}\n")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
