@@ -94,10 +94,8 @@ class EachRunOptions:
     @property
     def settings(self) -> dict[str, Any]:
         """Return the keys of the specialist's file to override."""
-        return flags.settings(**{name: getattr(self, name) for name in _SETTINGS})
-
-
-_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
+        other = {"model", "require_model", "requests_at_once"}
+        return flags.settings(**{key: value for key, value in vars(self).items() if key not in other})
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,7 @@ from run_specialist.cli.console import print_json_error, print_line
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from typer._click import Command, Context, Parameter
-    from typer._click import HelpFormatter as ClickHelpFormatter
-
-
-if TYPE_CHECKING:
+    from typer._click import Command, Parameter
     from typer._click import Context as _Context
     from typer._click import HelpFormatter as _HelpFormatter
 else:
@@ -77,7 +73,7 @@ class WordsCommand(TyperCommand):
 
     context_class = HelpContext
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         """Parse the arguments; the error for an unknown option says how to ask a question that contains it."""
         try:
             return super().parse_args(ctx, args)
@@ -95,14 +91,14 @@ class CommandList(TyperGroup):
 
     context_class = HelpContext
 
-    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+    def get_command(self, ctx: _Context, cmd_name: str) -> "Command | None":
         """Return the command with this name, whose help text has the same format."""
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             command.context_class = HelpContext
         return command
 
-    def get_params(self, ctx: "Context") -> "list[Parameter]":
+    def get_params(self, ctx: _Context) -> "list[Parameter]":
         """Return the options; sets the default of flags to False, because typer imports pydantic to convert None."""
         found = super().get_params(ctx)
         for one in found:
@@ -110,7 +106,7 @@ class CommandList(TyperGroup):
                 one.default = False
         return found
 
-    def format_commands(self, ctx: "Context", formatter: "ClickHelpFormatter") -> None:
+    def format_commands(self, ctx: _Context, formatter: _HelpFormatter) -> None:
         """Write the commands below their headings, each with the first sentence of its help."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
@@ -126,7 +122,6 @@ class CommandList(TyperGroup):
                 formatter.write_dl([(name.ljust(widest), summary) for name, summary in rows])
 
 
-_OTHERS = "Other options"
 _WORDS = "run_specialist.words"
 
 
@@ -187,7 +182,7 @@ def _options(group: "type[DataclassInstance]") -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(field.name, keyword, default=field.default, annotation=Annotated[type_, found])
 
 
-def given_words(context: "Context") -> tuple[str, ...]:
+def given_words(context: _Context) -> tuple[str, ...]:
     """Return the arguments of a `GroupedCommand` as the user gave them."""
     return tuple(context.meta.get(_WORDS, ()))
 
@@ -195,30 +190,22 @@ def given_words(context: "Context") -> tuple[str, ...]:
 class GroupedCommand(TyperCommand):
     """A command whose help text lists its options in groups, in the order of their first options."""
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         """Parse the arguments, and store them unparsed, too."""
         ctx.meta[_WORDS] = tuple(args)
         return super().parse_args(ctx, args)
 
-    def format_options(self, ctx: "Context", formatter: "ClickHelpFormatter") -> None:
+    def format_options(self, ctx: _Context, formatter: _HelpFormatter) -> None:
         """Write the arguments, then each group of options, then those without a group."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
-        others: list[tuple[str, str]] = []
+        sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is None:
-                continue
-            heading = getattr(parameter, "rich_help_panel", None)
-            if parameter.param_type_name == "argument":
-                sections["Arguments"].append(record)
-            elif heading:
+            if (record := parameter.get_help_record(ctx)) is not None:
+                is_argument = parameter.param_type_name == "argument"
+                heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Other options"
                 sections.setdefault(heading, []).append(record)
-            else:
-                others.append(record)
-        for title, rows in (*sections.items(), (_OTHERS, others)):
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def _print_version(asked: bool) -> None:

@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
+from run_specialist.api.runner import Runner
 from run_specialist.batch.answer_file import AnswerFile, AnswerFolder, AnswerStream
+from run_specialist.batch.batch import Batch
+from run_specialist.batch.item import Counts
 from run_specialist.batch.limits import alike, forecast
 from run_specialist.batch.questions import Template, asked, check
 from run_specialist.batch.read_items import STDIN, Source, files_source, source_of
@@ -31,18 +34,15 @@ from run_specialist.cli.help import given_words
 from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, label, reason_of, spread
 from run_specialist.cli.tables import duration_words
 from run_specialist.errors import StoreMissing, UsageError
-from run_specialist.record.outcome import Exit
+from run_specialist.record.outcome import Exit, Outcome
 from run_specialist.specialist.project import project_path
+from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.location import NONE, default_folder, place, shown
+from run_specialist.store.reader import Store
+from run_specialist.store.stored import PastRun
 
 if TYPE_CHECKING:
-    from run_specialist.api.runner import Runner
-    from run_specialist.batch.batch import Batch
-    from run_specialist.batch.item import Counts
     from run_specialist.fleet.batches import BatchStatus, Control
-    from run_specialist.record.outcome import Outcome
-    from run_specialist.store.reader import Store
-    from run_specialist.store.stored import PastRun
 
 
 SHOWN = 3
@@ -139,7 +139,7 @@ class MapCall:
                 self.batch.only_read(ended.reason if ended.state == "ended" else None, "cost_limit")
         return self._work_here()
 
-    def _runner_in(self, root: Path | None) -> "Runner":
+    def _runner_in(self, root: Path | None) -> Runner:
         """Return a runner whose file tools can read a folder."""
         project = replace(self.project, root=root)
         return batch_options.batch_runner(self._config, project, self.each_run, quiet=self.answers.quiet)
@@ -170,8 +170,6 @@ class MapCall:
 
         retried: statuses of earlier runs that are resumed.
         """
-        from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
-
         with ExitStack() as stack:
             store: Store | None = None
             # There is no store before the first run.
@@ -203,13 +201,13 @@ class MapCall:
             self._earlier = sum(item.key in ended for item in asked(self._inputs, self._template))
         self._forecast = replace(past, items=None if self._count is None else self._count - self._earlier)
 
-    def _past(self, store: "Store") -> "Sequence[PastRun]":
+    def _past(self, store: Store) -> Sequence[PastRun]:
         """Return past runs comparable to the planned ones (same model, same project), newest first."""
         file, batches = self._runner.registry.find(self.name), self._runner.batches
         request = self._runner.maker.asked(file, self.name, {**self.each_run.settings, "model": self.each_run.model})
         return alike(store.past(file.name, project_path(self._runner.root)), batches.model_of(request), file.digest)
 
-    def _earlier_runs(self, store: "Store", retried: Sequence[str]) -> tuple[set[str], float]:
+    def _earlier_runs(self, store: Store, retried: Sequence[str]) -> tuple[set[str], float]:
         """Return the keys of the items that have an outcome, and the known cost of all earlier runs of the batch [USD].
 
         retried: statuses of earlier runs that are resumed.
@@ -218,8 +216,6 @@ class MapCall:
         own = [run for run in store.runs(ids=[f"{batch_id}-"]) if run.parent_id is None]
         ended = {run.run_id for run in own if run.status in ENDED and run.status not in retried}
         if any(run.status == "failed" for run in own):
-            from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - only if runs have failed
-
             with StoredBatches(store.url) as stored:
                 ended -= stored.endpoint_failures(batch_id)
         return {run_id.removeprefix(f"{batch_id}-") for run_id in ended}, sum(run.cost_usd or 0.0 for run in own)
@@ -407,7 +403,7 @@ class MapCall:
             console.say(line, command=command)
         return code
 
-    def _reduce(self, folder: AnswerFolder, path: str) -> "Outcome":
+    def _reduce(self, folder: AnswerFolder, path: str) -> Outcome:
         """Ask a specialist about all answers; a repeated call is not paid for twice.
 
         path: of its file.
@@ -421,7 +417,7 @@ class MapCall:
 
         prepare = partial(runner.take_up, run_id, path, question, paths=None, retry=RESUMED)
 
-        async def once() -> "Outcome":
+        async def once() -> Outcome:
             async with runner:
                 return await (await prepare()).outcome()
 
@@ -429,7 +425,7 @@ class MapCall:
             return asyncio.run(with_bounded_cleanup(once()))
         return answer(runner, prepare, OutputOptions(quiet=self.answers.quiet))
 
-    def _summary_json(self, progress: MapProgress, unstored: int, reduced: "Outcome | None") -> dict[str, Any]:
+    def _summary_json(self, progress: MapProgress, unstored: int, reduced: Outcome | None) -> dict[str, Any]:
         batch, counts = self.batch, asdict(self.batch.counts)
         return {
             "batch": batch.id,
@@ -447,7 +443,7 @@ class MapCall:
         }
 
 
-def _total(counts: "Counts") -> int:
+def _total(counts: Counts) -> int:
     return counts.done + counts.not_run if counts.total is None else counts.total
 
 

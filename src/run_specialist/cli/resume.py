@@ -15,7 +15,6 @@ from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open
 from run_specialist.store.location import LAST
 
 if TYPE_CHECKING:
-    from run_specialist.loop.job import ForkedFrom
     from run_specialist.loop.run import Run
     from run_specialist.record.journal import FileChanging
     from run_specialist.store.reader import StoredChange
@@ -34,16 +33,6 @@ ForkPreset = Annotated[
     str | None,
     flags.key_option("preset", "NAME", f"With --at: another preset: {', '.join(get_args(Preset))}.", get_args(Preset)),
 ]
-
-
-def cold_line(source: "ForkedFrom", model: str) -> str:
-    """Return a line with the price of the first request if it is sent to another model.
-
-    model: the model of the fork.
-    """
-    price = "unknown" if source.cold_cost is None else f"about {budget.dollars(source.cold_cost)}"
-    tokens = budget.amount(Kind.TOKENS, source.cold_tokens or 0)
-    return f"{model} has no prompt cache of {source.run_id}: it reads about {tokens} anew, price {price}"
 
 
 DespiteChanges = Annotated[
@@ -107,7 +96,10 @@ def resume(
             fork = await runner.fork(run, question, at=at, force=force, **given, **forking, **watched)
             source = fork.forked_from
             if source and source.cold_tokens is not None and not output.quiet:
-                say(cold_line(source, fork.model), dim=True)
+                price = "unknown" if source.cold_cost is None else f"about {budget.dollars(source.cold_cost)}"
+                tokens = budget.amount(Kind.TOKENS, source.cold_tokens)
+                cache = f"{fork.model} has no prompt cache of {source.run_id}"
+                say(f"{cache}: it reads about {tokens} anew, price {price}", dim=True)
             return fork
 
         if root is not None and not output.quiet:
