@@ -108,7 +108,7 @@ def report(
 def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool, overwrite: bool) -> Path:
     """Write a page, readable by its owner only, and the missing reports on request; return its path.
 
-    A page beside the store, and an index that this command wrote, may be replaced; a link there was not made by it.
+    A page beside the store may be replaced; a link there was not made by this command.
     Raises OSError for a file that the user named.
     """
     if with_reports and page.folder is None:
@@ -116,8 +116,7 @@ def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool
     if not SAFE_ID.fullmatch(page.name) and (out is None or with_reports):
         fail(f"{page.name!r} cannot be part of a file name; name the file with --out")
     path = out or report_path(opened.url, page.name)
-    is_index = page.name == _INDEX
-    replace = overwrite or (_is_index(path) if is_index else out is None and not path.is_symlink())
+    replace = overwrite or (out is None and not path.is_symlink())
     if not replace and os.path.lexists(path):
         fail(f"{path} already exists; use --force to overwrite it")
     folder = None if page.folder is None else path.parent / page.folder
@@ -173,7 +172,7 @@ def _index(opened: "Store", project: str | None) -> _Page:
         reports = reports_in(folder, listed) if folder else {}
         return index_data(runs, outcomes, reports, shown(opened.url), project)
 
-    return _Page(_INDEX, data, run_index, "", lambda: listed)
+    return _Page("index", data, run_index, "", lambda: listed)
 
 
 def report_name(run_id: str) -> str:
@@ -193,10 +192,6 @@ def report_path(url: str, run_id: str) -> Path:
 
 
 STDOUT = Path("-")
-_INDEX = "index"
-_OURS = b'<meta name="generator" content="specialists report --index">'
-# Size of the beginning of a file that is searched for the mark of an index [bytes].
-_HEAD = 64 * 1024
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 """Pattern of ids that can be used in a file name."""
 
@@ -225,14 +220,6 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
             say(f"no report of {run_id}: {error}")
         except FileExistsError:
             say(f"no report of {run_id}: {path} already exists")
-
-
-def _is_index(path: Path) -> bool:
-    """Return whether a regular file, and not a link to one, is an index that this command wrote."""
-    if path.is_symlink() or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return _OURS in file.read(_HEAD)
 
 
 def with_related(opened: "Store", run_id: str) -> tuple["StoredRun", Mapping[str, "StoredRun"], "RelatedRuns"]:
