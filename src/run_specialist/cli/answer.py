@@ -62,8 +62,6 @@ class Prefixed:
 
 _INDENT = "  "
 _HEAD, _CALL = "head", "tool_call"
-# Line in the transcript of a fork before its own messages.
-_END_OF_COPY = "the copied turns end here"
 
 
 def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> None:
@@ -104,7 +102,7 @@ def _entries(run: "StoredRun", rows: Sequence["Row"], copied: int) -> Iterator[t
     calls = 0
     for index, row in enumerate(rows):
         if index == copied and run.forked_from:
-            yield "", _END_OF_COPY, {}
+            yield "", "the copied turns end here", {}
         label = kind = row["kind"]
         if kind == _CALL:
             calls += 1
@@ -114,8 +112,6 @@ def _entries(run: "StoredRun", rows: Sequence["Row"], copied: int) -> Iterator[t
             number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
             label = f"result{number}{', an error' if row['is_error'] else ''}"
         yield kind, label, row
-    if copied == len(rows) and run.forked_from:
-        yield "", _END_OF_COPY, {}
 
 
 def _content(row: "Row") -> str:
@@ -352,7 +348,6 @@ def page(text: str) -> None:
 
     # Show colors, leave the text on the screen, exit immediately if it fits.
     os.environ.setdefault("LESS", "FRX")
-    os.environ.setdefault("LV", "-c")
     # Ctrl-C belongs to the pager, where it stops a search. A handler, unlike SIG_IGN, is not inherited by the pager.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

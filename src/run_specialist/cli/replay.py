@@ -78,10 +78,8 @@ def replay(
     with guarded():
         from run_specialist.replay import cassette as files  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay.replay import replay as replay_run  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
-        if root is not None and not root.is_dir():
-            fail(f"--root: {root} is not a folder")
+        project = console.project_folder(root)
         if save is not None and save.exists() and not force:
             fail(f"--save: {save} already exists; use --force to overwrite it")
         file = None
@@ -96,7 +94,7 @@ def replay(
                 root, found = Path(stored.frozen["root"]), Path(stored.frozen.get("file", ""))
                 file = found if dir_ is None and found.is_file() else None
         if save is not None:
-            text = recorded.text(root or project_root(Path.cwd()))
+            text = recorded.text(root or project)
             recorded = files.parsed(text, recorded.source)
         done = asyncio.run(with_bounded_cleanup(replay_run(recorded, root, dir=dir_, file=file, trust=trust)))
         if save is not None and done.difference is None:

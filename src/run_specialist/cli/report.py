@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.budget import counted
-from run_specialist.cli.console import fail, guarded, print_json, print_line, say, write_private
+from run_specialist.cli.console import STDOUT, fail, guarded, print_json, print_line, say, write_private
 from run_specialist.cli.flags import Overwrite, StoreUrl
 from run_specialist.cli.runs import AllProjects, ReportedRun, RunsRoot, find_run, open_store, project_filter
 from run_specialist.errors import RunSpecialistError
@@ -191,7 +191,6 @@ def report_path(url: str, run_id: str) -> Path:
     return folder / report_name(run_id)
 
 
-STDOUT = Path("-")
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 """Pattern of ids that can be used in a file name."""
 

@@ -162,16 +162,10 @@ def undo(
             for killed_run in killed:
                 forget(killed_run)
         if json_:
-            files = [
-                {
-                    "root": str(where),
-                    "path": one.path,
-                    "result": one.result,
-                    "reason": one.reason,
-                    "diff": one.diff.text,
-                }
-                for where, one in done
-            ]
+            files = []
+            for where, one in done:
+                about = {"path": one.path, "result": one.result, "reason": one.reason, "diff": one.diff.text}
+                files.append({"root": str(where), **about})
             print_json({"run_id": run_id, "dry_run": dry_run, "files": files})
         else:
             _print(run_id, done, dry_run=dry_run)

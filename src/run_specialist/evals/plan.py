@@ -105,7 +105,6 @@ class Variant:
     path: str
     digest: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings that differ from the file, by key."""
     is_baseline: bool = False
 
 
