@@ -12,7 +12,7 @@ from run_specialist.budget import counted
 from run_specialist.cli import console
 from run_specialist.cli.console import fail, guarded
 from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl, TrustFlag
-from run_specialist.cli.runs import AllProjects, complete_runs, find_run, open_store, project_filter
+from run_specialist.cli.runs import AllProjects, complete_runs, open_store, project_filter
 
 if TYPE_CHECKING:
     from run_specialist.replay.replay import ReplayResult
@@ -87,7 +87,7 @@ def replay(
             recorded = files.read_cassette(Path(run))
         else:
             with open_store(store) as opened:
-                stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
+                stored = opened.load(opened.find(run, project_filter(root, all_projects=all_projects)).run_id)
             recorded = files.cassette_of(stored)
             if root is None and Path(stored.frozen["root"]).is_dir():
                 # By default the specialist's file is the one that the run found.

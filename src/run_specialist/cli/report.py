@@ -13,7 +13,7 @@ import typer
 from run_specialist.budget import counted
 from run_specialist.cli.console import STDOUT, fail, guarded, print_json, print_line, say, write_private
 from run_specialist.cli.flags import Overwrite, StoreUrl
-from run_specialist.cli.runs import AllProjects, ReportedRun, RunsRoot, find_run, open_store, project_filter
+from run_specialist.cli.runs import AllProjects, ReportedRun, RunsRoot, open_store, project_filter
 from run_specialist.errors import RunSpecialistError
 from run_specialist.store.location import default_folder, file_of, shown
 
@@ -89,7 +89,7 @@ def report(
             else:
                 from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
 
-                related = with_related(opened, find_run(opened, run, project))
+                related = with_related(opened, opened.find(run, project).run_id)
                 page = _Page(related[0].run_id, lambda _: view.data(*related), view.render)
             if json_:
                 print_json(page.data(None))

@@ -11,7 +11,7 @@ from run_specialist.cli import flags
 from run_specialist.cli.ask import MoreWords, answer, more_from
 from run_specialist.cli.console import fail, guarded, print_diff, print_json, print_line, say
 from run_specialist.cli.help import grouped
-from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
+from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, open_store, project_filter
 from run_specialist.store.location import LAST
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def resume(
 
         if run == LAST:
             with open_store(store) as opened:
-                run = find_run(opened, run, project_filter(root, all_projects=all_projects))
+                run = opened.find(run, project_filter(root, all_projects=all_projects)).run_id
         runner = Runner(
             root=root,
             model=model,
@@ -133,7 +133,7 @@ def undo(
     """
     with guarded(), open_store(store) as opened:
         project = project_filter(root, all_projects=all_projects)
-        listed = opened.find(find_run(opened, run, project))
+        listed = opened.find(run, project)
         run_id = listed.run_id
         if listed.status == "running":
             fail(f"{run_id} is still running; stop it first")

@@ -15,7 +15,7 @@ from run_specialist.budget import counted
 from run_specialist.cli import tables
 from run_specialist.cli.console import fail, guarded, one_line, print_json, say
 from run_specialist.cli.flags import Json, StoreUrl, one_of_words
-from run_specialist.errors import RunNotFound, StoreMissing
+from run_specialist.errors import StoreMissing
 from run_specialist.store.location import LAST, place, shown
 
 if TYPE_CHECKING:
@@ -50,19 +50,6 @@ def project_filter(root: Path | None, *, all_projects: bool) -> str | None:
     if root is not None and not root.is_dir():
         fail(f"--root: {root} is not a folder")
     return None if all_projects else project_path((root or Path.cwd()).absolute())
-
-
-def find_run(opened: "Store", run: str, project: str | None) -> str:
-    """Return the id of a run; raises RunNotFound.
-
-    run: as given: an id or a prefix of any project, or `last` for the newest of this project.
-    """
-    try:
-        return opened.find(run, project).run_id
-    except RunNotFound as error:
-        if run == LAST and project and opened.count_elsewhere(project):
-            raise RunNotFound(f"{error}: use --all-projects or the id of a run") from None
-        raise
 
 
 def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> str:
@@ -298,7 +285,7 @@ def transcript(
     with guarded(), open_store(store) as opened:
         from run_specialist.store.stored import copied_rows, transcript_rows  # noqa: PLC0415 - fast `--help`
 
-        stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
+        stored = opened.load(opened.find(run, project_filter(root, all_projects=all_projects)).run_id)
         rows, copied = transcript_rows(stored), copied_rows(stored)
         if json_:
             head = {"run_id": stored.run_id, "specialist": stored.specialist, "status": stored.status}
@@ -318,7 +305,7 @@ def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact
 
     exact: each prefix must match exactly one run, which a deletion requires.
     """
-    full = [find_run(opened, one, project) if exact or one == LAST else one for one in ids]
+    full = [opened.find(one, project).run_id if exact or one == LAST else one for one in ids]
     for one in full:
         if not opened.runs(ids=[one], limit=1):
             opened.find(one)
