@@ -399,8 +399,9 @@ class MapCall:
             console.print_json({"event": "reduced", "outcome": reduced.as_json()}, None)
         elif reduced is not None and self._prints_data:
             console.print_json({"reduced": reduced.as_json()}, None)
-        for line, command in summary_lines(self, worker.progress) if code or not answers.quiet else ():
-            console.say(line, command=command)
+        lines = summary_lines(self, worker.progress) if code or not answers.quiet else ()
+        for number, (line, command) in enumerate(lines):
+            console.say(line, command=command, follows=number > 0)
         return code
 
     def _reduce(self, folder: AnswerFolder, path: str) -> Outcome:
