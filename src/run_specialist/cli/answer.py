@@ -347,7 +347,7 @@ def page(text: str) -> None:
     import pydoc  # noqa: PLC0415 - only a long text needs it
 
     # Show colors, leave the text on the screen, exit immediately if it fits.
-    os.environ.setdefault("LESS", "FRX")
+    os.environ.update({"LESS": "FRX"} | os.environ)
     # Ctrl-C belongs to the pager, where it stops a search. A handler, unlike SIG_IGN, is not inherited by the pager.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
