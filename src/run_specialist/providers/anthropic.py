@@ -28,7 +28,6 @@ from run_specialist.providers.transport import (
     count,
     read_arguments,
     send,
-    stream,
     unique_id,
     url_of,
 )
@@ -140,16 +139,14 @@ class AnthropicConversation:
         failed, knowledge = failure(error, MESSAGES, self._provider.client), self._provider.knowledge
         if not _is_refusal(error):
             return failed
-        line = str(failed)
-        if is_too_long(str(error)):
+        line, refusal = str(failed), str(error)
+        if any(text in refusal for text in TOO_LONG):
             return ContextExceeded(line)
-        match request.choice:
-            case Choice.RESPOND | Choice.NONE if self._has_tools and is_about_choice(str(error)):
-                return knowledge.refused(request.choice, line)
-            case _ if request.schema is not None and is_about_schema(str(error)):
-                return knowledge.refused(Choice.SCHEMA, line)
-            case _:
-                return failed
+        if request.choice in {Choice.RESPOND, Choice.NONE} and self._has_tools and "tool_choice" in refusal:
+            return knowledge.refused(request.choice, line)
+        if request.schema is not None and _ABOUT_SCHEMA.search(refusal):
+            return knowledge.refused(Choice.SCHEMA, line)
+        return failed
 
     def _body(self, request: Request) -> bytes:
         messages = request.messages
@@ -197,17 +194,15 @@ class AnthropicConversation:
             self._front, self._has_tools = self._encoded_front(), bool(self._tools.definitions)
             return True
         # A schema does without the tool choice beside it.
-        if request.choice is Choice.SCHEMA and is_about_choice(str(error)) and self._provider.capabilities.none_choice:
+        if request.choice is Choice.SCHEMA and "tool_choice" in str(error) and self._provider.capabilities.none_choice:
             self._provider.knowledge.refused(Choice.NONE, str(error))
             return True
         return False
 
     def _send(self, request: Request, gated: GatedRequest) -> Awaitable[Block]:
         client, body = self._provider.client, self._body(request)
-        if self._watch is None:
-            return send(client, self._url, body, MESSAGES, gated.accepted, request.retries)
-        begin = partial(StreamedMessage, self._watch)
-        return stream(client, self._url, body, MESSAGES, gated.accepted, begin, request.retries)
+        begin = partial(StreamedMessage, self._watch) if self._watch else None
+        return send(client, self._url, body, MESSAGES, gated.accepted, request.retries, begin)
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -222,21 +217,6 @@ TOO_LONG = ("prompt is too long", "exceed context limit")
 _ABOUT_SCHEMA = re.compile(
     r"output_config(?!\.effort)|output_format|json_schema|schema|grammar|structured output", re.IGNORECASE
 )
-
-
-def is_too_long(refusal: str) -> bool:
-    """Return whether the request exceeds the model's context window."""
-    return any(text in refusal for text in TOO_LONG)
-
-
-def is_about_choice(refusal: str) -> bool:
-    """Return whether the error is about the tool choice."""
-    return "tool_choice" in refusal
-
-
-def is_about_schema(refusal: str) -> bool:
-    """Return whether the error is about the JSON Schema of the reply."""
-    return _ABOUT_SCHEMA.search(refusal) is not None
 
 
 STOPS = {
@@ -269,18 +249,16 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     if not isinstance(content, list) or not all(map(_is_block, content)):
         raise ProviderError(f"the server's answer has no content blocks; {MESSAGES.wrong_server}")
     blocks: list[Block] = []
-    known: set[str] | None = None
+    known = set(taken)
     for block in content:
         if block["type"] == "tool_use":
-            # A call without a unique id gets a new one.
-            known = set(taken) if known is None else known
             call_id = unique_id(block.get("id"), known, "toolu_")
             known.add(call_id)
-            blocks.append(block if block.get("id") == call_id else {**block, "id": call_id})
+            blocks.append({**block, "id": call_id})
         else:
             blocks.append(block)
     reason = str(message.get("stop_reason") or "")
-    wants_tools = known is not None
+    wants_tools = any(block["type"] == "tool_use" for block in blocks)
     stop = STOPS.get(reason)
     detail = transport.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
@@ -291,15 +269,12 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
         category = details.get("category") if isinstance(details, Mapping) else None
         reason = str(category or reason)
     usage = _object(message.get("usage"))
-    input_tokens, read, written, output_tokens = map(partial(count, usage), _TOKENS)
     searches = usage.get("server_tool_use")
     return Reply(
         # With an unknown stop reason, only the text of the reply is used.
         stop=stop or Stop.ANSWERED,
         content=tuple(blocks),
-        usage=Usage(
-            input_tokens, read, written, output_tokens, count(searches, "web_search_requests") if searches else 0
-        ),
+        usage=Usage(*map(partial(count, usage), _TOKENS), count(searches, "web_search_requests") if searches else 0),
         reason=reason,
         detail=detail,
         is_stop_known=stop is not None,
@@ -458,41 +433,27 @@ class UnansweredToolUses:
         known = len(self._without_uses)
         if known > len(messages) or not all(map(is_, self._without_uses, messages)):
             known = 0
-        uses = [
-            place
-            for place, message in enumerate(messages[known:], known)
-            if message.role == "assistant" and any(block["type"] == USE for block in message.blocks)
-        ]
-        if not uses:
+        if not any(block["type"] == USE for message in messages[known:] for block in message.blocks):
             self._without_uses = messages
             return messages
         answered = {str(block.get("tool_use_id")) for one in messages for block in one.blocks if is_result(block)}
-        open_place = None
-        if may_run:
-            # The next request answers the uses of the last reply, if only results follow it.
-            only_results = all(block["type"] == "tool_result" for block in messages[-1].content)
-            is_reply = messages[-1].role == "assistant"
-            open_place = len(messages) - 1 if is_reply else len(messages) - 2 if only_results else None
-        lost = [
-            place
-            for place in uses
-            if place != open_place
-            and any(block["type"] == USE and str(block.get("id")) not in answered for block in messages[place].blocks)
+        # The next request answers the uses of the last reply, if only results follow it.
+        last = max(place for place, message in enumerate(messages) if message.role == "assistant")
+        runs_last = may_run and all(
+            block["type"] == "tool_result" for one in messages[last + 1 :] for block in one.content
+        )
+        kept = [
+            message if runs_last and place == last else self._without(message, answered)
+            for place, message in enumerate(messages)
         ]
-        if not lost:
-            return messages
-        kept = [*messages]
-        for place in lost:
-            kept[place] = self._without(messages[place], answered)
-        return kept
+        return messages if all(map(is_, kept, messages)) else kept
 
     def _without(self, message: Message, answered: set[str]) -> Message:
         """Return a message without its unanswered uses; the same object each time, so that it is encoded once."""
-        known = self._made.get(id(message))
-        if known is not None and known[0] is message:
-            return known[1]
         blocks = tuple(block for block in message.blocks if block["type"] != USE or str(block.get("id")) in answered)
-        left: tuple[Block, ...] = blocks or ({"type": "text", "text": prompts.LEFT_OUT},)
-        made = replace(message, blocks=left)
-        self._made[id(message)] = (message, made)
-        return made
+        if len(blocks) == len(message.blocks):
+            return message
+        if id(message) not in self._made:
+            left: tuple[Block, ...] = blocks or ({"type": "text", "text": prompts.LEFT_OUT},)
+            self._made[id(message)] = message, replace(message, blocks=left)
+        return self._made[id(message)][1]

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from run_specialist.errors import UsageError
 from run_specialist.installation import adding
-from run_specialist.providers.errors import tidy
+from run_specialist.providers.errors import number_set, tidy
 from run_specialist.providers.local_servers import PROPS, WEIGHTS, WEIGHTS_ENDPOINT, ask_all, of_llamacpp, with_context
 from run_specialist.providers.openai_chat import ChatProvider, chat_client
 from run_specialist.tools.threads import in_thread
@@ -257,19 +257,11 @@ def _config(model: str, path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(f"`model={model}`: {path} cannot be read: {reason}") from None
-    return {"path": str(path), "name": path.name, "context": _given_context() or 0}
-
-
-def _given_context() -> int | None:
-    """Return the context length that the user has set; raises UsageError if it is invalid."""
-    text = os.environ.get(CONTEXT_VARIABLE, "").strip()
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) >= SHORTEST_CONTEXT):  # noqa: PLR2004
-        raise UsageError(
-            f"{CONTEXT_VARIABLE}: must be a number of tokens of at least {SHORTEST_CONTEXT}, got {text[:40]!r}"
-        )
-    return int(text)
+    return {
+        "path": str(path),
+        "name": path.name,
+        "context": number_set(CONTEXT_VARIABLE, "a number of tokens", SHORTEST_CONTEXT) or 0,
+    }
 
 
 def _size(path: Path) -> str:

@@ -100,16 +100,7 @@ _TOPIC, _NAMED = 0.6, 0.8
 # Factors: for prose where code answers, additionally for changelogs; for code where prose answers: statements, and
 # comments.
 _PROSE, _OLD, _CODE_ASIDE, _COMMENT_ASIDE = 0.55, 0.6, 0.6, 1.6
-# Factor for a reason if the question asks for one.
-_REASON = 1.25
-_WHY = re.compile(r"(?i)\b(?:why|reasons?|causes?|how come|explain)\b")
-_BECAUSE = re.compile(
-    r"(?i)\b(?:because|due to|since|so that|caus\w*|reason\w*|rationale|therefore|to (?:avoid|prevent|ensure|keep)"
-    r"|cannot|can't|in order to|instead of)\b|→"
-)
 _CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
-# Factor for prose without words of its own, and the number of such words for the full score.
-_REPETITION, _NEW_WORDS = 0.8, 5
 # Factor for how much reading an unread definition may reveal.
 _UNREAD = 1.8
 
@@ -123,7 +114,6 @@ class Ranking:
         self.question = question = Question(gathered.question)
         self.in_code = question.is_about_behaviour and any(map(is_code, gathered.lines))
         """Whether the question is about a behaviour, and there is code."""
-        self._asks_why = _WHY.search(question.text) is not None
         self.weights: dict[Term, float] = {}
         for term in question.terms:
             weight = log(1 + _COMMON / max(gathered.counts.get(term.text.casefold(), _UNKNOWN), 1))
@@ -145,15 +135,10 @@ class Ranking:
     def _factor(self, unit: Unit) -> float:
         above = sum(weight for term, weight in self.weights.items() if term.is_in(unit.above)) / self._total
         factor = unit.form * (1 + (_NAMED if unit.is_code else _TOPIC) * above)
-        if self._asks_why and _BECAUSE.search("\n".join([*unit.headings[-1:], unit.text])):
-            factor *= _REASON
         if unit.is_code:
             return factor * (1.0 if self.in_code else _COMMENT_ASIDE if unit.is_comment else _CODE_ASIDE)
         if not any(term.is_in(unit.roots) for term in self.question.terms):
             factor *= 0.8
-        # A unit that only repeats the question tells little.
-        new_words = len(unit.roots - unit.above - self.question.roots)
-        factor *= min(1.0, _REPETITION + (1 - _REPETITION) * new_words / _NEW_WORDS)
         return factor * (_PROSE * (_OLD if _CHANGES.search(unit.path) else 1.0) if self.in_code else 1.0)
 
     def rate(self, text: str, *, code: bool) -> float:
@@ -239,10 +224,9 @@ def _reads(ranking: Ranking) -> Iterator[Call]:
 
     best = sorted(ranking.units, key=lambda unit: (-promise(unit), unit.path, unit.line))
     for unit in best[: _SURE if ranking.gathered.recent >= ENOUGH else _HOPEFUL]:
-        first, length = max(1, unit.line - _BEFORE), _WINDOW
-        if unit.is_code:
-            is_near = unit.start and unit.line - unit.start < _CODE_WINDOW - _BEFORE
-            first, length = max(1, (unit.start if is_near else unit.line - _BEFORE) - 2), _CODE_WINDOW
+        is_near = unit.start and unit.line - unit.start < _CODE_WINDOW - _BEFORE
+        begin = unit.start if is_near else unit.line - _BEFORE
+        first, length = (max(1, begin - 2), _CODE_WINDOW) if unit.is_code else (max(1, begin), _WINDOW)
         about = first if unit.is_code else unit.line
         if not any(path == unit.path and about in lines for path, lines in seen):
             seen.append((unit.path, range(first, first + length)))
@@ -293,8 +277,9 @@ def answer(ranking: Ranking) -> Response:
     known = [term for term in names if term not in absent]
     least = _MIN_KNOWN if known else _MIN_ABSENT if absent else _MIN_COVERAGE
     quotes: list[Quote] = []
+    lead = _lead(absent, best)
     if best >= least and (known or not names):
-        left = LONGEST_ANSWER - len(_lead(absent, best, place_word(())))
+        left = LONGEST_ANSWER - len(lead)
         for quote in _quotes(ranking):
             size = len(str(quote)) + len("\n\n")
             if size <= left and len(quotes) < MOST_QUOTES:
@@ -303,7 +288,6 @@ def answer(ranking: Ranking) -> Response:
     if not quotes:
         gaps = gaps or [text for text in [question.text[:200].strip()] if text]
         return Response(answer=_refusal(ranking), gaps=gaps)
-    lead = _lead(absent, best, place_word(quote.path for quote in quotes))
     return Response(
         answer="\n\n".join([lead, *map(str, quotes)]),
         evidence=[Citation(source=quote.source, quote=quote.text) for quote in quotes],
@@ -315,45 +299,25 @@ def _refusal(ranking: Ranking) -> str:
     looked_up = (one for one in ranking.gathered.calls if one.call.name in ("search", "grep", "read"))
     if all(completed.is_error for completed in looked_up):
         return "Nothing could be looked up, so no file has a word in this answer."
-    place, absent = place_word(ranking.gathered.lines), ranking.absent
+    absent = ranking.absent
     missing = _listed([term for term in absent if term.is_name] or absent or ranking.question.terms)
     if not missing:
-        return f"The question names nothing that could be looked up in the {place}."
+        return "The question names nothing that could be looked up in the files."
     reason = "no file mentions it" if absent else "what they say nearest to it is about something else"
-    return f"The {place} hold nothing on {missing}: {reason}."
+    return f"The files hold nothing on {missing}: {reason}."
 
 
-def _lead(absent: Sequence[Term], best: float, place: str) -> str:
-    """Return the introductory line above the quotes.
-
-    place: the word for the quoted files.
-    """
+def _lead(absent: Sequence[Term], best: float) -> str:
+    """Return the introductory line above the quotes."""
     if names := _listed(term for term in absent if term.is_name or best < _LIKELY):
-        return f"The {place} do not mention {names}; nearest to the question they say:"
+        return f"The files do not mention {names}; nearest to the question they say:"
     if best < _UNLIKELY:
-        return f"The {place} do not seem to answer this; nearest to the question they say:"
-    return f"The {place} say, best match first:" if best >= _LIKELY else f"Nearest to the question the {place} say:"
+        return "The files do not seem to answer this; nearest to the question they say:"
+    return "The files say, best match first:" if best >= _LIKELY else "Nearest to the question the files say:"
 
 
 def _listed(terms: Iterable[Term]) -> str:
     return " or ".join(term.text for term in terms)[:_LONGEST_LIST]
-
-
-_NOTE = re.compile(r"(?i)\.(?:md|markdown|mdx|txt|rst|org|adoc|asciidoc)$")
-_NOT_A_NOTE = re.compile(
-    r"(?i)(?:^|/)(?:readme|changelog|changes|history|news|contributing|contributors|authors|licen[sc]e|copying|notice"
-    r"|security|code[_-]of[_-]conduct|requirements)(?:[._][^/]*)?$|(?:^|/)(?:docs?|documentation|manual|src|lib|tests?"
-    r"|examples?)/"
-)
-
-
-def place_word(paths: Iterable[str]) -> str:
-    """Return `notes` or `files`, which are equally long; `files` if there is no path.
-
-    paths: paths of files, relative to the root.
-    """
-    known = [bool(_NOTE.search(path)) and not _NOT_A_NOTE.search(path) for path in paths]
-    return "notes" if known and all(known) else "files"
 
 
 def _quotes(ranking: Ranking) -> Iterator[Quote]:

@@ -29,7 +29,7 @@ PIECES = [
 
 def blocks_of(path, text):
     """Return the blocks of a file that was seen as a whole."""
-    return list(code_units(path, [(number, line, 1) for number, line in enumerate(text.split("\n"), 1)]))
+    return list(code_units(path, tuple((number, line, 1) for number, line in enumerate(text.split("\n"), 1))))
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,6 @@ def test_blocks_are_verbatim_lines_of_one_result(pieces):
         number += step
         lines.append((number, indent + text, origin))
     known = {line: (text, origin) for line, text, origin in lines}
-    for block in code_units("a.ts", lines):
+    for block in code_units("a.ts", tuple(lines)):
         for at, text in enumerate(block.text.split("\n"), block.line):
             assert known[at] == (text, known[block.line][1])
