@@ -329,7 +329,6 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         for before, after in pairwise(ranking.units)
         if before.path == after.path and after.line == before.end + 1
     }
-    labels = {after: before for before, after in following.items() if _leads(before, after)}
     taken: set[Unit] = set()
     quoted: list[frozenset[str]] = []
     per_file: Counter[str] = Counter()
@@ -349,13 +348,12 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         if value(unit) < _MIN_SCORE * best:
             return
         longest = _OTHER if quoted else _FIRST
-        block = [labels[unit], unit] if unit in labels and labels[unit] not in taken else [unit]
-        # A quote grows by the lines below it: those that its last line leads up to, or that answer nearly as well.
+        block = [unit]
+        # A quote grows by the lines below it that answer nearly as well.
         while (after := following.get(block[-1])) and after not in taken:
-            good = ranking.scores[after] >= _GROWS * ranking.scores[unit]
-            near = good and after.headings == block[-1].headings and not after.is_heading
+            near = after.headings == unit.headings and not after.is_heading
             size = sum(len(one.text) + 1 for one in block) + len(after.text)
-            if size > longest or not (near or _leads(block[-1], after)):
+            if size > longest or not near or ranking.scores[after] < _GROWS * ranking.scores[unit]:
                 break
             block.append(after)
         taken.update(block)
@@ -364,11 +362,6 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         per_file[unit.path] += 1
         quoted.append(roots(quote.text) - of_question)
         yield quote
-
-
-def _leads(label: Unit, unit: Unit) -> bool:
-    """Return whether a unit belongs to the label in the line above it."""
-    return label.is_label and unit.headings[-1:] == (label.text,)
 
 
 # Where a piece may start or end, preferred boundaries first.
@@ -385,16 +378,14 @@ def cut(unit: Unit, longest: int, rate: Callable[[str], float]) -> Quote:
     """
     text, end_of_text = unit.text, len(unit.text.rstrip())
     begin = 0 if unit.is_code else len(text) - len(text.lstrip())
-    spans = [(begin, end_of_text)]
-    if end_of_text - begin > longest:
-        stops = [begin, end_of_text]
-        for ends in _LINE_ENDS if unit.is_code else _ENDS:
-            stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, end_of_text))})
-            if all(after - before <= longest for before, after in pairwise(stops)):
-                break
-        spans = []
-        for position, start in enumerate(stops[:-1]):
-            fitting = [stop for stop in stops[position + 1 :] if stop - start <= longest]
-            spans.append((start, start + len(text[start : fitting[-1] if fitting else start + longest].rstrip())))
+    stops = [begin, end_of_text]
+    for ends in _LINE_ENDS if unit.is_code else _ENDS:
+        if all(after - before <= longest for before, after in pairwise(stops)):
+            break
+        stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, end_of_text))})
+    spans = []
+    for position, start in enumerate(stops[:-1]):
+        end = max((stop for stop in stops[position + 1 :] if stop - start <= longest), default=start + longest)
+        spans.append((start, start + len(text[start:end].rstrip())))
     start, end = max(spans, key=lambda span: (rate(text[slice(*span)]), -span[0]))
     return Quote(unit.path, unit.line + text.count("\n", 0, start), text[start:end], unit.is_code)

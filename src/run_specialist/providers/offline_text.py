@@ -297,8 +297,6 @@ class Unit:
     form: float = 1.0
     """Factor for how likely a unit of this form answers: highest for prose, and for statements in a function."""
     is_heading: bool = False
-    is_label: bool = False
-    """True if the unit introduces what follows: the line before a list, a table header."""
     is_code: bool = False
     """True for the lines of a source file."""
     is_comment: bool = False
@@ -338,32 +336,20 @@ class Unit:
             (0.4, self.roots | roots(self.around) | self.above),
         )
 
-    @cached_property
-    def _known(self) -> dict[str, float]:
-        return {}
-
+    @lru_cache(maxsize=100_000)  # noqa: B019 - units are cached anyway
     def confidence(self, term: Term) -> float:
         """Return the confidence that the unit is about a term, from 0 to 1."""
-        known = self._known.get(term.text)
-        if known is None:
-            known = 0.0
-            for weight, found in self.places:
-                if weight <= known:
-                    break
-                if term.is_in(found):
-                    known = weight
-                elif (
-                    weight * _BEGINS > known
-                    and (start := term.beginning)
-                    and any(one.startswith(start) for one in found)
-                ):
-                    known = weight * _BEGINS
-                elif weight * _KIN > known and not term.kin.isdisjoint(found):
-                    known = weight * _KIN
-            if self.is_code and known == self.places[0].weight and term.is_in(self.roots):
-                known += _TWICE
-            self._known[term.text] = known
-        return known
+        known = 0.0
+        for weight, found in self.places:
+            if weight <= known:
+                break
+            if term.is_in(found):
+                known = weight
+            elif (start := term.beginning) and any(one.startswith(start) for one in found):
+                known = max(known, weight * _BEGINS)
+            elif not term.kin.isdisjoint(found):
+                known = max(known, weight * _KIN)
+        return known + (_TWICE if self.is_code and known == self.places[0][0] and term.is_in(self.roots) else 0.0)
 
 
 def all_units(gathered: Findings) -> list[Unit]:
@@ -381,8 +367,8 @@ _HEADING = re.compile(r"#{1,6}\s+\S")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|[^\w\s!-~]{1,2})\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
 _EMPTY = re.compile(r"[\W_]*")
-# Lines of a unit; level of a label, below that of all headings; lines that count as near; length of a scrap.
-_MOST_LINES, _LABEL, _NEAR, _SHORT = 8, 7, 3, 30
+# Lines of a unit; level of a label, below that of all headings; lines that count as near; factor for headings.
+_MOST_LINES, _LABEL, _NEAR, _HEADINGS = 8, 7, 3, 0.6
 
 
 def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
@@ -409,23 +395,13 @@ def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
                 piece,
                 tuple(headings.values()),
                 around,
-                form=_form(piece, level),
+                form=_HEADINGS if level else 1.0,
                 is_heading=0 < level < _LABEL,
-                is_label=level == _LABEL,
             )
         if level:
             headings[level] = text
         # A label introduces one paragraph, or the list or table below it.
         led = level != _LABEL
-
-
-def _form(text: str, level: int) -> float:
-    text = text.strip()
-    if level == _LABEL or text.endswith(":"):
-        return 0.5
-    if level:
-        return 0.6
-    return 0.8 if len(text) < _SHORT or text.endswith("?") or text.startswith("- [ ]") else 1.0
 
 
 def _paragraphs(lines: Mapping[int, SeenLine]) -> Iterator[list[int]]:
