@@ -393,12 +393,9 @@ class EndpointTools:
     @property
     def definitions(self) -> list[Mapping[str, Any]]:
         """The definitions of the tools; tools that the endpoint lacks are replaced by those of this program."""
-        definitions = []
-        for tool in self._opening.tools:
-            offered = tool if not tool.on_server or tool in self._on_server else tool.instead
-            if offered:
-                definitions.append(offered.definition)
-        return definitions
+        tools = self._opening.tools
+        offered = (tool.instead if tool.on_server and tool not in self._on_server else tool for tool in tools)
+        return [tool.definition for tool in offered if tool]
 
     def were_refused(self, refusal: str) -> bool:
         """Return whether the endpoint refused its own tools; they are then no longer offered."""

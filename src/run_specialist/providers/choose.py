@@ -274,20 +274,18 @@ def choose_models(
         return ChosenModels(names[:1])
     obstacles = {name: _obstacle(name) for name in names}
     usable = tuple(name for name in names if not obstacles[name])
-    if not usable:
-        return ChosenModels(names[:1])
-    return ChosenModels(usable, tuple(f"{name} is left out: {why}" for name, why in obstacles.items() if why))
+    return ChosenModels(
+        usable or names[:1], usable and tuple(f"{name} is left out: {why}" for name, why in obstacles.items() if why)
+    )
 
 
 def _obstacle(model: str) -> str:
     """Return why one of several models cannot be asked here, without asking its server; empty if it can."""
-    if model == OFFLINE:
-        return "it is not a language model"
     try:
         check_usable(model)
     except UsageError as error:
         return str(error)
-    return ""
+    return "it is not a language model" if model == OFFLINE else ""
 
 
 def check_usable(model: str) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from math import log
@@ -15,16 +15,18 @@ from run_specialist.prompts import NOT_DELIVERED
 from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.offline_text import (
     Findings,
-    Question,
     Term,
     Unit,
-    all_units,
+    code_units,
     definitions,
+    is_about_behaviour,
     is_code,
     literal,
+    prose_units,
     roots,
     statements,
     synonyms,
+    terms_of,
 )
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolCall, Usage, text_of
 from run_specialist.tools.base import Toolset
@@ -50,23 +52,22 @@ class OfflineProvider:
         """Do nothing: this provider has no connections."""
 
 
+@dataclass(frozen=True)
 class OfflineConversation:
     """The conversation of one run; stateless between turns."""
 
-    def __init__(self, opening: Opening, watch: Watch | None) -> None:
-        """Start a conversation with the tools of a run."""
-        self._tools = opening.tools
-        self._watch = watch
+    opening: Opening
+    watch: Watch | None
 
     async def ask(self, request: Request) -> Reply:
         """Return the next turn, a pure function of the transcript."""
         messages, choice = request.messages, request.choice
-        ranking = Ranking(Findings.of(messages))
+        ranking = Ranking(Findings(messages))
         is_last = choice is not Choice.AUTO or ranking.gathered.must_answer
-        if calls := [] if is_last else next_calls(ranking, self._tools):
+        if calls := [] if is_last else next_calls(ranking, self.opening.tools):
             return self._calls(calls, messages)
         response = answer(ranking)
-        if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self._tools):
+        if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self.opening.tools):
             was_returned = text_of(messages[-1].blocks).startswith(NOT_DELIVERED)
             text = response.model_dump_json() if was_returned else response.answer
             self._show(text)
@@ -83,8 +84,8 @@ class OfflineConversation:
         return Reply(Stop.WANTS_TOOLS, tuple(blocks), reason="tool_use")
 
     def _show(self, text: str, tool: str | None = None) -> None:
-        if self._watch is not None:
-            self._watch(Delta(text, tool))
+        if self.watch is not None:
+            self.watch(Delta(text, tool))
 
 
 # Number of passages from which on a word has hardly any weight; assumed number for a word not searched for yet.
@@ -100,6 +101,9 @@ _TOPIC, _NAMED = 0.6, 0.8
 # Factors: for prose where code answers, additionally for changelogs; for code where prose answers: statements, and
 # comments.
 _PROSE, _OLD, _CODE_ASIDE, _COMMENT_ASIDE = 0.55, 0.6, 0.6, 1.6
+# Factor for a reason, if the question asks why.
+_REASON = 1.25
+_BECAUSE = re.compile(r"(?i)\b(?:because|due to|since|so that|caus\w*|reason\w*|therefore|in order to|instead of)\b")
 _CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
 # Factor for how much reading an unread definition may reveal.
 _UNREAD = 1.8
@@ -111,17 +115,24 @@ class Ranking:
     def __init__(self, gathered: Findings) -> None:
         """Calculate the weight of each term: highest for rare words and names."""
         self.gathered = gathered
-        self.question = question = Question(gathered.question)
-        self.in_code = question.is_about_behaviour and any(map(is_code, gathered.lines))
+        self.terms, self.of_question = terms_of(gathered.question), roots(gathered.question)
+        self.in_code = is_about_behaviour(gathered.question) and any(map(is_code, gathered.lines))
         """Whether the question is about a behaviour, and there is code."""
+        self._asks_why = "why" in self.of_question
         self.weights: dict[Term, float] = {}
-        for term in question.terms:
+        for term in self.terms:
             weight = log(1 + _COMMON / max(gathered.counts.get(term.text.casefold(), _UNKNOWN), 1))
             # A rare name is specific; an ordinary word that is rare in the notes is not.
             ordinary = min(weight, _ORDINARY) * (_VERB if self.in_code and _PARTICIPLE.fullmatch(term.text) else 1.0)
             self.weights[term] = _NAME * weight if term.is_name else ordinary
         self._total = sum(self.weights.values()) or 1.0
-        self.units = all_units(gathered)
+        self.units: list[Unit] = []
+        for path, lines in gathered.lines.items():
+            if is_code(path):
+                rows = tuple((number, line.text, line.origin) for number, line in sorted(lines.items()))
+                self.units += code_units(path, rows)
+            else:
+                self.units += prose_units(path, lines)
         self.coverage = {
             unit: sum(weight * unit.confidence(term) for term, weight in self.weights.items()) / self._total
             for unit in self.units
@@ -129,15 +140,17 @@ class Ranking:
         """Share of the question's weight that each unit covers, from 0 to 1."""
         self.scores = {unit: covered and covered * self._factor(unit) for unit, covered in self.coverage.items()}
         """How well each unit answers the question."""
-        self.absent = [term for term in question.terms if gathered.absent(term)]
+        self.absent = [term for term in self.terms if gathered.absent(term)]
         """Terms that occur in no file."""
 
     def _factor(self, unit: Unit) -> float:
         above = sum(weight for term, weight in self.weights.items() if term.is_in(unit.above)) / self._total
         factor = unit.form * (1 + (_NAMED if unit.is_code else _TOPIC) * above)
+        if self._asks_why and _BECAUSE.search(unit.text):
+            factor *= _REASON
         if unit.is_code:
             return factor * (1.0 if self.in_code else _COMMENT_ASIDE if unit.is_comment else _CODE_ASIDE)
-        if not any(term.is_in(unit.roots) for term in self.question.terms):
+        if not any(term.is_in(unit.roots) for term in self.terms):
             factor *= 0.8
         return factor * (_PROSE * (_OLD if _CHANGES.search(unit.path) else 1.0) if self.in_code else 1.0)
 
@@ -179,12 +192,11 @@ def next_calls(ranking: Ranking, tools: Toolset) -> list[Call]:
 
 
 def _candidates(ranking: Ranking, *, with_search: bool) -> Iterator[Call]:
-    gathered, question = ranking.gathered, ranking.question
-    specific = sorted(question.terms, key=ranking.weights.__getitem__, reverse=True)
-    yield "search", {"query": question.text[:_LONGEST_QUERY], "limit": 15}
+    gathered = ranking.gathered
+    specific = sorted(ranking.terms, key=ranking.weights.__getitem__, reverse=True)
+    yield "search", {"query": gathered.question[:_LONGEST_QUERY], "limit": 15}
     if not with_search:
-        names_first = sorted(question.terms, key=lambda term: (not term.is_name, -len(term.text)))
-        yield from (_grep(term.text) for term in names_first[:5])
+        yield from (_grep(term.text) for term in specific[:5])
     if ranking.in_code:
         words = [word for term in specific[:6] for word in (term.text, *synonyms(term.text)[:4])]
         suffixes = sorted({PurePosixPath(path).suffix[1:] for path in gathered.lines if is_code(path)})
@@ -219,10 +231,9 @@ def _reads(ranking: Ranking) -> Iterator[Call]:
         if completed.call.name == "read" and isinstance(first, int) and isinstance(limit, int):
             seen.append((arguments.get("path"), range(first, first + limit)))
 
-    def promise(unit: Unit) -> float:
-        return ranking.scores[unit] * (_UNREAD if unit.is_unread else 1.0)
-
-    best = sorted(ranking.units, key=lambda unit: (-promise(unit), unit.path, unit.line))
+    # An unread definition may reveal more.
+    promise = {unit: score * (_UNREAD if unit.is_unread else 1.0) for unit, score in ranking.scores.items()}
+    best = sorted(ranking.units, key=lambda unit: (-promise[unit], unit.path, unit.line))
     for unit in best[: _SURE if ranking.gathered.recent >= ENOUGH else _HOPEFUL]:
         is_near = unit.start and unit.line - unit.start < _CODE_WINDOW - _BEFORE
         begin = unit.start if is_near else unit.line - _BEFORE
@@ -250,30 +261,26 @@ _UNLIKELY, _LIKELY = 0.45, 0.62
 class Quote(NamedTuple):
     """Verbatim text with its source."""
 
-    path: str
-    line: int
+    source: str
+    """Path and line, as `path:line`."""
     text: str
     is_code: bool
-
-    @property
-    def source(self) -> str:
-        """The source as `path:line`."""
-        return f"{self.path}:{self.line}"
 
     def __str__(self) -> str:
         if self.is_code:
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
-            source = self.source if "`" in self.path else f"`{self.source}`"
-            return f"{source}\n{fence}{PurePosixPath(self.path).suffix[1:]}\n{self.text}\n{fence}"
+            source = self.source if "`" in self.source else f"`{self.source}`"
+            language = PurePosixPath(self.source.rpartition(":")[0]).suffix[1:]
+            return f"{source}\n{fence}{language}\n{self.text}\n{fence}"
         return f'> "{self.text}" — {self.source}'
 
 
 def answer(ranking: Ranking) -> Response:
     """Return the best answer from the lines seen so far."""
-    question, absent = ranking.question, ranking.absent
+    absent = ranking.absent
     gaps = [term.text for term in absent]
     best = max(ranking.coverage.values(), default=0.0)
-    names = [term for term in question.terms if term.is_name]
+    names = [term for term in ranking.terms if term.is_name]
     known = [term for term in names if term not in absent]
     least = _MIN_KNOWN if known else _MIN_ABSENT if absent else _MIN_COVERAGE
     quotes: list[Quote] = []
@@ -286,7 +293,7 @@ def answer(ranking: Ranking) -> Response:
                 quotes.append(quote)
                 left -= size
     if not quotes:
-        gaps = gaps or [text for text in [question.text[:200].strip()] if text]
+        gaps = gaps or [text for text in [ranking.gathered.question[:200].strip()] if text]
         return Response(answer=_refusal(ranking), gaps=gaps)
     return Response(
         answer="\n\n".join([lead, *map(str, quotes)]),
@@ -300,7 +307,7 @@ def _refusal(ranking: Ranking) -> str:
     if all(completed.is_error for completed in looked_up):
         return "Nothing could be looked up, so no file has a word in this answer."
     absent = ranking.absent
-    missing = _listed([term for term in absent if term.is_name] or absent or ranking.question.terms)
+    missing = _listed([term for term in absent if term.is_name] or absent or ranking.terms)
     if not missing:
         return "The question names nothing that could be looked up in the files."
     reason = "no file mentions it" if absent else "what they say nearest to it is about something else"
@@ -323,7 +330,7 @@ def _listed(terms: Iterable[Term]) -> str:
 def _quotes(ranking: Ranking) -> Iterator[Quote]:
     """Yield the best quotes, avoiding repetition."""
     best = max(ranking.scores.values(), default=0.0)
-    of_question = ranking.question.roots
+    of_question = ranking.of_question
     following = {
         before: after
         for before, after in pairwise(ranking.units)
@@ -351,9 +358,12 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         block = [unit]
         # A quote grows by the lines below it that answer nearly as well.
         while (after := following.get(block[-1])) and after not in taken:
-            near = after.headings == unit.headings and not after.is_heading
             size = sum(len(one.text) + 1 for one in block) + len(after.text)
-            if size > longest or not near or ranking.scores[after] < _GROWS * ranking.scores[unit]:
+            if (
+                size > longest
+                or after.headings != unit.headings
+                or ranking.scores[after] < _GROWS * ranking.scores[unit]
+            ):
                 break
             block.append(after)
         taken.update(block)
@@ -388,4 +398,5 @@ def cut(unit: Unit, longest: int, rate: Callable[[str], float]) -> Quote:
         end = max((stop for stop in stops[position + 1 :] if stop - start <= longest), default=start + longest)
         spans.append((start, start + len(text[start:end].rstrip())))
     start, end = max(spans, key=lambda span: (rate(text[slice(*span)]), -span[0]))
-    return Quote(unit.path, unit.line + text.count("\n", 0, start), text[start:end], unit.is_code)
+    line = unit.line + text.count("\n", 0, start)
+    return Quote(f"{unit.path}:{line}", text[start:end], unit.is_code)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from calendar import day_name, month_name
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,19 +25,19 @@ _ASKING = frozenset(
     stood summarise summarize summary think told whole
     """.split()  # noqa: SIM905 - as in STOP_WORDS
 )
+_CALENDAR = {*month_name, *day_name}
 _NAME_SHAPE = re.compile(r"[A-Z].*[A-Z]|\d|[_/#@+]|[a-z][A-Z]|\w\.\w|::")
 _BEHAVIOUR = re.compile(r"(?i)\b(?:how|where|when|what happens|what does|which|does|do|is|are|can)\b")
 _NOT_BEHAVIOUR = re.compile(
     r"(?i)\b(?:why|who|whom|whose|decisions?|rationale|reasons?|agreed|policy)\b|\b(?:did|do|have|had|are|were) we\b"
     r"|\bwe (?:use|chose|decided?|settled?|picked)\b"
 )
-_SUFFIXES = (
-    *("ization", "isation", "ication", "ability", "ation", "ition", "ement", "ments", "ment", "ness", "able", "ible"),
-    *("tion", "sion", "ence", "ance", "ious", "ive", "ity", "ion", "ize", "ise", "ier", "est", "ors", "ers", "or"),
-    *("er", "al", "ic", "ed", "ly", "at", "if"),
+# Endings of derived words, after at least four letters.
+_SUFFIX = re.compile(
+    r"(?<=.{4})(?:ization|isation|ication|ability|ation|ition|ement|ments|ment|ness|able|ible|tion|sion|ence|ance|ious"
+    r"|ive|ity|ion|ize|ise|ier|est|ors|ers|or|er|al|ic|ed|ly|at|if)$"
 )
-_SHORTEST = 4
-_MOST_TERMS = 24
+_SHORTEST, _MOST_TERMS = 4, 24
 # Maximum length of a stored line, and of the part of a question that is analyzed [characters].
 _LONGEST = 4000
 # Groups of words for the same thing, most of them in code.
@@ -54,11 +55,7 @@ send write emit, successful success succeed ok, temporary temp tmp, value val, v
 @lru_cache(maxsize=65_536)
 def root(word: str) -> str:
     """Return the root of a word, shared by its inflections and derivations such as `predicting` and `prediction`."""
-    reduced = stem(word)
-    for suffix in _SUFFIXES:
-        if reduced.endswith(suffix) and len(reduced) - len(suffix) >= _SHORTEST:
-            return reduced.removesuffix(suffix)
-    return reduced
+    return _SUFFIX.sub("", stem(word))
 
 
 @lru_cache(maxsize=8192)
@@ -92,13 +89,11 @@ class Term:
     """One word or identifier of a question."""
 
     text: str
-    """The term as spelled in the question."""
     forms: tuple[frozenset[str], ...]
     """Word roots of each spelling; a text contains the term if it contains all roots of one spelling."""
     kin: frozenset[str]
     """Roots of its synonyms."""
     is_name: bool
-    """True if the term looks like a name or an identifier."""
 
     @cached_property
     def beginning(self) -> str | None:
@@ -114,43 +109,26 @@ class Term:
         return False
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question and its analysis."""
-
-    text: str
-
-    @cached_property
-    def terms(self) -> tuple[Term, ...]:
-        """Terms for the subject of the question, in order."""
-        words = content_terms(self.text[:_LONGEST])
-        subject = [word for word in words if word.casefold() not in _ASKING]
-        distinct: dict[frozenset[str], Term] = {}
-        for term in map(self._term, subject or words):
-            distinct.setdefault(term.forms[0], term)
-        return tuple(distinct.values())[:_MOST_TERMS]
-
-    def _term(self, word: str) -> Term:
+def terms_of(question: str) -> tuple[Term, ...]:
+    """Return the terms for the subject of a question, in order."""
+    words = content_terms(question[:_LONGEST])
+    subject = [word for word in words if word.casefold() not in _ASKING]
+    found: dict[frozenset[str], Term] = {}
+    for word in subject or words:
         pieces = [piece for piece in parts(word) if len(piece) > 1] or parts(word)
+        forms = tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word))))
+        kin = frozenset(map(root, synonyms(pieces[0]))) if len(pieces) == 1 else frozenset[str]()
         # The first word of a sentence is always capitalized.
         inside = rf"(?<![.?!:]\s)(?<!^)(?<!\n)\b{re.escape(word)}"
-        is_name = word[:1].isupper() and re.search(inside, self.text) is not None
-        return Term(
-            word,
-            tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word)))),
-            frozenset(map(root, synonyms(pieces[0]))) if len(pieces) == 1 else frozenset(),
-            is_name or bool(_NAME_SHAPE.search(word)),
-        )
+        is_capital = word[:1].isupper() and word not in _CALENDAR and re.search(inside, question)
+        is_name = bool(is_capital or _NAME_SHAPE.search(word))
+        found.setdefault(forms[0], Term(word, forms, kin, is_name))
+    return tuple(found.values())[:_MOST_TERMS]
 
-    @cached_property
-    def roots(self) -> frozenset[str]:
-        """Roots of all words."""
-        return roots(self.text)
 
-    @cached_property
-    def is_about_behaviour(self) -> bool:
-        """Whether code, if there is any, answers the question best: how something is done, or where."""
-        return bool(_BEHAVIOUR.search(self.text)) and not _NOT_BEHAVIOUR.search(self.text)
+def is_about_behaviour(question: str) -> bool:
+    """Return whether code, if there is any, answers a question best: how something is done, or where."""
+    return bool(_BEHAVIOUR.search(question)) and not _NOT_BEHAVIOUR.search(question)
 
 
 _FOUND = re.compile(r"(.+?):(\d+): (.*)")
@@ -175,42 +153,32 @@ class SeenLine:
         return self.pieces[0]
 
 
-@dataclass
 class Findings:
-    """Everything that a transcript shows."""
+    """Everything that a transcript of any content shows."""
 
-    question: str
-    calls: Sequence[CompletedCall]
-    must_answer: bool
-    """True if the newest message ends with the order to answer: further calls would not be executed."""
-    recent: int
-    """Number of calls since the last user message, so that a resumed run starts at 0."""
-    lines: dict[str, dict[int, SeenLine]] = field(default_factory=dict)
-    """By path and line number."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
-    fruitless: set[str] = field(default_factory=set)
-    """Patterns of `grep` calls without a match."""
-    files: list[str] = field(default_factory=list)
-    """Paths from the results of `glob` and `ls`."""
-    _rows: int = 0
-    _last: tuple[str, int] = ("", 0)
-
-    @classmethod
-    def of(cls, messages: Sequence[Message]) -> "Findings":
-        """Parse a transcript with any content; never raises."""
+    def __init__(self, messages: Sequence[Message]) -> None:
         texts = [text_of(message.blocks) if message.role == "user" else "" for message in messages]
-        from_user = [at for at, text in enumerate(texts) if text] or [0]
         # The newest question is the one added on resume, otherwise the first.
         added = [text.partition(ASKS)[2] for text in texts if ASKS in text]
-        question = [*[text for text in texts if text][:1], *added] or [""]
-        calls = tuple(_calls(messages))
-        recent = len(tuple(_calls(messages[from_user[-1] :])))
-        gathered = cls(question[-1], calls, bool(messages and messages[-1].landing_instruction), recent)
-        for completed in calls:
+        self.question = [*[text for text in texts if text][:1], *added][-1] if any(texts) else ""
+        self.calls = tuple(_calls(messages))
+        self.must_answer = bool(messages and messages[-1].landing_instruction)
+        """Whether the newest message ends with the order to answer: further calls would not be executed."""
+        begun = max((at for at, text in enumerate(texts) if text), default=0)
+        self.recent = len(tuple(_calls(messages[begun:])))
+        """Number of calls since the last user message, so that a resumed run starts at 0."""
+        self.lines: dict[str, dict[int, SeenLine]] = {}
+        """By path and line number."""
+        self.counts: dict[str, int] = {}
+        """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
+        self.fruitless: set[str] = set()
+        """Patterns of `grep` calls without a match."""
+        self.files: list[str] = []
+        """Paths from the results of `glob` and `ls`."""
+        self._rows, self._last = 0, ("", 0)
+        for completed in self.calls:
             if not completed.is_error:
-                gathered._learn(completed)
-        return gathered
+                self._learn(completed)
 
     def absent(self, term: Term) -> bool:
         """Return whether a search has shown that a term occurs in no file."""
@@ -257,14 +225,11 @@ def _calls(messages: Sequence[Message]) -> Iterator[CompletedCall]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
         for block in message.blocks:
-            if block.get("type") == "tool_use":
-                arguments = block.get("input")
-                name, id_ = str(block.get("name", "")), str(block.get("id", ""))
-                calls[id_] = ToolCall(id_, name, arguments if isinstance(arguments, Mapping) else None)
-            elif block.get("type") == "tool_result":
-                call = calls.get(str(block.get("tool_use_id", "")))
-                if call is not None:
-                    yield CompletedCall(call, _result_text(block), bool(block.get("is_error")))
+            match block:
+                case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": arguments}:
+                    calls[call_id] = ToolCall(call_id, name, arguments if isinstance(arguments, Mapping) else None)
+                case {"type": "tool_result", "tool_use_id": str(call_id)} if call_id in calls:
+                    yield CompletedCall(calls[call_id], _result_text(block), bool(block.get("is_error")))
 
 
 def _result_text(block: Block) -> str:
@@ -287,20 +252,16 @@ class Unit:
 
     path: str
     line: int
-    """Number of the first line."""
     text: str
-    """Verbatim lines, joined by newlines."""
+    """Verbatim lines from that one on, joined by newlines."""
     headings: tuple[str, ...]
     """Headings above the unit, or the names of the definitions around it, as far as they were seen."""
     around: str = ""
     """Lines just before and after the unit; for code, comments and docstring of its definition."""
     form: float = 1.0
     """Factor for how likely a unit of this form answers: highest for prose, and for statements in a function."""
-    is_heading: bool = False
     is_code: bool = False
-    """True for the lines of a source file."""
     is_comment: bool = False
-    """True for comments of a source file."""
     start: int = 0
     """Line where the innermost definition around code begins; 0 outside of any."""
     is_unread: bool = False
@@ -352,17 +313,6 @@ class Unit:
         return known + (_TWICE if self.is_code and known == self.places[0][0] and term.is_in(self.roots) else 0.0)
 
 
-def all_units(gathered: Findings) -> list[Unit]:
-    """Group the known lines of all files into units."""
-    found: list[Unit] = []
-    for path, lines in gathered.lines.items():
-        if is_code(path):
-            found += code_units(path, tuple((number, line.text, line.origin) for number, line in sorted(lines.items())))
-        else:
-            found += prose_units(path, lines)
-    return found
-
-
 _HEADING = re.compile(r"#{1,6}\s+\S")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|[^\w\s!-~]{1,2})\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
@@ -396,7 +346,6 @@ def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
                 tuple(headings.values()),
                 around,
                 form=_HEADINGS if level else 1.0,
-                is_heading=0 < level < _LABEL,
             )
         if level:
             headings[level] = text

@@ -113,13 +113,13 @@ def test_a_comment_above_a_function_belongs_to_it():
 def test_a_method_is_not_assumed_to_go_on_for_ever():
     """A line far below a method belongs to the class at most, since the lines between them are unknown."""
     lines = [(1, "class A:", 1), (2, "    def near(self):", 1), (200, "        far()", 2)]
-    assert [block.headings[-1] for block in code_units("a.py", lines)] == ["A", "near", "A"]
+    assert [block.headings[-1] for block in code_units("a.py", tuple(lines))] == ["A", "near", "A"]
 
 
 def test_only_a_definition_that_was_not_read_is_unread():
     """A definition of which only the first line was seen is unread; one with its body is not."""
-    unread, *_ = code_units("a.py", [(7, "def f():", 1)])
-    read, *_ = code_units("a.py", [(7, "def f():", 1), (8, "    return 1", 1)])
+    unread, *_ = code_units("a.py", ((7, "def f():", 1),))
+    read, *_ = code_units("a.py", ((7, "def f():", 1), (8, "    return 1", 1)))
     assert (unread.is_unread, read.is_unread) == (True, False)
 
 
