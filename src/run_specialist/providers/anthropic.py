@@ -296,8 +296,14 @@ def _is_block(value: object) -> bool:
             return False
 
 
-GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-"""Types of delta that append to a string of a block, with the key of the string."""
+_ARGUMENTS = "partial_json"
+GROWING = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": _ARGUMENTS,
+}
+"""Types of delta that append to a string of a block, with the key of the string; arguments are parsed at the end."""
 
 
 class StreamedMessage:
@@ -307,7 +313,6 @@ class StreamedMessage:
         self._watch = watch
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._arguments: dict[int, list[str]] = {}
         self._grown: dict[tuple[int, str], list[str]] = {}
         self._complete = False
         self._white_space = WhiteSpace()
@@ -334,21 +339,17 @@ class StreamedMessage:
 
     def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         block, kind = self._blocks[index], delta.get("type")
-        if kind == "input_json_delta":
-            fragment = str(delta.get("partial_json", ""))
-            self._arguments.setdefault(index, []).append(fragment)
-            self._white_space.add(fragment)
-            self._watch(Delta(fragment, tool=str(block.get("name", ""))))
-        elif kind == "citations_delta":
+        if kind == "citations_delta":
             # A block may begin with null in place of a list.
             block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
         elif kind in GROWING:
             key = GROWING[kind]
+            piece = str(delta.get(key, ""))
             # Joined at the end: appending each piece to a long string would copy it every time.
-            self._grown.setdefault((index, key), []).append(str(delta.get(key, "")))
-            if kind == "text_delta":
-                self._white_space.add(str(delta.get("text", "")))
-                self._watch(Delta(str(delta.get("text", ""))))
+            self._grown.setdefault((index, key), []).append(piece)
+            if key in {"text", _ARGUMENTS}:
+                self._white_space.add(piece)
+                self._watch(Delta(piece, tool=str(block.get("name", "")) if key == _ARGUMENTS else None))
 
     def result(self) -> Block:
         """Return the message object.
@@ -356,18 +357,17 @@ class StreamedMessage:
         Raises ProviderError if the stream ended early.
         """
         if self.is_endless:
-            # The texts and call arguments received so far.
-            texts = ["".join(pieces) for (_, key), pieces in self._grown.items() if key == "text"]
-            arguments = map("".join, self._arguments.values())
-            self._message["stop_reason"] = transport.stop_reason([*texts, *arguments])
+            pieces_so_far = (pieces for (_, key), pieces in self._grown.items() if key in {"text", _ARGUMENTS})
+            self._message["stop_reason"] = transport.stop_reason(map("".join, pieces_so_far))
         elif not self._complete:
             raise Unavailable("the server's stream was closed in the middle of a reply", "try again", may_have_run=True)
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for (index, key), pieces in self._grown.items():
-            self._blocks[index][key] = "".join([str(self._blocks[index].get(key) or ""), *pieces])
-        for index, fragments in self._arguments.items():
-            if text := "".join(fragments):
-                self._blocks[index]["input"] = read_arguments(text, cut=cut)
+            block, text = self._blocks[index], "".join(pieces)
+            if key != _ARGUMENTS:
+                block[key] = str(block.get(key) or "") + text
+            elif text:
+                block["input"] = read_arguments(text, cut=cut)
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
 
 

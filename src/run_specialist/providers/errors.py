@@ -256,33 +256,22 @@ def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) 
     return Fault(f"the API answered {what}: {message}", advice, kind, may_pass, status=status, wait=wait)
 
 
-NAMES: dict[str, tuple[ProviderErrorKind, int | None]] = {
+_NAMED: tuple[tuple[ProviderErrorKind, int | None, str], ...] = (
     # A payment or a raised limit ends these, whatever their status is.
-    **dict.fromkeys(
-        """
-        billing_error billing_hard_limit_reached billing_not_active credit_balance_exhausted
-        enforced_spend_limit_reached insufficient_credits insufficient_quota organization_spend_limit_exceeded
-        organization_usage_limit_exceeded project_spend_limit_exceeded
-        """.split(),  # noqa: SIM905 - more readable than ten quoted words
-        ("quota", None),
-    ),
-    "model_not_found": ("model_missing", None),
-    "not_found_error": ("model_missing", None),
-    "authentication_error": ("credentials", None),
-    "invalid_api_key": ("credentials", None),
-    "permission_error": ("credentials", None),
-    "rate_limit_error": ("rate_limited", 429),
-    "rate_limit_exceeded": ("rate_limited", 429),
-    "overloaded_error": ("overloaded", 529),
-    "server_is_overloaded": ("overloaded", None),
-    "slow_down": ("overloaded", None),
-    "invalid_request_error": ("invalid_request", None),
-    "request_too_large": ("invalid_request", None),
-    "api_error": ("server_error", 500),
-    "internal_server_error": ("server_error", 500),
-    "server_error": ("server_error", 500),
-    "timeout_error": ("server_error", 504),
-}
+    ("quota", None, "billing_error billing_hard_limit_reached billing_not_active credit_balance_exhausted"),
+    ("quota", None, "enforced_spend_limit_reached insufficient_credits insufficient_quota"),
+    ("quota", None, "organization_spend_limit_exceeded organization_usage_limit_exceeded"),
+    ("quota", None, "project_spend_limit_exceeded"),
+    ("model_missing", None, "model_not_found not_found_error"),
+    ("credentials", None, "authentication_error invalid_api_key permission_error"),
+    ("rate_limited", 429, "rate_limit_error rate_limit_exceeded"),
+    ("overloaded", 529, "overloaded_error"),
+    ("overloaded", None, "server_is_overloaded slow_down"),
+    ("invalid_request", None, "invalid_request_error request_too_large"),
+    ("server_error", 500, "api_error internal_server_error server_error"),
+    ("server_error", 504, "timeout_error"),
+)
+NAMES = {name: (kind, status) for kind, status, names in _NAMED for name in names.split()}
 """Kind of failure by type or code of an error; and its HTTP status, if it is temporary in the middle of a stream.
 
 Source: https://platform.claude.com/docs/en/api/errors, https://platform.openai.com/docs/guides/error-codes.
@@ -375,13 +364,8 @@ _SERVER_ERROR = 500
 
 def is_retryable(status: int, headers: Mapping[str, str]) -> bool:
     """Return whether a request that failed with a status may succeed later, by the same rules as in the SDKs."""
-    match headers.get("x-should-retry"):
-        case "true":
-            return True
-        case "false":
-            return False
-        case _:
-            return status in _BUSY or status >= _SERVER_ERROR
+    told = headers.get("x-should-retry")
+    return told == "true" if told in {"true", "false"} else status in _BUSY or status >= _SERVER_ERROR
 
 
 def requested_wait(headers: Mapping[str, str]) -> float | None:

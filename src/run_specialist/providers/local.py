@@ -141,8 +141,6 @@ CONTEXT_VARIABLE = "SPECIALIST_LOCAL_CONTEXT"
 """Environment variable with the length of the context [tokens]."""
 SHORTEST_CONTEXT = 256
 """Minimum of that variable [tokens]."""
-_PART = re.compile(r"-00001-of-(\d{5})\.gguf\Z")
-
 Report = Callable[[str], None]
 """Called with a line while a model is loaded."""
 
@@ -266,9 +264,6 @@ def _config(model: str, path: Path) -> dict[str, Any]:
 
 def _size(path: Path) -> str:
     """Return the size of the weights, including all parts of a split file, with its unit."""
-    size = path.stat().st_size
-    if found := _PART.search(path.name):
-        stem = path.name[: found.start()]
-        parts = (path.with_name(f"{stem}-{number:05}-of-{found[1]}.gguf") for number in range(1, int(found[1]) + 1))
-        size = sum(part.stat().st_size for part in parts if part.is_file())
+    parts = path.parent.glob(path.name.replace("-00001-of-", "-?????-of-"))
+    size = sum(part.stat().st_size for part in parts) or path.stat().st_size
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"  # noqa: PLR2004 - the unit

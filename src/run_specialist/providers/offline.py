@@ -3,9 +3,8 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from math import log
 from pathlib import PurePosixPath
@@ -331,11 +330,7 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
     """Yield the best quotes, avoiding repetition."""
     best = max(ranking.scores.values(), default=0.0)
     of_question = ranking.of_question
-    following = {
-        before: after
-        for before, after in pairwise(ranking.units)
-        if before.path == after.path and after.line == before.end + 1
-    }
+    following = dict(pairwise(ranking.units))
     taken: set[Unit] = set()
     quoted: list[frozenset[str]] = []
     per_file: Counter[str] = Counter()
@@ -357,18 +352,14 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         longest = _OTHER if quoted else _FIRST
         block = [unit]
         # A quote grows by the lines below it that answer nearly as well.
-        while (after := following.get(block[-1])) and after not in taken:
-            size = sum(len(one.text) + 1 for one in block) + len(after.text)
-            if (
-                size > longest
-                or after.headings != unit.headings
-                or ranking.scores[after] < _GROWS * ranking.scores[unit]
-            ):
+        while after := following.get(block[-1]):
+            is_next = (after.path, after.line, after.headings) == (unit.path, block[-1].end + 1, unit.headings)
+            is_good = after not in taken and ranking.scores[after] >= _GROWS * ranking.scores[unit]
+            if not (is_next and is_good) or sum(len(one.text) + 1 for one in block) + len(after.text) > longest:
                 break
             block.append(after)
         taken.update(block)
-        merged = replace(block[0], text="\n".join(one.text for one in block))
-        quote = cut(merged, longest, partial(ranking.rate, code=unit.is_code))
+        quote = _cut(replace(unit, text="\n".join(one.text for one in block)), longest, ranking)
         per_file[unit.path] += 1
         quoted.append(roots(quote.text) - of_question)
         yield quote
@@ -380,12 +371,8 @@ _ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+")
 _LINE_ENDS = (re.compile(r"\n"), re.compile(r"\s+"))
 
 
-def cut(unit: Unit, longest: int, rate: Callable[[str], float]) -> Quote:
-    """Return a quote of a unit: all of it, else the best sentences that fit, else the best lines or words.
-
-    longest: maximum length [characters].
-    rate: scores a piece of text.
-    """
+def _cut(unit: Unit, longest: int, ranking: Ranking) -> Quote:
+    """Return a quote of at most so many characters: all of a unit, else the best sentences, else lines or words."""
     text, end_of_text = unit.text, len(unit.text.rstrip())
     begin = 0 if unit.is_code else len(text) - len(text.lstrip())
     stops = [begin, end_of_text]
@@ -397,6 +384,6 @@ def cut(unit: Unit, longest: int, rate: Callable[[str], float]) -> Quote:
     for position, start in enumerate(stops[:-1]):
         end = max((stop for stop in stops[position + 1 :] if stop - start <= longest), default=start + longest)
         spans.append((start, start + len(text[start:end].rstrip())))
-    start, end = max(spans, key=lambda span: (rate(text[slice(*span)]), -span[0]))
+    start, end = max(spans, key=lambda span: (ranking.rate(text[slice(*span)], code=unit.is_code), -span[0]))
     line = unit.line + text.count("\n", 0, start)
     return Quote(f"{unit.path}:{line}", text[start:end], unit.is_code)
