@@ -92,16 +92,12 @@ _COMMON, _UNKNOWN = 1000, 30
 # Maximum weight of a word that is not a name; factors for names, and for participles in questions about code: names in
 # code usually describe the subject.
 _ORDINARY, _NAME, _VERB = 3.5, 1.3, 0.6
-_PARTICIPLE = re.compile(
-    r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|chosen|written|taken|given"
-)
+_PARTICIPLE = re.compile(r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|written|taken|given")
 # Bonus for a unit whose headings and path contain all terms of the question: for prose, for code.
 _TOPIC, _NAMED = 0.6, 0.8
 # Factors: for prose where code answers, additionally for changelogs; for code where prose answers: statements, and
-# comments.
-_PROSE, _OLD, _CODE_ASIDE, _COMMENT_ASIDE = 0.55, 0.6, 0.6, 1.6
-# Factor for a reason, if the question asks why.
-_REASON = 1.25
+# comments; for a reason, if the question asks why.
+_PROSE, _OLD, _CODE_ASIDE, _COMMENT_ASIDE, _REASON = 0.55, 0.6, 0.6, 1.6, 1.25
 _BECAUSE = re.compile(r"(?i)\b(?:because|due to|since|so that|caus\w*|reason\w*|therefore|in order to|instead of)\b")
 _CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
 # Factor for how much reading an unread definition may reveal.
@@ -109,14 +105,13 @@ _UNREAD = 1.8
 
 
 class Ranking:
-    """What was found so far, ranked by how much of the question it covers."""
+    """What was found so far: by unit the share of the question's weight that it covers, and how well it answers."""
 
     def __init__(self, gathered: Findings) -> None:
         """Calculate the weight of each term: highest for rare words and names."""
         self.gathered = gathered
         self.terms, self.of_question = terms_of(gathered.question), roots(gathered.question)
         self.in_code = is_about_behaviour(gathered.question) and any(map(is_code, gathered.lines))
-        """Whether the question is about a behaviour, and there is code."""
         self._asks_why = "why" in self.of_question
         self.weights: dict[Term, float] = {}
         for term in self.terms:
@@ -136,11 +131,8 @@ class Ranking:
             unit: sum(weight * unit.confidence(term) for term, weight in self.weights.items()) / self._total
             for unit in self.units
         }
-        """Share of the question's weight that each unit covers, from 0 to 1."""
         self.scores = {unit: covered and covered * self._factor(unit) for unit, covered in self.coverage.items()}
-        """How well each unit answers the question."""
         self.absent = [term for term in self.terms if gathered.absent(term)]
-        """Terms that occur in no file."""
 
     def _factor(self, unit: Unit) -> float:
         above = sum(weight for term, weight in self.weights.items() if term.is_in(unit.above)) / self._total
@@ -177,8 +169,7 @@ _LONGEST_QUERY, _MOST_NAMES, _RARE, _FILES = 4000, 120, 40, 6
 def next_calls(ranking: Ranking, tools: Toolset) -> list[Call]:
     """Return the calls of the next turn; an empty list = time to answer."""
     gathered = ranking.gathered
-    at_once = _AT_ONCE_IN_CODE if ranking.in_code else _AT_ONCE
-    most = min(at_once, MOST - gathered.recent) if gathered.calls else 1
+    most = min(_AT_ONCE_IN_CODE if ranking.in_code else _AT_ONCE, MOST - gathered.recent) if gathered.calls else 1
     called = {completed.call.key for completed in gathered.calls}
     new: dict[str, Call] = {}
     for name, arguments in _candidates(ranking, with_search="search" in tools):
@@ -230,7 +221,6 @@ def _reads(ranking: Ranking) -> Iterator[Call]:
         if completed.call.name == "read" and isinstance(first, int) and isinstance(limit, int):
             seen.append((arguments.get("path"), range(first, first + limit)))
 
-    # An unread definition may reveal more.
     promise = {unit: score * (_UNREAD if unit.is_unread else 1.0) for unit, score in ranking.scores.items()}
     best = sorted(ranking.units, key=lambda unit: (-promise[unit], unit.path, unit.line))
     for unit in best[: _SURE if ranking.gathered.recent >= ENOUGH else _HOPEFUL]:
@@ -353,7 +343,8 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         block = [unit]
         # A quote grows by the lines below it that answer nearly as well.
         while after := following.get(block[-1]):
-            is_next = (after.path, after.line, after.headings) == (unit.path, block[-1].end + 1, unit.headings)
+            end = block[-1].line + block[-1].text.count("\n")
+            is_next = (after.path, after.line, after.headings) == (unit.path, end + 1, unit.headings)
             is_good = after not in taken and ranking.scores[after] >= _GROWS * ranking.scores[unit]
             if not (is_next and is_good) or sum(len(one.text) + 1 for one in block) + len(after.text) > longest:
                 break

@@ -172,9 +172,7 @@ class Findings:
         self.counts: dict[str, int] = {}
         """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
         self.fruitless: set[str] = set()
-        """Patterns of `grep` calls without a match."""
         self.files: list[str] = []
-        """Paths from the results of `glob` and `ls`."""
         self._rows, self._last = 0, ("", 0)
         for completed in self.calls:
             if not completed.is_error:
@@ -267,11 +265,6 @@ class Unit:
     is_unread: bool = False
     """True for a definition of which only the first line is known."""
 
-    @property
-    def end(self) -> int:
-        """Number of the last line."""
-        return self.line + self.text.count("\n")
-
     @cached_property
     def roots(self) -> frozenset[str]:
         """Roots of the unit's words."""
@@ -290,12 +283,7 @@ class Unit:
         if self.is_code:
             named = label if self.start else frozenset[str]()
             return (0.9, named), (0.85, self.roots), (0.7, self.above), (0.6, roots(self.around))
-        return (
-            (1.0, self.roots),
-            (0.7, label),
-            (0.5, self.above),
-            (0.4, self.roots | roots(self.around) | self.above),
-        )
+        return (1.0, self.roots), (0.7, label), (0.5, self.above), (0.4, self.roots | roots(self.around) | self.above)
 
     @lru_cache(maxsize=100_000)  # noqa: B019 - units are cached anyway
     def confidence(self, term: Term) -> float:
@@ -339,14 +327,7 @@ def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
         around = "\n".join(piece for number in near if number in lines for piece in lines[number].pieces)
         # If only parts of a line are known, each part is a unit.
         for piece in lines[first].pieces if first == last else [text]:
-            yield Unit(
-                path,
-                first,
-                piece,
-                tuple(headings.values()),
-                around,
-                form=_HEADINGS if level else 1.0,
-            )
+            yield Unit(path, first, piece, tuple(headings.values()), around, _HEADINGS if level else 1.0)
         if level:
             headings[level] = text
         # A label introduces one paragraph, or the list or table below it.
@@ -392,10 +373,9 @@ _TEST = re.compile(
     r"vendor\w*|third_party|node_modules|migrations)/|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*[._-](?:test|spec)s?\.\w+)$"
 )
 _CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__eq__", "toString"})
-# Factor on the score of code, by its number of lines that do something.
-_ACTIONS = (0.5, 0.8, 1.0)
-# Factors for comments, for what every object does, for files beside the program itself.
-_COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.4
+# Factors on the score of code: by its number of lines that do something; for comments, for what every object does, for
+# files beside the program itself.
+_ACTIONS, _COMMENTS, _CONSTRUCTOR, _IN_TESTS = (0.5, 0.8, 1.0), 0.5, 0.85, 0.4
 # Rating of a line that does something, maximum number of such lines, deduction for starting inside a statement.
 _DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
 _MIDDLE = (")", "]", "}", "else", "except")
@@ -403,10 +383,9 @@ _COMMENT = re.compile(r"\s*(?:#(?:[\s#!:]|$)|//|/\*|\*(?:\s|/|$)|--\s|;;)")
 _DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
 _TRIPLE = re.compile(r"\"\"\"|'''")
 _CLOSING = re.compile(r"\s*(?:[)\]}]|end\b)")
-# Length at which a block always ends, and at which it ends at the next blank line [characters].
-_LONGEST_BLOCK, _ENOUGH = 700, 240
-# Number of unknown lines after which a method is no longer assumed to continue.
-_FAR = 80
+# Length at which a block always ends, and at which it ends at the next blank line [characters]; number of unknown lines
+# after which a method is no longer assumed to continue.
+_LONGEST_BLOCK, _ENOUGH, _FAR = 700, 240, 80
 
 
 @dataclass(eq=False)
@@ -575,10 +554,7 @@ def defined(line: str, suffix: str) -> str | None:
 
 
 def definitions(words: Sequence[str]) -> str | None:
-    """Return a regular expression for lines that define a name in which one of these words begins; None without words.
-
-    Use it without regard to case.
-    """
+    """Return a caseless pattern of lines that define a name in which one of these words begins; None without words."""
     stems = set()
     for word in words:
         endings = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "s", "y", "e")
