@@ -19,7 +19,7 @@ from run_specialist.providers import models, transport
 from run_specialist.providers.admission import GATES, GatedRequest
 from run_specialist.providers.base import Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.errors import MESSAGES, failure, final, kind_of
-from run_specialist.providers.knowledge import InformedProvider, Knowledge, Lessons
+from run_specialist.providers.knowledge import InformedProvider, Knowledge
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.transport import (
     EncodedMessages,
@@ -88,7 +88,7 @@ class AnthropicConversation:
 
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
-        self._lessons = Lessons(provider, opening)
+        self._names = opening.tools.names
         self._watch = watch
         self._streaming: Block = {} if watch is None else {"stream": True}
         self._sent = EncodedMessages()
@@ -133,7 +133,7 @@ class AnthropicConversation:
             raise self._failure(error, request) from error
         self._answered = len(request.messages)
         warning, self._tools.warning = self._tools.warning, ""
-        return self._lessons.taken(request, reply.with_warning(warning))
+        return self._provider.knowledge.taken(request, reply.with_warning(warning), self._names)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
         failed, knowledge = failure(error, MESSAGES, self._provider.client), self._provider.knowledge
@@ -174,12 +174,9 @@ class AnthropicConversation:
             # A changed tool choice invalidates the cache of the messages.
             case Choice.RESPOND:
                 varying["tool_choice"] = {"type": "tool", "name": RESPOND}
-            case Choice.NONE if self._has_tools:
-                varying["tool_choice"] = {"type": "none"}
-            case Choice.SCHEMA if self._has_tools and self._provider.capabilities.none_choice:
-                varying["tool_choice"] = {"type": "none"}
-            case _:
-                pass
+            case Choice.NONE | Choice.SCHEMA if self._has_tools:
+                if request.choice is Choice.NONE or self._provider.capabilities.none_choice:
+                    varying["tool_choice"] = {"type": "none"}
         varying |= self._streaming
         # A single join, so that the transcript is copied only once.
         encoded[0] = b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', encoded[0]))

@@ -196,20 +196,16 @@ class JsonCalls:
         if call is None and is_cut and reply.text.startswith("{"):
             return replace(reply, content=_without_text(reply.content))
         if call is None:
-            return self._text(reply, constrained=constrained)
+            if not constrained or self._was_ignored or is_cut or not reply.text:
+                return reply
+            self._was_ignored = True
+            return reply.with_warning(IGNORED)
         # Of a cut call only an answer is of any use; the rest would fill the transcript.
         tool, arguments = call
         sent = arguments if tool == RESPOND or not is_cut else {}
         block = self._with_own_id({"type": "tool_use", "name": tool, "input": sent})
         stop = Stop.TRUNCATED if is_cut else Stop.WANTS_TOOLS
         return replace(reply, stop=stop, content=(*_without_text(reply.content), block))
-
-    def _text(self, reply: Reply, *, constrained: bool) -> Reply:
-        """Return a reply without a call, with a warning if there should have been one."""
-        if not constrained or self._was_ignored or reply.stop is not Stop.ANSWERED or not reply.text:
-            return reply
-        self._was_ignored = True
-        return reply.with_warning(IGNORED)
 
     def _with_own_id(self, block: Block) -> Block:
         """Return a call with an id that is unique in the run; any other block unchanged."""

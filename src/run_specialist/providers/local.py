@@ -62,13 +62,9 @@ class LlamaServer:
         self._drain = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
         self._drain.start()
         with suppress(OSError):
-            self._input.write(json.dumps(dict(config)).encode() + b"\n")
-            self._input.flush()
-
-    @property
-    def _input(self) -> IO[bytes]:
-        assert self._process.stdin is not None  # noqa: S101 - a pipe
-        return self._process.stdin
+            assert self._process.stdin is not None  # noqa: S101 - a pipe
+            self._process.stdin.write(json.dumps(dict(config)).encode() + b"\n")
+            self._process.stdin.flush()
 
     def wait(self) -> str:
         """Block until the model is loaded, and return the URL of the server.

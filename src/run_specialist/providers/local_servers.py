@@ -237,7 +237,7 @@ def with_context(provider: "ChatProvider", context: ContextLength) -> "ChatProvi
     if context.tokens is not None:
         known = provider.capabilities
         longest = min(known.max_output_tokens, max(context.tokens // REPLY_SHARE, 1))
-        provider.capabilities = replace(
+        provider.knowledge.capabilities = replace(
             known, max_output_tokens=longest, context_tokens=context.tokens, context_note=context.note
         )
     return provider

@@ -43,21 +43,13 @@ def capabilities(model: str) -> Capabilities:
     model: full id.
     """
     found = _FAMILY.search(model.lower())
-    if found is None:
-        return Capabilities(
-            forced_choice=True,
-            max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS,
-            schema=True,
-            server_tools=True,
-            vendor=VENDOR,
-        )
-    family, version = found[1], (int(found[2] or 0), int(found[3] or 0))
+    family, version = (found[1], (int(found[2] or 0), int(found[3] or 0))) if found else ("", (0, 0))
     since = UNFORCEABLE_SINCE.get(family)
     always_thinks = since is not None and version >= since
     return Capabilities(
         # A model that always thinks cannot be forced.
         forced_choice=not always_thinks,
-        max_output_tokens=MAX_OUTPUT_TOKENS[family],
+        max_output_tokens=MAX_OUTPUT_TOKENS.get(family, UNKNOWN_MAX_OUTPUT_TOKENS),
         schema=True,
         thinks=always_thinks,
         server_tools=True,

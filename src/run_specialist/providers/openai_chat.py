@@ -14,7 +14,7 @@ from run_specialist.providers import models, transport
 from run_specialist.providers.admission import GATES, GatedRequest
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.errors import CHAT, OPENAI_URL, Endpoint, failure, final
-from run_specialist.providers.knowledge import InformedProvider, Lessons
+from run_specialist.providers.knowledge import InformedProvider
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import StreamedCompletion, encoded, read_reply
 from run_specialist.providers.transport import EncodedMessages, connection, send, url_of
@@ -94,7 +94,7 @@ class ChatProvider(InformedProvider):
         if found := _MAX_OUTPUT.search(refusal):
             largest = int(found[found.lastindex or 0])
             if 0 < largest < max_tokens:
-                self.capabilities = replace(self.capabilities, max_output_tokens=largest)
+                self.knowledge.capabilities = replace(self.capabilities, max_output_tokens=largest)
                 return largest
         left = context_left(refusal, max_tokens)
         return left if left is not None and MIN_OUTPUT <= left < max_tokens else None
@@ -152,24 +152,22 @@ class ChatConversation:
 
     def __init__(self, provider: ChatProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
-        self._lessons = Lessons(provider, opening)
+        self._names = opening.tools.names
         self._watch = watch
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
         self._gate = GATES.of(provider.client)
         self._url = url_of(provider.client, PATH)
         self._has_tools = bool(opening.tools.local)
-        front: dict[str, Any] = {"model": provider.id}
-        if self._has_tools:
-            front["tools"] = [
-                {
-                    "type": "function",
-                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
-                }
-                for tool in opening.tools.local
-            ]
-        if opening.effort:
-            front["reasoning_effort"] = opening.effort
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
+            }
+            for tool in opening.tools.local
+        ]
+        front = {"model": provider.id, "tools": tools, "reasoning_effort": opening.effort}
+        front = {key: value for key, value in front.items() if value}
         self._front = encode(front).removesuffix(b"}")
         self._system = encode({"role": "system", "content": opening.system}) if opening.system else b""
 
@@ -194,7 +192,7 @@ class ChatConversation:
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
             raise self._failure(error, request) from error
-        return self._lessons.taken(request, reply)
+        return self._provider.knowledge.taken(request, reply, self._names)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
