@@ -36,8 +36,7 @@ MOST_NESTED = 50
 
 _ARGUMENTS = ({"name", "arguments"}, {"name", "parameters"}, {"name", "input"})
 _ANSWER = {"answer", "evidence", "gaps"}
-_FENCE_OPENS = re.compile(r"```\w*[ \t]*\r?\n\s*")
-_FENCE = "```"
+_FENCED = re.compile(r"```\w*[ \t]*\r?\n(.*)```", re.DOTALL)
 _TAG_OPENS = re.compile(r"<tool_call>\s*")
 _TAG_CLOSES = re.compile(r"\s*</tool_call>\s*")
 _SPACE = re.compile(r"\s*")
@@ -94,15 +93,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
     Raises ValueError for other or incomplete text, RecursionError for too deep nesting.
     """
-    opens, closes, end = _SPACE, _SPACE, len(text)
-    if text.startswith("<"):
-        opens, closes = _TAG_OPENS, _TAG_CLOSES
-    position = 0
-    if fence := _FENCE_OPENS.match(text):
-        if not text.endswith(_FENCE):
-            raise ValueError("the fence is not closed")
-        position, end = fence.end(), end - len(_FENCE)
-    while position < end:
+    opens, closes = (_TAG_OPENS, _TAG_CLOSES) if text.startswith("<") else (_SPACE, _SPACE)
+    fenced, position = _FENCED.fullmatch(text), 0
+    text = fenced[1] if fenced else text
+    while position < len(text):
         begin = opens.match(text, position)
         if begin is None or text[begin.end() : begin.end() + 1] != "{":
             raise ValueError("no JSON object")
