@@ -266,12 +266,13 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
         category = details.get("category") if isinstance(details, Mapping) else None
         reason = str(category or reason)
     usage = _object(message.get("usage"))
+    counts = {key: count(usage, key) for key in _TOKENS}
     searches = usage.get("server_tool_use")
     return Reply(
         # With an unknown stop reason, only the text of the reply is used.
         stop=stop or Stop.ANSWERED,
         content=tuple(blocks),
-        usage=Usage(*map(partial(count, usage), _TOKENS), count(searches, "web_search_requests") if searches else 0),
+        usage=Usage(**counts, web_search_requests=count(searches, "web_search_requests") if searches else 0),
         reason=reason,
         detail=detail,
         is_stop_known=stop is not None,
