@@ -57,7 +57,7 @@ class McpConnection:
         listing: Listing = await (await self._live_session()).listing()
         return listing
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
+    async def call(self, tool: str, /, **arguments: Any) -> str:  # noqa: ANN401 - the server validates them
         """Call a tool and return its result; a server that has ended is restarted first, once.
 
         A call in progress when the server ended is not retried, since it may have had side effects.
@@ -69,8 +69,16 @@ class McpConnection:
         except ValueError:
             raise ToolError("the arguments hold half a character, or a number that is none") from None
         for _ in range(2):
+            if self._restart_error:
+                raise ToolError(self._restart_error)
             try:
-                return str(await (await self._restarted()).call(tool, arguments))
+                session = await self._live_session()
+                await session.listing()
+                return str(await session.call(tool, arguments))
+            except Unreachable as error:
+                # A restart may take long, so it is tried again only by the next run.
+                self._restart_error = f"the server is gone, and could not be started again: {error}"
+                raise ToolError(self._restart_error) from None
             except SessionForgotten:
                 await self.close()
         raise ToolError("the server forgets who asks between one request and the next")
@@ -79,18 +87,6 @@ class McpConnection:
         """Close the connection and stop the server's process."""
         if self._session is not None:
             await self._session.close()
-
-    async def _restarted(self) -> Any:  # noqa: ANN401 - as above
-        if self._restart_error:
-            raise ToolError(self._restart_error)
-        try:
-            session = await self._live_session()
-            await session.listing()
-        except Unreachable as error:
-            # A restart may take long, so it is tried again only by the next run.
-            self._restart_error = f"the server is gone, and could not be started again: {error}"
-            raise ToolError(self._restart_error) from None
-        return session
 
     async def _live_session(self) -> Any:  # noqa: ANN401 - as above
         if self._session is None or self._session.is_closed:
@@ -183,12 +179,11 @@ def _is_accepted(schema: Mapping[str, Any]) -> bool:
     if not isinstance(properties, Mapping) or not all(_PROPERTY.fullmatch(str(key)) for key in properties):
         return False
     try:
-        if len(json.dumps(schema)) > LARGEST_SCHEMA:
-            return False
-        Draft202012Validator.check_schema(schema)
+        if is_small := len(json.dumps(schema)) <= LARGEST_SCHEMA:
+            Draft202012Validator.check_schema(schema)
     except (SchemaError, ValueError, RecursionError):
         return False
-    return True
+    return is_small
 
 
 class McpClients:
@@ -243,18 +238,12 @@ def _make_tools(
         warnings += [f"{place}: {warning}" for warning in omitted]
         listed = [(one.name, one.description or one.title or "", one.input_schema) for one in found_tools]
         for definition in definitions(server.name, listed, names):
-            tools.append(_tool(definition, connection))
+            call = partial(connection.call, definition.called)
+            tools.append(Tool(definition.name, definition.description, call, schema=definition.schema))
             if definition.name != tool_name(server.name, definition.called):
                 renamed = f"{shown(definition.called)} is renamed to {definition.name}"
                 warnings.append(f"{place}: {renamed}, because another tool already has that name")
     return tuple(tools), tuple(warnings)
-
-
-def _tool(definition: Definition, connection: McpConnection) -> Tool:
-    async def call(**arguments: Any) -> str:  # noqa: ANN401 - the server validates them
-        return await connection.call(definition.called, arguments)
-
-    return Tool(definition.name, definition.description, call, schema=definition.schema)
 
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")

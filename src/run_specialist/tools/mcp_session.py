@@ -80,9 +80,7 @@ def violation(what: str, error: ValidationError, hide: Hide, *, within: int = 0)
 
 def cause(error: BaseException) -> BaseException:
     """Return the first error of nested exception groups, in which the library's tasks wrap errors."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    return cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def describe(error: BaseException, hide: Hide) -> str:
@@ -91,8 +89,6 @@ def describe(error: BaseException, hide: Hide) -> str:
     text = first_line([str(error)], hide)
     if text == CLOSED:
         return ""
-    if isinstance(error, FileNotFoundError):
-        return f"there is no program {first_line([str(error.filename)], hide)}"
     if isinstance(error, OSError) and error.filename:
         return f"{first_line([str(error.filename)], hide)} cannot be started: {error.strerror}"
     if isinstance(error, Unreachable | ValueError) or type(error).__name__ == "MCPError":
@@ -396,7 +392,6 @@ class McpSession:
         self._transport: ServerProcess | Web | None = None
         self._client: Client | None = None
         self._closed = asyncio.Event()
-        self._transport_closed = False
         self._error = ""
         self._hide: Hide = redact
         self._listing: asyncio.Future[Listing | Unreachable] = loop.create_future()
@@ -455,12 +450,6 @@ class McpSession:
             self._task.cancel()
             await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT)
 
-    def _on_transport_closed(self) -> None:
-        # Before the tools are listed, the pending request fails by itself.
-        self._transport_closed = True
-        if self._listing.done():
-            self._closed.set()
-
     async def _run(self) -> None:
         try:
             await self._connect()
@@ -499,7 +488,8 @@ class McpSession:
         limit: timeout that applies until the tools are listed.
         """
         transport = self._transport_of(server)
-        self._transport, self._transport_closed = transport, False
+        self._transport = transport
+        self._closed.clear()  # an earlier attempt may have ended
         invalid = _InvalidTools()
         connected = invalid.removed_from(transport.connected())
         client_info = Implementation(name="run-specialist", version=release())
@@ -508,8 +498,7 @@ class McpSession:
             limit.reschedule(None)
             self._client = client
             self._listing.set_result(listing)
-            if not self._transport_closed:
-                await self._closed.wait()
+            await self._closed.wait()
 
     def _transport_of(self, server: ServerConfig) -> ServerProcess | Web:
         if server.url is not None:
@@ -522,7 +511,7 @@ class McpSession:
         folder = self._root / (server.cwd or "")
         if not folder.is_dir():
             raise Unreachable(f"there is no folder {folder}")
-        return ServerProcess(server.command or (), environment, str(folder), self._on_transport_closed)
+        return ServerProcess(server.command or (), environment, str(folder), self._closed.set)
 
     def _failure(self) -> str:
         last = self._transport.failure(self._hide) if self._transport else ""

@@ -76,6 +76,10 @@ class Module:
         top = os.path.realpath(root)
         return any(Path(os.path.realpath(place)).is_relative_to(top) for place in self._places)
 
+    def is_own(self, root: Path) -> bool:
+        """Return whether it is in a project and not installed there."""
+        return self.is_below(root) and not self.is_installed
+
     @property
     def _places(self) -> Sequence[str]:
         return self.folders or () if self.path is None else (str(self.path),)
@@ -87,10 +91,10 @@ def find(name: str, root: Path) -> tuple[Module, ...]:
     The root is searched first, then installed modules.
     Raises CannotImport.
     """
-    top, *inner = name.split(".")
+    top, *inner = itertools.accumulate(name.split("."), "{}.{}".format)
     chain = [_top_level(top, root)]
-    for part in inner:
-        chain.append(_submodule(chain[-1], f"{chain[-1].name}.{part}"))
+    for full in inner:
+        chain.append(_submodule(chain[-1], full))
     return tuple(chain)
 
 
@@ -100,15 +104,14 @@ def _find_in_project(name: str, parent: Module | None, root: Path, folders: Sequ
     parent: its parent package; None for a top-level module.
     folders: folders with top-level modules, in the order of the search; none = the root.
     """
-    try:
+    # What cannot be found here, the import will not find either.
+    with suppress(CannotImport, ValueError):
         if parent is not None:
             return _submodule(parent, name)
         local = _spec_in([str(folder) for folder in folders or (root,)], name)
         module = _module_of(local) if local else _top_level(name, folders[0] if folders else root)
-    except (CannotImport, ValueError):
-        # The import will not find it either.
-        return None
-    return module if module.is_below(root) and not module.is_installed else None
+        return module if module.is_own(root) else None
+    return None
 
 
 def _submodule(parent: Module, name: str) -> Module:
@@ -361,9 +364,8 @@ class _Files:
     def add_started(self, name: str, folder: Path) -> None:
         """Add a module that is started by its name, and what it imports."""
         chain: list[Module] = []
-        for part in [*name.split("."), "__main__"]:
+        for full in itertools.accumulate([*name.split("."), "__main__"], "{}.{}".format):
             parent = chain[-1] if chain else None
-            full = f"{parent.name}.{part}" if parent else part
             module = _find_in_project(full, parent, self._project, (folder, *self.search))
             if module is None:
                 break
@@ -395,8 +397,7 @@ class _Files:
         if not found.is_whole:
             raise OverflowError
         for module in (*chain, *beside, *found.modules):
-            is_own = module.is_below(self._project) and not module.is_installed
-            if module.path is not None and module.name != _CODE and is_own:
+            if module.path is not None and module.name != _CODE and module.is_own(self._project):
                 self._add(module.path, module.data)
                 self._add_compiled(module.path)
 
@@ -414,11 +415,10 @@ class _Files:
     def _add(self, path: Path, data: bytes | None = None) -> bytes | None:
         """Add a file and return its content; None if it cannot be read, and so cannot be started either."""
         if data is None:
-            try:
-                with open_file(path, None) as file:
-                    data = file.read(MAX_SIZE + 1)
-            except OSError:
-                return None
+            with suppress(OSError), open_file(path, None) as file:
+                data = file.read(MAX_SIZE + 1)
+        if data is None:
+            return None
         name = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         self._size += len(data) - len(self.files.get(name, b""))
         self.files[name] = data
@@ -480,7 +480,7 @@ def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) 
 
     folders: folders with top-level modules, in the order of the search; none = the root.
     """
-    queue = [module for module in chain if module.is_below(root) and not module.is_installed]
+    queue = [module for module in chain if module.is_own(root)]
     found: dict[str, Module | None] = {module.name: module for module in chain}
     count, size, is_whole = 0, 0, True
 
@@ -569,25 +569,8 @@ def load(chain: Sequence[Module], root: Path, neighbours: Iterable[Module] = ())
     if not chain[-1].is_below(root):
         # Installed modules may need their own loaders.
         return importlib.import_module(chain[-1].name)
-    _ProjectFinder.add(os.path.realpath(root), neighbours)
-    finder = _ChainFinder(chain)
-    sys.meta_path.insert(0, finder)
-    try:
-        return importlib.import_module(chain[-1].name)
-    finally:
-        sys.meta_path.remove(finder)
-
-
-class _ChainFinder(MetaPathFinder):
-    """Finds the modules of a chain before any other finder."""
-
-    def __init__(self, chain: Sequence[Module]) -> None:
-        self._chain = chain
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return the spec of a module of the chain, or None."""
-        del path, target
-        return next((_pinned_spec(module) for module in self._chain if module.name == fullname), None)
+    _ProjectFinder.add(os.path.realpath(root), chain, neighbours)
+    return importlib.import_module(chain[-1].name)
 
 
 def _pinned_spec(module: Module) -> ModuleSpec | None:
@@ -616,10 +599,12 @@ class _PinnedLoader(machinery.SourceFileLoader):
 class _ProjectFinder(MetaPathFinder):
     """Finds modules in the roots of projects, including those imported only when a function is called.
 
-    Its first instance finds submodules before Python can load a compiled copy of them. Its last one finds top-level
-    modules, so that a project cannot shadow the standard library or installed packages.
+    Its first instance finds the modules of chains, and submodules before Python can load a compiled copy of them. Its
+    last one finds other top-level modules, so that a project cannot shadow the standard library or installed packages.
     """
 
+    chains: ClassVar[dict[str, Module]] = {}
+    """Modules that are imported before any others of their names, by name."""
     inspected: ClassVar[dict[str, Module]] = {}
     """Inspected modules by resolved file path."""
     roots: ClassVar[list[str]] = []
@@ -628,17 +613,20 @@ class _ProjectFinder(MetaPathFinder):
         self._is_first = is_first
 
     @classmethod
-    def add(cls, root: str, modules: Iterable[Module]) -> None:
+    def add(cls, root: str, chain: Iterable[Module], modules: Iterable[Module]) -> None:
         """Add a project's root, and modules to be loaded from their inspected bytes."""
+        cls.chains |= {module.name: module for module in chain}
         cls.inspected |= {os.path.realpath(module.path): module for module in modules if module.path is not None}
-        if not any(isinstance(finder, cls) for finder in sys.meta_path):
-            sys.meta_path[:] = [cls(is_first=True), *sys.meta_path, cls(is_first=False)]
+        others = [finder for finder in sys.meta_path if not isinstance(finder, cls)]
+        sys.meta_path[:] = [cls(is_first=True), *others, cls(is_first=False)]
         if root not in cls.roots:
             cls.roots.append(root)
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """Return the spec of a submodule or of a top-level module, always of its source."""
         del target
+        if self._is_first and fullname in self.chains:
+            return _pinned_spec(self.chains[fullname])
         if self._is_first == (path is None):
             return None
         found = (_spec_in_project(fullname, [root] if path is None else path, root) for root in self.roots)

@@ -211,8 +211,8 @@ async def test_a_program_that_cannot_be_started_causes_a_warning(tmp_path):
     servers = [ServerConfig(f"s{number}", (name,)) for number, name in enumerate(names)]
     async with connected(tmp_path, *servers) as one:
         assert [warning.split(": ", 2)[2].partition(";")[0] for warning in one.warnings] == [
-            "there is no program no-such-program-here",
-            "there is no program ./nowhere.sh",
+            "no-such-program-here cannot be started: No such file or directory",
+            "./nowhere.sh cannot be started: No such file or directory",
             "./plain.sh cannot be started: Permission denied",
             "./data cannot be started: Exec format error",
             "embedded null byte",
@@ -362,7 +362,8 @@ async def test_a_failed_restart_is_not_retried_at_each_call(tmp_path):
     async with connected(tmp_path, server) as one:
         program.rename(tmp_path / "gone.sh")
         assert "was stopped" in await one.call("look")
-        gone = f"ToolError: the server is gone, and could not be started again: there is no program {program}"
+        gone = f"ToolError: the server is gone, and could not be started again: {program} cannot be started: "
+        gone += "No such file or directory"
         assert await one.call("look") == gone
         (tmp_path / "gone.sh").rename(program)
         assert await one.call("look") == gone
