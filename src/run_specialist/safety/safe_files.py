@@ -62,11 +62,6 @@ class Folder:
     descriptor: int | None
     """File descriptor; None if the platform cannot hold folders open."""
 
-    @classmethod
-    def at(cls, root: Path) -> "Folder":
-        """Open a root folder; raises OSError."""
-        return cls(str(root), os.open(root, _THROUGH) if _HELD else None)
-
     def folder(self, name: str) -> "Folder":
         """Open a subfolder; raises OSError, also for a symlink."""
         path = os.path.join(self.path, name)  # noqa: PTH118 - pathlib would take longer than opening the folder
@@ -129,7 +124,7 @@ def way(root: Path, relative: str) -> Generator[Folder]:
     relative: path with `/`, without `..`; empty = only the root.
     Raises OSError if a component cannot be opened, e.g. a symlink.
     """
-    here = Folder.at(root)
+    here = Folder(str(root), os.open(root, _THROUGH) if _HELD else None)
     try:
         yield here
         for name in names(relative):
@@ -203,16 +198,16 @@ def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
         # A path that the user chose: its folders need not be held open, or be readable.
         yield Folder(str(top), None), relative or "."
         return
-    with _place(top, relative or ".") as found:
+    with place(top, relative) as found:
         yield found
 
 
 @contextmanager
-def _place(root: Path, relative: str) -> Iterator[tuple[Folder, str]]:
-    """Return a context that holds the folder of a path open, with the name in it; raises OSError."""
+def place(root: Path, relative: str) -> Iterator[tuple[Folder, str]]:
+    """Return a context that holds the folder of a path open, with the name in it, `.` for the root; raises OSError."""
     above, _, name = relative.rpartition("/")
     with folder(root, above) as here:
-        yield here, name
+        yield here, name or "."
 
 
 def _checked(descriptor: int, mode: str) -> BinaryIO:
@@ -283,7 +278,7 @@ def state_at(root: Path, relative: str) -> tuple[str | None, bytes | None]:
     Raises OSError.
     """
     try:
-        with _place(root, relative) as (here, name):
+        with place(root, relative) as (here, name):
             info, data = here.info(name), None
             if stat.S_ISLNK(info.st_mode):
                 data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
@@ -293,7 +288,7 @@ def state_at(root: Path, relative: str) -> tuple[str | None, bytes | None]:
                 if is_closed:
                     set_mode(root, relative, info.st_mode | stat.S_IRUSR)
                 try:
-                    data = _read(here, name, LARGEST)[0]
+                    data = _read(here, name, LARGEST)
                 finally:
                     if is_closed:
                         set_mode(root, relative, info.st_mode)
@@ -305,13 +300,13 @@ def state_at(root: Path, relative: str) -> tuple[str | None, bytes | None]:
 def make_link(root: Path, relative: str, target: str) -> None:
     """Create a symlink, and the missing folders above it; raises OSError, FileExistsError if there is something."""
     make_folders(root, relative.rpartition("/")[0])
-    with _place(root, relative) as (here, name):
+    with place(root, relative) as (here, name):
         os.symlink(target, here.named(name), dir_fd=here.descriptor)
 
 
 def set_mode(root: Path, relative: str, mode: int) -> None:
     """Set the permissions of a regular file; raises OSError."""
-    with _place(root, relative) as (here, name):
+    with place(root, relative) as (here, name):
         if here.descriptor is None or not hasattr(os, "O_PATH"):
             with here.file(name):
                 os.chmod(here.named(name), mode & _PERMISSIONS, dir_fd=here.descriptor)
@@ -333,11 +328,11 @@ def unlink_file(root: Path, relative: str, expected: str, *, folders: int) -> No
     if not is_same_state(state_at(root, relative)[0], expected):
         raise Changed
     above = relative.rpartition("/")[0]
-    with _place(root, relative) as (here, name):
+    with place(root, relative) as (here, name):
         _require_same_place(root, above, here)
         here.unlink(name)
     for _ in range(folders):
-        with suppress(OSError), _place(root, above) as (here, name):
+        with suppress(OSError), place(root, above) as (here, name):
             os.rmdir(here.named(name), dir_fd=here.descriptor)
         above = above.rpartition("/")[0]
 
@@ -349,8 +344,8 @@ def read_content(root: Path, relative: str, most: int) -> bytes | None:
     Raises OSError: NotRegular for a folder, device or FIFO, also for a larger file.
     """
     try:
-        with _place(root, relative) as (here, name):
-            return _read(here, name, most)[0]
+        with place(root, relative) as (here, name):
+            return _read(here, name, most)
     except FileNotFoundError:
         return None
 
@@ -365,7 +360,7 @@ def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None
     above, temporary = relative.rpartition("/")[0], temporary or temporary_name()
     if expected is None:
         make_folders(root, above)
-    with _place(root, relative) as (here, name):
+    with place(root, relative) as (here, name):
         mode, owner = (None, None) if expected is None else _unchanged(here, name, expected)
         try:
             _write_new(here, temporary, data, mode, owner)
@@ -387,7 +382,7 @@ def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None
 def delete_temporary(root: Path, relative: str, temporary: str) -> None:
     """Delete the temporary file of a replacement whose process was killed."""
     if temporary.startswith(_PREFIX) and temporary.endswith(_ENDING) and "/" not in temporary:
-        with suppress(OSError), _place(root, relative) as (here, _):
+        with suppress(OSError), place(root, relative) as (here, _):
             here.unlink(temporary)
 
 
@@ -396,14 +391,13 @@ def temporary_name() -> str:
     return f"{_PREFIX}{secrets.token_hex(8)}{_ENDING}"
 
 
-def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
-    """Return the content of a file, and its permissions; raises OSError."""
+def _read(here: Folder, name: str, most: int) -> bytes:
+    """Return the content of a file; raises OSError."""
     with here.file(name) as file:
-        info = os.fstat(file.fileno())
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EPERM, f"it is larger than {most:,} bytes")
-    return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
+    return data
 
 
 def _unchanged(here: Folder, name: str, expected: str) -> tuple[int, tuple[int, int]]:
@@ -412,9 +406,9 @@ def _unchanged(here: Folder, name: str, expected: str) -> tuple[int, tuple[int, 
         info = here.info(name)
     except FileNotFoundError:
         raise Changed("it was deleted in the meantime") from None
-    data, mode = _read(here, name, LARGEST)
-    if digest_of(data) != expected:
+    if digest_of(_read(here, name, LARGEST)) != expected:
         raise Changed
+    mode = info.st_mode & _PERMISSIONS
     if info.st_nlink > 1:
         raise OSError(errno.EPERM, "it has a second name, a hard link, which would keep the old content")
     if not mode & _WRITABLE:

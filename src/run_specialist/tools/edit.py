@@ -4,7 +4,8 @@ import asyncio
 import os
 import secrets
 import stat
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -83,10 +84,9 @@ class WorkingCopy:
 
     def readable(self, relative: str) -> bytes | None:
         """Return the content of a file for display; None if it cannot be read or changed."""
-        try:
+        with suppress(OSError):
             return self.content(relative)
-        except OSError:
-            return None
+        return None
 
     def keeps(self, relative: str) -> bool:
         """Return whether a dry run has changed, or created, a file."""
@@ -229,11 +229,18 @@ class EditTools:
         Raises ToolError with the reason if nothing was changed.
         """
         log = None if context is None else context.log
+        patch = self._copy.patch
         async with self._copy.one_at_a_time:
             record, before, after, diff = await in_thread(lambda: self._plan(path, revise))
+            if patch is None and log is not None and not await log.stored(record):
+                raise ToolError(_NOT_STORED)
 
-            def made() -> Output:
-                is_new, is_dry = before is None, self._copy.patch is not None
+            async def change() -> Output:
+                if patch is None:
+                    await in_thread(lambda: self._write(record, after))
+                else:
+                    patch.change(self._copy.root, record.path, before, after)
+                is_new, is_dry = before is None, patch is not None
                 self._copy.knows(record.path, after)
                 self._copy.changes += 1
                 if context is not None and log is not None:
@@ -255,12 +262,7 @@ class EditTools:
                     f"{head}{f', {_DRY}' if is_dry else ''}\n{text_edit.shortened(diff.text, RESULT_DIFF)}".rstrip("\n")
                 )
 
-            if self._copy.patch is not None:
-                self._copy.patch.change(self._copy.root, record.path, before, after)
-                return made()
-            if log is not None and not await log.stored(record):
-                raise ToolError(_NOT_STORED)
-            return await to_the_end(in_thread(lambda: self._write(record, after)), made)
+            return await to_the_end(change())
 
     def _plan(self, path: str, revise: Callable[[str | None], str]) -> tuple[FileChanging, bytes | None, bytes, Diff]:
         """Return the record of a possible change, with the content before and after it, and their difference."""
@@ -281,10 +283,10 @@ class EditTools:
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
         above = relative.split("/")[:-1] if before is None else []
-        exist = [os.path.lexists(self._selected.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
-        temporary, missing = safe_files.temporary_name(), exist.count(False)
-        digests = digest, safe_files.digest_of(after)
-        record = FileChanging(secrets.token_hex(8), relative, *digests, text, temporary, missing)
+        folders = (self._selected.root.joinpath(*above[: depth + 1]) for depth in range(len(above)))
+        missing = sum(not os.path.lexists(folder) for folder in folders)
+        new, temporary = safe_files.digest_of(after), safe_files.temporary_name()
+        record = FileChanging(secrets.token_hex(8), relative, digest, new, text, temporary, missing)
         return record, before, after, text_edit.diff_of(relative, text, after.decode())
 
     def _write(self, record: FileChanging, after: bytes) -> None:
@@ -350,8 +352,8 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     return all(stored)
 
 
-async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
-    """Await work that must not be interrupted, then return its result; a cancellation is raised afterwards."""
+async def to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await work that must not be interrupted, and return its result; a cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -359,8 +361,7 @@ async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-    task.result()
-    result = then()
+    result = task.result()
     if cancelled is not None:
         raise cancelled
     return result

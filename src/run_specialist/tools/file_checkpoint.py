@@ -29,9 +29,9 @@ from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
 from run_specialist.safety.safe_files import LARGEST, Folder, state_at, state_of, temporary_name
 from run_specialist.tools.ignore import IgnoreRules
-from run_specialist.tools.sandbox import escape_path
+from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
-from run_specialist.tools.text_edit import decoded, diff_of, shortened
+from run_specialist.tools.text_edit import MOST, decoded, diff_of, shortened
 from run_specialist.tools.threads import check_cancelled
 
 SET_ASIDE = ".undone-"
@@ -46,8 +46,6 @@ MOST_DIFFS = 100
 """Maximum number of changes of one command that are shown as a diff."""
 EVENT_DIFF = 20_000
 """Maximum length of the diff in an event [characters]."""
-MOST_COMPARED = 2_000_000
-"""Maximum size of a file whose lines are counted [bytes]."""
 
 # Time for counting the changed lines after one command [s].
 _COMPARE_WITHIN = 2.0
@@ -112,11 +110,9 @@ def read_tree(root: Path, writable: Sequence[str], closed: Sequence[Path] = (), 
     tree, others, seen = Tree(), {str(path) for path in closed}, 0
     pending = []
     for top in writable:
-        rules, above = IgnoreRules(), ""
-        for name in top.split("/") if top else ():
-            with suppress(OSError):
-                rules = rules.within(Folder(str(root / above), None), above)
-            above = f"{above}/{name}" if above else name
+        rules = IgnoreRules()
+        with suppress(OSError):
+            rules = Sandbox(root).parent_rules(top)
         pending.append((top, rules, False, False))
         if any((root / top).is_relative_to(one) for one in closed):
             tree.protected[top] = None
@@ -366,10 +362,9 @@ class FileCheckpoint:
 
     def _now(self, path: str) -> tuple[str | None, bytes | None]:
         """Return state and content of what is at a path; None if it cannot be read."""
-        try:
+        with suppress(OSError):
             return state_at(self.root, path)
-        except OSError:
-            return None, None
+        return None, None
 
     def _restore_below(self, path: str, after: Tree) -> Iterator[str]:
         """Restore the content of a protected folder, and yield what was changed in it."""
@@ -481,7 +476,7 @@ def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
     if entry is None:
         return ""
     with suppress(ToolError):
-        if data is not None and stat.S_ISREG(entry.mode) and len(data) <= MOST_COMPARED:
+        if data is not None and stat.S_ISREG(entry.mode) and len(data) <= MOST:
             return decoded(data)
     return None
 

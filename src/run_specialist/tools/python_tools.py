@@ -5,7 +5,7 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, overload
@@ -157,21 +157,19 @@ def _make_tool(
     name = name_of(function) if name is None else name
     _check(function, name, timeout)
     made = Tool(name, "", function, repeatable, timeout=timeout)
-    docstring = read(_docstring(function))
+    text, parameters = read(_docstring(function))
+    properties = made.input_schema["properties"]
     described = {
-        key: {"description": docstring.parameters[key], **value} if key in docstring.parameters else value
-        for key, value in made.input_schema["properties"].items()
+        key: {"description": parameters[key], **value} if key in parameters else value
+        for key, value in properties.items()
     }
-    description = docstring.description if description is None else description
-    is_described = not docstring.parameters.keys().isdisjoint(described)
-    schema = {**made.input_schema, "properties": described} if is_described else None
+    description = text if description is None else description
+    schema = None if parameters.keys().isdisjoint(properties) else {**made.input_schema, "properties": described}
     return replace(made, description=description or name, schema=schema)
 
 
 def _check(function: Any, name: str, timeout: float | None) -> None:  # noqa: ANN401 - any object
     inner = function.func if isinstance(function, functools.partial) else function
-    if isinstance(function, Tool):
-        raise UsageError(f"{name}: is already a tool")
     if not callable(function) or inspect.isclass(function):
         actual = "a class" if inspect.isclass(function) else f"an object of type {type(function).__name__}"
         raise UsageError(f"{name}: expected a function, got {actual}")
@@ -199,19 +197,10 @@ _SECTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Docstring:
-    """Parsed docstring."""
+def read(text: str) -> tuple[str, Mapping[str, str]]:
+    """Return a docstring without its parameter section, and the description of each parameter on one line.
 
-    description: str
-    """Text without the parameter section."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    """Description of each parameter, on one line."""
-
-
-def read(text: str) -> Docstring:
-    """Parse a docstring in Google, NumPy or Sphinx style; in any other style, all of it is the description.
-
+    A docstring in another style than that of Google, NumPy or Sphinx is returned as it is.
     text: the docstring without the indentation of the code.
     """
     import docstring_parser  # noqa: PLC0415 - takes 30 ms, and only custom tools need it
@@ -219,15 +208,12 @@ def read(text: str) -> Docstring:
     try:
         parsed = docstring_parser.parse(text)
     except docstring_parser.ParseError:
-        return Docstring(text)
-    parameters = {
-        name.strip(): " ".join((one.description or "").split())
-        for one in parsed.params
-        for name in one.arg_name.split(",")
-    }
-    section = _SECTIONS.get(parsed.style.name) if parsed.style and parameters else None
+        return text, {}
+    section = _SECTIONS.get(parsed.style.name) if parsed.style and parsed.params else None
     if section is None:
-        return Docstring(text)
+        return text, {}
     rest = re.sub(rf"^{section}", "", text, flags=re.MULTILINE)
-    description = re.sub(r"\n{3,}", "\n\n", rest).strip()
-    return Docstring(description, {name: meaning for name, meaning in parameters.items() if meaning})
+    # One line may describe several parameters.
+    named = ((name.strip(), one.description) for one in parsed.params for name in one.arg_name.split(","))
+    parameters = {name: " ".join(meaning.split()) for name, meaning in named if meaning}
+    return re.sub(r"\n{3,}", "\n\n", rest).strip(), parameters

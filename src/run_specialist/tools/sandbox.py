@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -16,7 +16,7 @@ from typing import BinaryIO
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.safety.credentials import lines_without_keys
 from run_specialist.safety.redact import redact
-from run_specialist.safety.safe_files import Folder, folder, way
+from run_specialist.safety.safe_files import folder, place, way
 from run_specialist.tools.ignore import IgnoreRules, compile_globs
 from run_specialist.tools.scripts import DETECTION_SIZE, encoding_of, lines_of
 from run_specialist.tools.secret_files import holds_cases, holds_notes, is_secret, names_secret
@@ -213,19 +213,13 @@ class Sandbox:
 
         Raises OSError.
         """
-        above, _, name = relative.rpartition("/")
-        with folder(self.root, above) as here:
-            return here.file(name or ".")
+        with place(self.root, relative) as (here, name):
+            return here.file(name)
 
     def size(self, relative: str) -> int:
         """Return the size of a located file [bytes]; raises OSError."""
-        above, _, name = relative.rpartition("/")
-        with folder(self.root, above) as here:
-            return here.info(name or ".").st_size
-
-    def folder(self, relative: str) -> AbstractContextManager[Folder]:
-        """Open a located folder without following symlinks; raises OSError."""
-        return folder(self.root, relative)
+        with place(self.root, relative) as (here, name):
+            return here.info(name).st_size
 
 
 _MAX_WILDCARDS = 12
@@ -263,28 +257,22 @@ def _list_folder(
     rules: ignore rules of the parent folder.
     """
     visible: list[Entry] = []
-    with sandbox.folder(relative) as folder:
-        rules = rules.within(folder, relative)
-        with folder.listing() as found:
-            for item in found:
-                check()
-                kind = "special"
-                if item.is_symlink():
-                    kind = "link"
-                elif item.is_dir(follow_symlinks=False):
-                    kind = "folder"
-                elif item.is_file(follow_symlinks=False):
-                    kind = "file"
-                entry = Entry(f"{relative}/{item.name}" if relative else item.name, kind)
-                is_folder = kind == "folder"
-                if (
-                    item.name.casefold() != ".git"
-                    and sandbox.is_short_enough(entry.relative)
-                    and sandbox.is_selected(entry.relative, is_folder=is_folder)
-                    and not sandbox.is_closed(entry.relative, is_folder=is_folder)
-                    and not rules.hide(entry.relative, is_folder=is_folder)
-                ):
-                    visible.append(entry)
+    with folder(sandbox.root, relative) as here, here.listing() as found:
+        rules = rules.within(here, relative)
+        for item in found:
+            check()
+            is_folder = item.is_dir(follow_symlinks=False)
+            is_file = not is_folder and item.is_file(follow_symlinks=False)
+            kind = "folder" if is_folder else "file" if is_file else "link" if item.is_symlink() else "special"
+            entry = Entry(f"{relative}/{item.name}" if relative else item.name, kind)
+            if (
+                item.name.casefold() != ".git"
+                and sandbox.is_short_enough(entry.relative)
+                and sandbox.is_selected(entry.relative, is_folder=is_folder)
+                and not sandbox.is_closed(entry.relative, is_folder=is_folder)
+                and not rules.hide(entry.relative, is_folder=is_folder)
+            ):
+                visible.append(entry)
     visible.sort(key=lambda entry: entry.relative)
     return visible, rules
 

@@ -118,7 +118,7 @@ class _Shell:
                 finally:
                     # A cancellation takes effect afterwards.
                     try:
-                        await to_the_end(record(), lambda: None)
+                        await to_the_end(record())
                     finally:
                         if self._copy is not None:
                             self._copy.changes += 1
