@@ -222,14 +222,15 @@ class EditTools:
         """Write a whole file."""
         return await self._change(path, lambda before: text_edit.rewritten(before, content), context)
 
-    async def _change(self, path: str, revise: Callable[[str | None], str], context: Context | None) -> Output:
+    async def _change(self, path: str, revise: Callable[[str | None], str], context: Context) -> Output:
         """Change a file, and return the result for the model.
 
         revise: returns the new content, given the current one; None = there is no such file.
         Raises ToolError with the reason if nothing was changed.
         """
-        log = None if context is None else context.log
-        patch = self._copy.patch
+        log, patch = context.log, self._copy.patch
+        if patch is not None and patch.is_closed:
+            raise ToolError(_CLOSED)
         async with self._copy.one_at_a_time:
             record, before, after, diff = await in_thread(lambda: self._plan(path, revise))
             if patch is None and log is not None and not await log.stored(record):
@@ -243,20 +244,11 @@ class EditTools:
                 is_new, is_dry = before is None, patch is not None
                 self._copy.knows(record.path, after)
                 self._copy.changes += 1
-                if context is not None and log is not None:
-                    log.notify(
-                        FileChanged(
-                            context.call_id,
-                            record.path,
-                            text_edit.shortened(diff.text, EVENT_DIFF),
-                            diff.added,
-                            diff.removed,
-                            is_new,
-                            is_dry,
-                            change="created" if is_new else "changed",
-                            undoable=log.is_stored and not is_dry,
-                        )
-                    )
+                if log is not None:
+                    shown = text_edit.shortened(diff.text, EVENT_DIFF)
+                    event = FileChanged(context.call_id, record.path, shown, diff.added, diff.removed, is_new, is_dry)
+                    undoable = log.is_stored and not is_dry
+                    log.notify(replace(event, change="created" if is_new else "changed", undoable=undoable))
                 head = f"{'Created' if is_new else 'Changed'} {escape_path(record.path)} ({diff.counts} lines)"
                 return Output(
                     f"{head}{f', {_DRY}' if is_dry else ''}\n{text_edit.shortened(diff.text, RESULT_DIFF)}".rstrip("\n")
@@ -307,9 +299,7 @@ def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
     def offer(name: str, description: str, schema: Mapping[str, Any]) -> Offer:
         def make(settings: Specialist, root: Path) -> Tool:
             tools = EditTools(root, settings.writable, copy)
-            function = tools.edit if name == EDIT else tools.write
-            is_closed = copy.patch is not None and copy.patch.is_closed
-            return Tool(name, description, _refused if is_closed else function, schema=schema)
+            return Tool(name, description, tools.edit if name == EDIT else tools.write, schema=schema)
 
         return Offer(name, ("writable",), _action, make, _lacking)
 
@@ -322,11 +312,6 @@ def _action(settings: Specialist) -> str:
 
 def _lacking(settings: Specialist, _root: Path) -> str:
     return "" if settings.writable else f"it {NEEDS_WRITABLE}: the folders, files or globs that it may change"
-
-
-def _refused(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
-    del arguments
-    raise ToolError(_CLOSED)
 
 
 _NOT_UNDONE = "`specialists undo` does not take them back"

@@ -13,6 +13,7 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,22 +103,19 @@ TO_CONNECT = 10.0
 _FIRST_ERROR_STATUS = 400
 
 
+@dataclass(slots=True)
 class Web:
     """Streamable HTTP transport that remembers the last HTTP error status."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], *, loopback: bool) -> None:
-        """Create a transport without connecting.
-
-        loopback: the server is on this machine; proxies from the environment are then ignored.
-        """
-        self._url = url
-        self._headers = headers
-        self._loopback = loopback
-        self._http_error = ""
+    url: str
+    headers: Mapping[str, str]
+    loopback: bool
+    """Whether the server is on this machine; proxies from the environment are then ignored."""
+    http_error: str = ""
 
     def failure(self, hide: Hide) -> str:
         """Return the last HTTP error status; empty if there is none."""
-        return hide(self._http_error)
+        return hide(self.http_error)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Any]:
@@ -125,19 +123,19 @@ class Web:
         async with (
             httpx2.AsyncClient(
                 # The decompressed size of a compressed response could not be limited.
-                headers={**self._headers, "accept-encoding": "identity"},
+                headers={**self.headers, "accept-encoding": "identity"},
                 timeout=httpx2.Timeout(TO_CONNECT, read=None),
                 event_hooks={"response": [self._check_response]},
-                trust_env=not self._loopback,
+                trust_env=not self.loopback,
             ) as client,
-            streamable_http_client(self._url, http_client=client, max_sse_event_size=LARGEST_MESSAGE) as streams,
+            streamable_http_client(self.url, http_client=client, max_sse_event_size=LARGEST_MESSAGE) as streams,
         ):
             yield streams
 
     async def _check_response(self, response: httpx2.Response) -> None:
         # Servers need not support the stream that the library requests with GET.
         if response.status_code >= _FIRST_ERROR_STATUS and response.request.method == "POST":
-            self._http_error = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+            self.http_error = f"HTTP {response.status_code} {response.reason_phrase}".strip()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise httpx2.StreamError("its answer is compressed, which was not asked for")
         if response.headers.get("content-type", "").lower().startswith("application/json"):
@@ -173,26 +171,21 @@ _DRAIN_TIMEOUT = 0.2
 _POLL = 0.1
 
 
+@dataclass(slots=True)
 class ServerProcess:
     """Process that exchanges messages line by line; its standard error never reaches the terminal."""
 
-    def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], folder: str, on_end: Callable[[], None]
-    ) -> None:
-        """Set up a process without starting it.
-
-        environment: all of its environment variables.
-        on_end: callback for when the process can send no more messages.
-        """
-        self._command = command
-        self._environment = environment
-        self._folder = folder
-        self._on_end = on_end
-        self._fault = ""
-        self._stderr = b""
-        self._closing = False
-        self._ended_early = False
-        self._exit_code: int | None = None
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    """All of its environment variables."""
+    folder: str
+    on_end: Callable[[], None]
+    """Callback for when the process can send no more messages."""
+    _fault: str = ""
+    _stderr: bytes = b""
+    _closing: bool = False
+    _ended_early: bool = False
+    _exit_code: int | None = None
 
     def failure(self, hide: Hide) -> str:
         """Return how the process ended on its own, and the last line of its standard error; may be empty."""
@@ -209,8 +202,8 @@ class ServerProcess:
 
         Raises OSError or ValueError if it cannot be started.
         """
-        options = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "env": dict(self._environment), "cwd": self._folder}
-        async with running(self._command, LARGEST_MESSAGE, **options) as process:
+        options = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "env": dict(self.environment), "cwd": self.folder}
+        async with running(self.command, LARGEST_MESSAGE, **options) as process:
             to_reader, reader = anyio.create_memory_object_stream[Any](0)
             writer, from_writer = anyio.create_memory_object_stream[Any](0)
             reading = asyncio.create_task(self._read(process, to_reader))
@@ -258,7 +251,7 @@ class ServerProcess:
             pass
         finally:
             messages.close()
-            self._on_end()
+            self.on_end()
 
     async def _write(self, process: Process, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:
         assert process.stdin is not None  # noqa: S101 - as above
@@ -270,7 +263,7 @@ class ServerProcess:
         # Its earlier answers may still be in the pipe.
         await asyncio.sleep(EXIT_GRACE)
         self._fault = "it takes no more requests"
-        self._on_end()
+        self.on_end()
 
     async def _read_stderr(self, process: Process) -> None:
         assert process.stderr is not None  # noqa: S101 - as above

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -42,18 +42,15 @@ def note_name(path: str) -> str:
     if not name:
         return ""
     parts = name.split("/")
+    shown = repr(path if len(path) <= 100 else f"{path[:97]}...")  # noqa: PLR2004 - for a message
     if not all(map(_PART.fullmatch, parts)) or len(parts) > _DEEPEST:
-        raise ToolError(f"{_shown(path)} is no name of a note; use a name such as {MAIN} or topics/tests.md")
+        raise ToolError(f"{shown} is no name of a note; use a name such as {MAIN} or topics/tests.md")
     last = parts[-1].lower()
     if not last.endswith(".md"):
-        raise ToolError(f"{_shown(path)} is no name of a note: notes are Markdown files, whose names end in .md")
+        raise ToolError(f"{shown} is no name of a note: notes are Markdown files, whose names end in .md")
     if last in _READ_BY_PROGRAMS or last.endswith((".agent.md", ".instructions.md", ".prompt.md", ".chatmode.md")):
-        raise ToolError(f"{_shown(path)} is a name that other programs read by themselves; use another one")
+        raise ToolError(f"{shown} is a name that other programs read by themselves; use another one")
     return name
-
-
-def _shown(path: str) -> str:
-    return repr(path if len(path) <= 100 else f"{path[:97]}...")  # noqa: PLR2004 - for a message
 
 
 LARGEST = 64 * 1024
@@ -81,8 +78,7 @@ class NotesFolder:
 
         Raises OSError; FileNotFoundError if there is none.
         """
-        above, _, name = f"{self.folder}/{note}".rpartition("/")
-        with folder(self._root, above) as here, here.file(name) as file:
+        with safe_files.place(self._root, f"{self.folder}/{note}") as (here, name), here.file(name) as file:
             data = file.read(LARGEST + 1)
         is_cut = len(data) > LARGEST
         return data[:LARGEST].decode("utf-8-sig", "ignore" if is_cut else "replace"), is_cut
@@ -148,11 +144,8 @@ def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
         with suppress(OSError, ToolError):
             if is_folder:
                 note_name(f"{path}/x.md")
-                inner = here.folder(name)
-                try:
+                with closing(here.folder(name)) as inner:
                     yield from _below(inner, path)
-                finally:
-                    inner.close()
             elif note_name(path) == path:
                 with here.file(name) as file:
                     yield path, os.fstat(file.fileno()).st_size
@@ -180,15 +173,15 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
     descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
     try:
         while True:
-            # Some network file systems cannot lock folders; there a note that was changed meanwhile is an error.
-            with suppress(OSError):
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() >= end:
-                        raise ToolError("another run is changing these notes; try again") from None
-                    time.sleep(_PAUSE)
-                    continue
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise ToolError("another run is changing these notes; try again") from None
+                time.sleep(_PAUSE)
+                continue
+            except OSError:
+                pass  # some network file systems cannot lock folders; there a note changed meanwhile is an error
             break
         yield
     finally:

@@ -87,25 +87,16 @@ class Download:
     """Whether it is longer than `MAX_BYTES`."""
 
 
+@dataclass(frozen=True, slots=True)
 class Downloads:
     """Downloads pages, each over a separate connection, without cookies, proxies or credentials."""
 
-    def __init__(
-        self,
-        allowed_domains: Sequence[str] = (),
-        *,
-        may_connect: Callable[[str], bool] = is_public,
-        seconds: float = MAX_SECONDS,
-    ) -> None:
-        """Set the limits.
-
-        allowed_domains: with their subdomains; empty = all.
-        may_connect: decides about each IP address immediately before connecting to it.
-        seconds: timeout of one download [s].
-        """
-        self._allowed_domains = tuple(allowed_domains)
-        self._may_connect = may_connect
-        self._seconds = seconds
+    allowed_domains: Sequence[str] = ()
+    """With their subdomains; empty = all."""
+    may_connect: Callable[[str], bool] = is_public
+    """Decides about each IP address immediately before connecting to it."""
+    seconds: float = MAX_SECONDS
+    """Timeout of one download [s]."""
 
     async def get(self, url: str) -> Download:
         """Download a page.
@@ -114,13 +105,13 @@ class Downloads:
         """
         import aiohttp  # noqa: PLC0415 - slow to import, and not needed by most runs
 
-        at, refused = checked(url, self._allowed_domains), ""
+        at, refused = checked(url, self.allowed_domains), ""
 
         def connecting(found: tuple[Any, ...]) -> socket.socket:
             # Called for each address after the name was resolved: the checked address is the one that is connected to.
             nonlocal refused
             family, kind, protocol, _, address = found
-            if not self._may_connect(address[0]):
+            if not self.may_connect(address[0]):
                 refused = f"its address {address[0]} is not public"
                 raise OSError(refused)
             return socket.socket(family, kind, protocol)
@@ -133,15 +124,15 @@ class Downloads:
             trust_env=False,
         )
         try:
-            async with asyncio.timeout(self._seconds), session:
+            async with asyncio.timeout(self.seconds), session:
                 for _ in range(MAX_REDIRECTS + 1):
                     async with session.get(at, allow_redirects=False) as response:
                         target = response.headers.get("location")
                         if response.status not in _REDIRECTS or target is None:
                             return await _received(at, response)
-                    at = checked(target, self._allowed_domains, base=at)
+                    at = checked(target, self.allowed_domains, base=at)
         except TimeoutError:
-            raise ToolError(f"{at} did not answer within {self._seconds:.0f} seconds") from None
+            raise ToolError(f"{at} did not answer within {self.seconds:.0f} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             why = refused or " ".join(str(error).split())[:300] or type(error).__name__
             raise ToolError(f"{at} cannot be fetched: {why}") from error
@@ -251,10 +242,8 @@ def checked(url: str, allowed_domains: Sequence[str], base: str = "") -> str:
     domains = tuple(f".{domain.rstrip('.').lower()}" for domain in allowed_domains)
     if domains and not f".{host.rstrip('.').lower()}".endswith(domains):
         raise ToolError(f"{host} is not allowed; allowed_domains: {', '.join(allowed_domains)}")
-    authority = f"[{host}]" if ":" in host else host
-    return urlunsplit(
-        (parts.scheme, authority if port is None else f"{authority}:{port}", parts.path or "/", parts.query, "")
-    )
+    authority = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
+    return urlunsplit((parts.scheme, authority, parts.path or "/", parts.query, ""))
 
 
 SECONDS = 20.0

@@ -222,11 +222,9 @@ class SandboxedProcess:
         """
         self._output = output
         self._opened = opened
-        self._reports: int | None = None
-        self.status = -1
-        """Descriptor to which the sandbox writes."""
-        if has_status:
-            self._reports, self.status = self._pipe()
+        self._reports, self.status = self._pipe() if has_status else (None, -1)
+        """Descriptors from which its status is read, and to which the sandbox writes it."""
+        if self._reports is not None:
             os.set_blocking(self._reports, False)
         self._group = MemoryGroup(MEMORY + FOLDERS)
         opened.callback(self._group.remove)
@@ -292,7 +290,8 @@ class SandboxedProcess:
             self._find_init()
             if not has_begun and self._is_ready and self._is_bound(process.pid):
                 has_begun = True
-                self._begin(release)
+                with suppress(OSError):
+                    os.write(release, b"\n")
             tasks, memory = (0, 0) if self._init is None else usage(self._init, self._shared_before)
             if asyncio.get_running_loop().time() > until:
                 stopped = f"it took more than {seconds:.3g} seconds"
@@ -325,10 +324,6 @@ class SandboxedProcess:
             and all(_read(Path(f"/proc/{one}/stat")).rpartition(b")")[2][:2] == b" S" for one in (pid, self._init))
         )
 
-    def _begin(self, release: int) -> None:
-        with suppress(OSError):
-            os.write(release, b"\n")
-
     def _find_init(self) -> None:
         if self._reports is None:
             return
@@ -356,9 +351,8 @@ class SandboxedProcess:
             # The kernel ends the first process of a namespace after all others.
             loop.add_reader(self._held, gone.set)
             try:
-                await asyncio.wait_for(gone.wait(), _GONE_WITHIN)
-            except TimeoutError:
-                pass
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(gone.wait(), _GONE_WITHIN)
             finally:
                 loop.remove_reader(self._held)
 
