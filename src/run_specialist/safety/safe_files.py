@@ -277,24 +277,22 @@ def state_at(root: Path, relative: str) -> tuple[str | None, bytes | None]:
 
     Raises OSError.
     """
-    try:
-        with place(root, relative) as (here, name):
-            info, data = here.info(name), None
-            if stat.S_ISLNK(info.st_mode):
-                data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
-            elif stat.S_ISREG(info.st_mode) and info.st_size <= LARGEST:
-                # A command may have made its own file unreadable.
-                is_closed = not info.st_mode & stat.S_IRUSR
+    with suppress(FileNotFoundError, NotADirectoryError), place(root, relative) as (here, name):
+        info, data = here.info(name), None
+        if stat.S_ISLNK(info.st_mode):
+            data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
+        elif stat.S_ISREG(info.st_mode) and info.st_size <= LARGEST:
+            # A command may have made its own file unreadable.
+            is_closed = not info.st_mode & stat.S_IRUSR
+            if is_closed:
+                set_mode(root, relative, info.st_mode | stat.S_IRUSR)
+            try:
+                data = _read(here, name, LARGEST)
+            finally:
                 if is_closed:
-                    set_mode(root, relative, info.st_mode | stat.S_IRUSR)
-                try:
-                    data = _read(here, name, LARGEST)
-                finally:
-                    if is_closed:
-                        set_mode(root, relative, info.st_mode)
-            return state_of(info.st_mode, data, info.st_size, info.st_mtime_ns), data
-    except (FileNotFoundError, NotADirectoryError):
-        return None, None
+                    set_mode(root, relative, info.st_mode)
+        return state_of(info.st_mode, data, info.st_size, info.st_mtime_ns), data
+    return None, None
 
 
 def make_link(root: Path, relative: str, target: str) -> None:
@@ -343,11 +341,9 @@ def read_content(root: Path, relative: str, most: int) -> bytes | None:
     most: maximum size [bytes].
     Raises OSError: NotRegular for a folder, device or FIFO, also for a larger file.
     """
-    try:
-        with place(root, relative) as (here, name):
-            return _read(here, name, most)
-    except FileNotFoundError:
-        return None
+    with suppress(FileNotFoundError), place(root, relative) as (here, name):
+        return _read(here, name, most)
+    return None
 
 
 def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str = "") -> None:

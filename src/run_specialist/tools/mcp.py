@@ -4,8 +4,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -111,39 +110,26 @@ _UNSUPPORTED_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum", "const", "$sche
 _ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """Definition of one tool of a server for the model."""
+def tools_of(
+    server: str, call: Callable[..., Awaitable[str]], listed: Iterable["ListedTool"], taken: set[str]
+) -> Iterator[tuple[str, Tool]]:
+    """Yield the tools of a server, with their names there; of several with the same name there, only the first.
 
-    name: str
-    """Name for the model: `mcp__server__tool`."""
-    called: str
-    """Name of the tool on the server."""
-    description: str
-    schema: Mapping[str, Any]
-
-
-def definitions(
-    server: str, listed: Iterable[tuple[str, str, Mapping[str, Any]]], taken: set[str]
-) -> Iterator[Definition]:
-    """Yield the tools of a server under unique names; of several with the same name on the server, only the first.
-
-    listed: name, description and JSON Schema of the arguments of each tool, as listed by the server.
+    call: calls a tool by its name on the server, with its arguments.
     taken: names already in use; the new names are added.
     """
-    by_call: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    for called, description, schema in listed:
-        by_call.setdefault(called, (description, schema))
+    by_call: dict[str, ListedTool] = {}
+    for one in listed:
+        by_call.setdefault(one.name, one)
     # A stable order, so that a resumed run gets the same names.
-    for called, (description, schema) in sorted(by_call.items()):
+    for called, one in sorted(by_call.items()):
         name = tool_name(server, called)
         if name in taken:
             name = _with_digest(name, f"{server}/{called}")
         taken.add(name)
-        accepted, note = fit_schema(schema)
-        yield Definition(
-            name, called, "\n".join(filter(None, [description[:LONGEST_DESCRIPTION] or called, note])), accepted
-        )
+        schema, note = fit_schema(one.input_schema)
+        description = (one.description or one.title or "")[:LONGEST_DESCRIPTION] or called
+        yield called, Tool(name, "\n".join(filter(None, [description, note])), partial(call, called), schema=schema)
 
 
 def tool_name(server: str, called: str) -> str:
@@ -236,12 +222,10 @@ def _make_tools(
             continue
         found_tools, omitted = listing
         warnings += [f"{place}: {warning}" for warning in omitted]
-        listed = [(one.name, one.description or one.title or "", one.input_schema) for one in found_tools]
-        for definition in definitions(server.name, listed, names):
-            call = partial(connection.call, definition.called)
-            tools.append(Tool(definition.name, definition.description, call, schema=definition.schema))
-            if definition.name != tool_name(server.name, definition.called):
-                renamed = f"{shown(definition.called)} is renamed to {definition.name}"
+        for called, tool in tools_of(server.name, connection.call, found_tools, names):
+            tools.append(tool)
+            if tool.name != tool_name(server.name, called):
+                renamed = f"{shown(called)} is renamed to {tool.name}"
                 warnings.append(f"{place}: {renamed}, because another tool already has that name")
     return tuple(tools), tuple(warnings)
 

@@ -21,22 +21,10 @@ import anyio
 import httpx2
 import platformdirs
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp import Client, MCPError
+from mcp import Client, MCPError, types
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    UNSUPPORTED_PROTOCOL_VERSION,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
-    Implementation,
-    InputRequiredResult,
-    JSONRPCError,
-    PaginatedRequestParams,
-    Tool,
-    jsonrpc_message_adapter,
-)
 from mcp_types import methods
 from pydantic import TypeAdapter, ValidationError
 
@@ -288,10 +276,8 @@ class ServerProcess:
 def parse(line: bytes) -> SessionMessage | None:
     """Parse a line; an invalid response becomes an error response, and any other invalid line becomes None."""
     line = replace_lone_surrogates(line)
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     # It may be an invalid response, for which the request must not wait any longer.
     try:
         content = json.loads(line)
@@ -301,7 +287,7 @@ def parse(line: bytes) -> SessionMessage | None:
     if not isinstance(number, int) or isinstance(number, bool):
         return None
     error = {"code": -32700, "message": "its answer is no valid message"}
-    return SessionMessage(JSONRPCError.model_validate({"jsonrpc": "2.0", "id": number, "error": error}))
+    return SessionMessage(types.JSONRPCError.model_validate({"jsonrpc": "2.0", "id": number, "error": error}))
 
 
 MOST_TOOLS = 1_000
@@ -361,14 +347,17 @@ class _InvalidTools:
         """Return one line about the removed tools; empty if there are none."""
         if self._first_error is None:
             return ""
-        names, single = few(self._names, _MAX_NAMED), len(self._names) == 1
-        what = f"its tool {names} is" if single else f"its tools {names} are"
-        why = violation(what, self._first_error, hide, within=_OF_TOOL)
-        return f"{why}; the run continues without {'it' if single else 'them'}"
+        what = f"its tools {few(self._names, _MAX_NAMED)} are"
+        return f"{violation(what, self._first_error, hide, within=_OF_TOOL)}; the run continues without them"
 
 
 # Timeout for closing a session, after which its task is cancelled [s].
 _CLOSE_TIMEOUT = 2 * EXIT_GRACE + 2 * TERM_GRACE
+
+
+_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
 
 
 class McpSession:
@@ -412,11 +401,10 @@ class McpSession:
         """
         if self._client is None:
             raise ToolError(f"the server ended: {self._failure()}")
-        wanted: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
         try:
-            request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
+            request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=dict(arguments)))
             # `call_tool` would discard a result that does not match the server's own output schema.
-            result = await self._client.session.send_request(request, wanted)
+            result = await self._client.session.send_request(request, _RESULT)
         except MCPError as error:
             if self.is_closed or error.error.message == CLOSED:
                 await self._wait_closed()
@@ -426,7 +414,7 @@ class McpSession:
             raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
         except ValidationError as error:
             raise ToolError(violation("its answer is", error, self._hide)) from None
-        if isinstance(result, InputRequiredResult):
+        if isinstance(result, types.InputRequiredResult):
             raise ToolError("the server asks for more input, and there is nobody to ask")
         return self._hide(text_of(result))
 
@@ -468,7 +456,7 @@ class McpSession:
                         return await self._serve(server, mode, limit)
                     except Exception as error:
                         code = getattr(cause(error), "code", None)
-                        if mode == "auto" or self._listing.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
+                        if mode == "auto" or self._listing.done() or code != types.UNSUPPORTED_PROTOCOL_VERSION:
                             raise
         except BaseException:
             if limit.expired():
@@ -485,7 +473,7 @@ class McpSession:
         self._closed.clear()  # an earlier attempt may have ended
         invalid = _InvalidTools()
         connected = invalid.removed_from(transport.connected())
-        client_info = Implementation(name="run-specialist", version=release())
+        client_info = types.Implementation(name="run-specialist", version=release())
         async with Client(connected, client_info=client_info, mode=mode, cache=None) as client:
             listing = await _list_tools(client, invalid, self._hide)
             limit.reschedule(None)
@@ -512,12 +500,13 @@ class McpSession:
 
 
 async def _list_tools(client: Client, invalid: _InvalidTools, hide: Hide) -> Listing:
-    tools: list[Tool] = []
+    tools: list[types.Tool] = []
     cursor = None
     invalid.version = client.protocol_version
     for _ in range(MOST_PAGES):
+        params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         try:
-            page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+            page = await client.session.list_tools(params=params)
         except ValidationError as error:
             raise Unreachable(violation("its list of tools is", error, hide)) from None
         tools += page.tools
@@ -535,7 +524,7 @@ LONGEST_RESULT = 2_000_000
 """Maximum length of a result; the rest is dropped to save memory and storage [characters]."""
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: types.CallToolResult) -> str:
     """Return the text of a result, with a placeholder line for each part that is not text.
 
     Raises ToolError with this text if the server reports that the call failed.
@@ -553,25 +542,18 @@ def text_of(result: CallToolResult) -> str:
 
 
 def _block_text(block: Mapping[str, Any]) -> str:
-    kind = block["type"]
+    kind, inner = block["type"], block.get("resource", block)
     if kind == "text":
         return str(block["text"])
-    if kind in {"image", "audio"}:
-        return _placeholder(f"{kind}, {_label(block.get('mimeType'))}", block.get("data"))
     if kind == "resource_link":
         about = [block.get("title") or block.get("name"), block.get("description"), block.get("uri")]
         return f"[resource: {', '.join(_label(word) for word in about if word)}]"
-    resource = block.get("resource", {})
-    if "text" in resource:
-        return f"[resource: {_label(resource.get('uri'))}]\n{resource['text']}"
-    return _placeholder(
-        f"resource {_label(resource.get('uri'))}, {_label(resource.get('mimeType'))}", resource.get("blob")
-    )
-
-
-def _placeholder(what: str, data: object) -> str:
+    if "text" in inner:
+        return f"[resource: {_label(inner.get('uri'))}]\n{inner['text']}"
+    what = kind if kind in {"image", "audio"} else f"resource {_label(inner.get('uri'))}"
+    data = inner.get("data", inner.get("blob"))
     size = f", {len(data) * 3 // 4:,} bytes" if isinstance(data, str) else ""
-    return f"[left out, since only text is read: {what}{size}]"
+    return f"[left out, since only text is read: {what}, {_label(inner.get('mimeType'))}{size}]"
 
 
 def _label(word: object) -> str:

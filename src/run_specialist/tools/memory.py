@@ -246,7 +246,7 @@ class _MemoryNotes:
     limit: int
     is_dry: bool
     seen: dict[str, str] = field(default_factory=dict)
-    """Digests of the notes as this run last read or wrote them."""
+    """The notes as this run last read or wrote them."""
 
     def memory(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -280,7 +280,7 @@ class _MemoryNotes:
             listed = [f"{name}  {size:,} bytes" for name, size in self.folder.notes()]
             return fit(listed, self.limit, lambda _: "") if listed else "There are no notes yet."
         text, is_cut = self.folder.read(note)
-        self.seen[note] = _digest(text)
+        self.seen[note] = text
         lines = text.splitlines()
         chosen = lines[offset - 1 :]
         if not chosen and lines:
@@ -303,7 +303,7 @@ class _MemoryNotes:
             raise ToolError("file_text: there is nothing to write")
 
         def change(before: str | None) -> str | None:
-            is_seen = before is None or self.seen.get(note) == _digest(before)
+            is_seen = before is None or self.seen.get(note) == before
             if command == "create" and before is not None:
                 raise ToolError(
                     f"there is a note {note} already; view it, then append, or replace a part of it by str_replace"
@@ -324,7 +324,7 @@ class _MemoryNotes:
                     raise ToolError(f"old_str {found} in {note}; it must be there exactly once, so view the note first")
                 after = before.replace(old, text)
             if is_seen:
-                self.seen[note] = _digest(after)
+                self.seen[note] = after
             return after
 
         left = self.folder.change(note, change, may_make=is_added)
@@ -340,7 +340,3 @@ class _MemoryNotes:
                 "begins: move details into other notes."
             )
         return " ".join(parts)
-
-
-def _digest(text: str) -> str:
-    return safe_files.digest_of(text.encode("utf-8", "surrogatepass"))

@@ -310,10 +310,9 @@ def _data_words(command: Sequence[str], env: Sequence[tuple[str, str]]) -> set[s
 
 
 def _shell_split(line: str) -> list[str]:
-    try:
+    with suppress(ValueError):
         return shlex.split(line)
-    except ValueError:
-        return line.split()
+    return line.split()
 
 
 class _Files:

@@ -173,10 +173,9 @@ def _as_text(value: object) -> str:
         return ""
     if isinstance(value, str):
         return value.strip()
-    try:
+    with suppress(ValueError, RecursionError):
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):
-        return ""
+    return ""
 
 
 def respond_tool(schema: AnswerSchema | None = None) -> Tool:

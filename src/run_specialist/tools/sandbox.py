@@ -1,6 +1,5 @@
 """What the file tools see below the root: listing folders, reading text."""
 
-import difflib
 import io
 import os
 import re
@@ -9,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO
 
 from run_specialist.errors import ToolError, UsageError
@@ -222,10 +220,6 @@ class Sandbox:
             return here.info(name).st_size
 
 
-_MAX_WILDCARDS = 12
-_MAX_COMPARED = 20_000
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A visible file, folder or symlink."""
@@ -314,61 +308,14 @@ def holds_any(sandbox: Sandbox) -> bool:
     return any(next(files(sandbox, start), None) is not None for start in sandbox.starts())
 
 
-def pattern_spec(pattern: str) -> re.Pattern[str]:
-    """Compile a glob: without a `/` it matches names at any depth, else paths from the root; `{a,b}` works.
-
-    Raises ToolError for a glob with `..`, or with so many stars that matching could take too long.
-    """
-    # Braces multiply: each pair may double the alternatives.
-    alternatives = list(islice(_expand_braces(pattern.removeprefix("./")), _MAX_WILDCARDS + 1))
-    if ".." in PurePosixPath(pattern).parts:
-        raise ToolError(f"the glob {pattern!r} leads out of the folder that you may read; leave out `..`")
-    if any(item.count("*") > _MAX_WILDCARDS for item in alternatives) or len(alternatives) > _MAX_WILDCARDS:
-        raise ToolError(f"the glob {pattern!r} has too many wildcards; at most {_MAX_WILDCARDS} are understood")
-    return compile_globs(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
-
-
-def _expand_braces(pattern: str) -> Iterator[str]:
-    head, opened, rest = pattern.partition("{")
-    middle, closed, tail = rest.partition("}")
-    if not (opened and closed and "," in middle):
-        yield pattern
-        return
-    for choice in middle.split(","):
-        for end in _expand_braces(tail):
-            yield f"{head}{choice}{end}"
-
-
-def similar_hint(sandbox: Sandbox, relative: str) -> str:
-    """Return a hint with files whose names resemble that of a missing file; may be empty."""
-    known = list(islice(files(sandbox), _MAX_COMPARED))
-    wanted = relative.rpartition("/")[2].casefold()
-    names: dict[str, list[str]] = {}
-    for path in known:
-        names.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
-    similar = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
-    found = [path for name in similar for path in names[name]][:3]
-    return f"; did you mean {' or '.join(map(escape_path, found))}?" if found else ""
-
-
 CLIP = 500
 """Maximum length of a line shown among others; longer ones are clipped [characters]."""
 TIMEOUT = 20.0
 """Timeout for reading one file [s]."""
 _CHUNK = 65_536
 _NOTE_MARGIN = 40
-_MAX_COUNTED = 10_000_000
 Lines = Iterator[tuple[str, int]]
 """Lines of a text, each with its original length [characters]."""
-
-
-def is_text(sandbox: Sandbox, relative: str) -> bool:
-    """Return whether a file can be read and looks like text."""
-    try:
-        with sandbox.open(relative) as file:
-            return encoding_of(file.read(DETECTION_SIZE) or b"") is not None
-    except OSError:
-        return False
 
 
 @contextmanager
@@ -421,27 +368,6 @@ def read_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | N
         return None
     lines = content.decode(encoding, "replace").split("\n")
     return "\n".join(line for line, _ in _masked((line, len(line)) for line in lines)), len(content)
-
-
-def count_lines(remaining: Lines, size: int, read: int) -> int | str:
-    """Return the number of lines of a partly read file; `many` for a large file, which is not read to its end."""
-    if size <= _MAX_COUNTED:
-        return read + sum(1 for _ in remaining)
-    return read if next(remaining, None) is None else "many"
-
-
-def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:
-    """Clip a line that is too long to be shown among others, with a note.
-
-    length: original length of the line [characters].
-    start: first character that must be visible.
-    most: maximum length without the note, at least CLIP, because shorter lines are not masked [characters].
-    """
-    if length <= most:
-        return line
-    begin = max(0, min(start, len(line)) - most // 4)
-    mark = "… " if begin else ""
-    return f"{mark}{line[begin : begin + most]} … [clipped: {length} characters; read it alone with limit=1]"
 
 
 def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:

@@ -32,12 +32,11 @@ class Table:
     Threads may share it, one at a time.
     """
 
-    def __init__(self, weights: Mapping[str, float], rows: Iterable[Sequence[str | int]], *, keeps_text: bool) -> None:
+    def __init__(self, weights: Mapping[str, float], rows: Iterable[Sequence[str | int]]) -> None:
         """Create and fill a table.
 
         weights: weight of a match in each column.
         rows: row number, then the columns.
-        keeps_text: whether to store the text; False saves its memory and half of the time.
         """
         import sqlite3  # noqa: PLC0415 - most commands never search
 
@@ -46,8 +45,9 @@ class Table:
             " ORDER BY rank LIMIT ?"
         )
         connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        options = ["tokenize = 'porter unicode61 remove_diacritics 2'", *(() if keeps_text else ["content = ''"])]
-        connection.execute(f"CREATE VIRTUAL TABLE texts USING fts5({', '.join([*weights, *options])})")
+        # Without the text itself, it takes half of the time and less memory.
+        options = "tokenize = 'porter unicode61 remove_diacritics 2', content = ''"
+        connection.execute(f"CREATE VIRTUAL TABLE texts USING fts5({', '.join(weights)}, {options})")
         connection.execute("INSERT INTO texts(texts, rank) VALUES ('hashsize', ?)", (_HASH_SIZE,))
         connection.execute("BEGIN")
         placeholders = ", ".join("?" * (len(weights) + 1))
@@ -240,7 +240,7 @@ class PassageIndex:
         self._hits: list[Hit] = []
         self._rarity = rarity
         self._rarest = rarest
-        self._table = Table(_WEIGHTS, self._rows(texts), keeps_text=True)
+        self._table = Table(_WEIGHTS, self._rows(texts))
 
     def search(self, query: str, limit: int) -> Hits:
         """Return the best passages that contain any word of the query, best first, at most a few per file."""
@@ -422,7 +422,7 @@ class FileIndex:
         self._sandbox = sandbox
         self._largest = largest
         self._chunks: list[tuple[str, int, int]] = []
-        self._table = Table(_FILE_WEIGHTS, self._rows(texts), keeps_text=False)
+        self._table = Table(_FILE_WEIGHTS, self._rows(texts))
 
     def search(self, query: str, limit: int) -> Hits:
         """Rank the passages of the best files, at most a few per file."""

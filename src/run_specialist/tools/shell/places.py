@@ -2,8 +2,7 @@
 
 import os
 import re
-import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,17 +48,12 @@ class CommandFiles:
     """Files replaced by what `plain_config` returns."""
 
 
-def command_files(
-    sandbox: Sandbox,
-    writable: Sequence[str],
-    protected: Sequence[str],
-    check: Callable[[], None] = check_cancelled,
-) -> CommandFiles:
+def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence[str]) -> CommandFiles:
     """Return the files that a command sees; blocks while it examines all folders below the root.
 
     writable: as `writable_places` returns them.
     protected: places below them.
-    check: as for `files` of the file tools.
+
     Raises ToolError if too much would have to be hidden, and OSError if a git folder cannot be listed.
     """
     sandbox.require_root()
@@ -94,7 +88,7 @@ def command_files(
             with folder(root, here) as opened, opened.listing() as found:
                 rules = rules.within(opened, here)
                 for item in found:
-                    check()
+                    check_cancelled()
                     seen += 1
                     if seen > MOST_ENTRIES:
                         raise ToolError(f"the root has more than {MOST_ENTRIES:,} files and folders; {_NAME_FOLDERS}")
@@ -121,16 +115,13 @@ def command_files(
 
 def kernel_folders(root: Path, mounts: str = "/proc/self/mountinfo") -> frozenset[str]:
     """Return the folders below a root that show the kernel's processes, devices or settings, relative to the root."""
-    try:
-        lines = Path(mounts).read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:
-        return frozenset()
     found = set()
-    for line in lines:
-        fields, _, kind = line.partition(" - ")
-        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split(" ")[4]))
-        if kind.split(" ")[0] in _OF_KERNEL and point != root and point.is_relative_to(root):
-            found.add(point.relative_to(root).as_posix())
+    with suppress(OSError):
+        for line in Path(mounts).read_text("utf-8", "surrogateescape").splitlines():
+            fields, _, kind = line.partition(" - ")
+            point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split(" ")[4]))
+            if kind.split(" ")[0] in _OF_KERNEL and point != root and point.is_relative_to(root):
+                found.add(point.relative_to(root).as_posix())
     return frozenset(found)
 
 
@@ -142,10 +133,8 @@ def writable_places(root: Path, paths: Sequence[str]) -> tuple[list[str], list[s
     """
     found, refused = [], []
     for path in paths:
-        parts = [part for part in path.replace(os.sep, "/").split("/") if part not in {"", "."}]
-        relative = "/".join(parts)
-        why = _why_not_writable(root, relative)
-        if why:
+        relative = "/".join(part for part in path.replace(os.sep, "/").split("/") if part not in {"", "."})
+        if why := _why_not_writable(root, relative):
             refused.append(f"{path}: {why}")
         else:
             found.append(relative)
@@ -163,13 +152,11 @@ def _why_not_writable(root: Path, relative: str) -> str:
     real = root / relative
     try:
         # A link in the path could lead anywhere by the time that a command runs.
-        is_link = os.path.realpath(real) != str(real)
-        mode = real.lstat().st_mode
+        if os.path.realpath(real, strict=True) != str(real):
+            return "it is a link, or below one"
     except (OSError, ValueError) as error:
         return f"it cannot be opened: {getattr(error, 'strerror', None) or error}"
-    if is_link:
-        return "it is a link, or below one"
-    return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "it is no folder and no file"
+    return "" if real.is_dir() or real.is_file() else "it is no folder and no file"
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
@@ -228,11 +215,10 @@ def _add_git(root: Path, files: CommandFiles) -> None:
 
 def plain_config(path: Path) -> str:
     """Return the settings in a file that a repository needs, without remotes, which can contain credentials."""
-    try:
+    with suppress(OSError, ValueError):
         found = _SETTING.findall(_read(path))
-    except (OSError, ValueError):
-        return ""
-    return "".join(f"[{_KEPT[key.lower()]}]\n\t{key} = {value}\n" for key, value in found)
+        return "".join(f"[{_KEPT[key.lower()]}]\n\t{key} = {value}\n" for key, value in found)
+    return ""
 
 
 def _read(path: Path) -> str:
