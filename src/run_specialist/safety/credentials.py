@@ -7,6 +7,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 NUMBERED = r"(?:[ \t]*\d{1,7}\t|[^\s:]{1,200}?[:-]\d{1,7}[:-][ ])?"
 """Matches the prefix of a line in a tool result: nothing, its number, or path and number."""
@@ -173,14 +174,10 @@ def request_credentials(text: str, lower: str) -> Iterator[TextSpan]:
 def _is_user_and_password(encoded: str) -> bool:
     """Return whether a value is base64 of `user:password`, possibly truncated; English words never are."""
     unpadded = encoded.rstrip("=")
-    try:
-        decoded = base64.b64decode(unpadded[: len(unpadded) // 4 * 4].translate(_STANDARD))
-    except binascii.Error:
-        return False
-    return b":" in decoded and all(byte in _PRINTABLE for byte in decoded)
-
-
-_STANDARD = str.maketrans("-_", "+/")
+    with suppress(binascii.Error):
+        decoded = base64.urlsafe_b64decode(unpadded[: len(unpadded) // 4 * 4])
+        return b":" in decoded and all(byte in _PRINTABLE for byte in decoded)
+    return False
 
 
 # Tokens of well-known services. Most patterns come from the gitleaks rules (https://github.com/gitleaks/gitleaks,

@@ -35,8 +35,6 @@ _THROUGH = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
 _NO_WAIT = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _FILE = _NO_WAIT | os.O_RDONLY
 _NEW = _NO_WAIT | os.O_WRONLY | os.O_CREAT
-# Exists if the kernel exposes processes as files, including their environment and memory.
-_PROC = "/proc/self"
 
 
 class NotRegular(OSError):
@@ -225,9 +223,9 @@ def _is_stored(info: os.stat_result) -> bool:
 
 @cache
 def _proc_device() -> int | None:
-    """Return the device number of the kernel's process files; None if the system has none."""
+    """Return the device number of the kernel's process files, with their environment; None if the system has none."""
     with suppress(OSError):
-        return os.stat(_PROC).st_dev  # noqa: PTH116 - as above
+        return os.stat("/proc/self").st_dev  # noqa: PTH116 - as above
     return None
 
 
@@ -460,11 +458,7 @@ def _require_same_place(root: Path, above: str, here: Folder) -> None:
     """Raise Changed if the path no longer leads to the folder that is held open."""
     if here.descriptor is None:
         return
-    held = os.fstat(here.descriptor)
-    try:
-        with folder(root, above) as now:
-            found = os.fstat(now.descriptor or 0)
-    except OSError:
-        found = None
-    if found is None or (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
-        raise Changed("a folder above it was moved or replaced in the meantime")
+    with suppress(OSError), folder(root, above) as now:
+        if os.path.samestat(os.fstat(now.descriptor or 0), os.fstat(here.descriptor)):
+            return
+    raise Changed("a folder above it was moved or replaced in the meantime")

@@ -109,7 +109,6 @@ _WRITE = (
     "Write a whole file: a new one, or one that you have read, whose content is replaced. Missing folders are created. "
     "To change a part of a file use `edit`, if you have it. Returns what was changed."
 )
-_CLOSED = "this run continues a dry run, whose changes are not kept; make changes in a new run"
 
 _PASSAGE: Mapping[str, Any] = {
     "old": {"type": "string", "description": "The passage to replace; empty only for a file that does not exist."},
@@ -162,7 +161,8 @@ class EditTools:
             self._selected = Sandbox(root, writable)
         except UsageError as error:
             raise UsageError(str(error).replace("paths:", "writable:", 1)) from None
-        self._names = tuple(writable)
+        self._allowed = f"you may change {', '.join(writable) or 'nothing'}"
+        self._is_any = bool(writable)
         self._closed = copy.closed()
         self._copy = copy
 
@@ -174,10 +174,10 @@ class EditTools:
         self._selected.require_root()
         relative = self._selected.relative(self._selected.resolve(path))
         if relative is None:
-            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
+            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed}")
         shown = escape_path(relative)
         if not relative:
-            raise ToolError(f"'.' is a folder; {self._allowed()}")
+            raise ToolError(f"'.' is a folder; {self._allowed}")
         if why := reason_to_protect(relative):
             raise ToolError(f"{shown!r} may not be changed: {why}")
         if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
@@ -185,12 +185,9 @@ class EditTools:
         real = self._selected.root / relative
         if any(real.is_relative_to(one) for one in self._closed):
             raise ToolError(_OWN.format(shown))
-        if not self._names or not self._selected.is_selected(relative, is_folder=False):
-            raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
+        if not self._is_any or not self._selected.is_selected(relative, is_folder=False):
+            raise ToolError(f"{shown!r} may not be changed; {self._allowed}")
         return relative
-
-    def _allowed(self) -> str:
-        return f"you may change {', '.join(self._names) or 'nothing'}"
 
     async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -230,7 +227,7 @@ class EditTools:
         """
         log, patch = context.log, self._copy.patch
         if patch is not None and patch.is_closed:
-            raise ToolError(_CLOSED)
+            raise ToolError("this run continues a dry run, whose changes are not kept; make changes in a new run")
         async with self._copy.one_at_a_time:
             record, before, after, diff = await in_thread(lambda: self._plan(path, revise))
             if patch is None and log is not None and not await log.stored(record):
@@ -315,8 +312,6 @@ def _lacking(settings: Specialist, _root: Path) -> str:
 
 
 _NOT_UNDONE = "`specialists undo` does not take them back"
-# Number of files that a warning names.
-_NAMED = 5
 _T = TypeVar("_T")
 
 
@@ -328,7 +323,7 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     for (_, event), is_stored in zip(changes.files, stored, strict=True):
         log.notify(replace(event, undoable=event.undoable and is_stored and log.is_stored))
     if changes.undone:
-        undone = few([*map(escape_path, changes.undone)], _NAMED)
+        undone = few([*map(escape_path, changes.undone)], 5)
         log.notify(Warned(f"a command changed protected files, which was undone: {undone}"))
     if changes.uncounted:
         log.notify(Warned(f"a command changed {changes.uncounted:,} more files, which are not listed; {_NOT_UNDONE}"))
@@ -430,21 +425,14 @@ def _reason_not_to_undo(root: Path, relative: str, closed: Sequence[Path], *, is
 
 def _diff(path: str, change: FileChanging, data: bytes | None) -> Diff:
     """Return the difference from the current content to the one before a change; none for what is no text."""
-    if any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after)):
-        return NO_DIFF
-    try:
-        now = None if data is None else text_edit.decoded(data)
-        before = (
-            None if change.content is None else text_edit.decoded(change.content.encode("utf-8", "surrogateescape"))
-        )
-    except ToolError:
-        return NO_DIFF
-    shown = escape_path(path)
-    if max(len(now or ""), len(before or "")) > text_edit.MOST:
-        return NO_DIFF
-    if before is None:
-        return Diff("", 0, text_edit.diff_of(shown, None, now or "").added)
-    return text_edit.diff_of(shown, now, before)
+    is_link = any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after))
+    old = None if change.content is None else change.content.encode("utf-8", "surrogateescape")
+    with suppress(ToolError):
+        now, before = (None if one is None else text_edit.decoded(one) for one in (data, old))
+        if not is_link and max(len(now or ""), len(before or "")) <= text_edit.MOST:
+            diff = text_edit.diff_of(escape_path(path), now, before)
+            return diff if before is not None else replace(diff, text="")
+    return NO_DIFF
 
 
 def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:

@@ -51,7 +51,6 @@ EVENT_DIFF = 20_000
 _COMPARE_WITHIN = 2.0
 # Length of the part of a name that is kept [characters].
 _LONGEST = 200
-_USABLE = 0o700
 _LOCKS = ".locks"
 # Age after which a checkpoint that was left behind is deleted [s].
 _KEPT_FOR = 30 * 24 * 3600
@@ -126,9 +125,8 @@ def read_tree(root: Path, writable: Sequence[str], closed: Sequence[Path] = (), 
         if entries is None:
             tree.unreadable.add(here)
             continue
-        if any(entry.name == ".gitignore" for entry in entries):
-            with suppress(OSError):
-                rules = rules.within(Folder(str(root / here), None), here)
+        with suppress(OSError):
+            rules = rules.within(Folder(str(root / here), None), here)
         for entry in entries:
             seen += 1
             if seen % 256 == 0 and before is None:
@@ -187,7 +185,7 @@ def _listing(folder: Path, *, by_force: bool) -> list["os.DirEntry[str]"] | None
         with suppress(OSError):
             info = folder.lstat()
             if stat.S_ISDIR(info.st_mode):
-                folder.chmod(stat.S_IMODE(info.st_mode) | _USABLE)
+                folder.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRWXU)
                 return _listing(folder, by_force=False)
     return None
 
@@ -313,11 +311,8 @@ class FileCheckpoint:
         inodes_before, inodes_after = (
             {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}} for tree in (before, after)
         )
-        lost = {
-            inodes_before[path]
-            for path in before.protected
-            if path in inodes_before and inodes_after.get(path) != inodes_before[path]
-        }
+        known = {path: inodes_before[path] for path in before.protected if path in inodes_before}
+        lost = {inode for path, inode in known.items() if inodes_after.get(path) != inode}
         for path, target in after.protected.items():
             if path not in before.protected:
                 # A place that is protected only as another name of one, and one that was moved, stay.
@@ -428,12 +423,11 @@ class FileCheckpoint:
             old, new = old_entries.get(path), new_entries.get(path)
             if (old and old.is_same(new)) or self.before.is_protected(path):
                 continue
+            is_shown = len(found) < MOST_DIFFS and time.monotonic() < until
             if len(found) >= MOST_CHANGES:
                 more += 1
-                continue
-            is_shown = len(found) < MOST_DIFFS and time.monotonic() < until
-            change = self._change(path, old, new, with_diff=is_shown)
-            found += [] if change is None else [change]
+            elif change := self._change(path, old, new, with_diff=is_shown):
+                found.append(change)
         return found, more
 
     def _change(

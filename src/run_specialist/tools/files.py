@@ -383,13 +383,12 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
     return f"{name}  {amount if size < _KILO**2 else f'{size / _KILO**2:.1f} MB'}  {note}"
 
 
-_MAX_COMPARED = 20_000
 _MAX_COUNTED = 10_000_000
 
 
 def similar_hint(sandbox: Sandbox, relative: str) -> str:
     """Return a hint with files whose names resemble that of a missing file; may be empty."""
-    known = list(islice(files(sandbox), _MAX_COMPARED))
+    known = list(islice(files(sandbox), 20_000))
     wanted = relative.rpartition("/")[2].casefold()
     names: dict[str, list[str]] = {}
     for path in known:

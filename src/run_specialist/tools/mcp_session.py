@@ -50,7 +50,7 @@ _LONGEST = 300
 _VALIDATION_DETAILS = re.compile(r":\s*\d+ validation errors? for .*", re.DOTALL)
 
 
-def first_line(texts: Iterable[str], hide: Hide = redact) -> str:
+def first_line(texts: Iterable[str], hide: Hide) -> str:
     """Return the first nonempty text as one printable line, without secrets and validation details."""
     one = next((text for text in texts if text.strip()), "")
     return shown(" ".join(hide(_VALIDATION_DETAILS.sub("", one)).split()), _LONGEST)
@@ -80,15 +80,12 @@ def describe(error: BaseException, hide: Hide) -> str:
         return ""
     if isinstance(error, OSError) and error.filename:
         return f"{first_line([str(error.filename)], hide)} cannot be started: {error.strerror}"
-    if isinstance(error, Unreachable | ValueError) or type(error).__name__ == "MCPError":
-        return text or type(error).__name__
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name = type(error).__name__
+    return (text or name) if isinstance(error, Unreachable | ValueError | MCPError) else f"{name}: {text}".rstrip(": ")
 
 
 TO_CONNECT = 10.0
 """Connect timeout; the timeout of a response is set by its caller [s]."""
-
-_FIRST_ERROR_STATUS = 400
 
 
 @dataclass(slots=True)
@@ -122,7 +119,7 @@ class Web:
 
     async def _check_response(self, response: httpx2.Response) -> None:
         # Servers need not support the stream that the library requests with GET.
-        if response.status_code >= _FIRST_ERROR_STATUS and response.request.method == "POST":
+        if response.is_error and response.request.method == "POST":
             self.http_error = f"HTTP {response.status_code} {response.reason_phrase}".strip()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise httpx2.StreamError("its answer is compressed, which was not asked for")
@@ -156,7 +153,6 @@ EXIT_GRACE, TERM_GRACE = 1.0, 1.0
 
 _STDERR_TAIL = 4096
 _DRAIN_TIMEOUT = 0.2
-_POLL = 0.1
 
 
 @dataclass(slots=True)
@@ -214,7 +210,7 @@ class ServerProcess:
 
     async def _watch(self, process: Process, reading: "asyncio.Task[None]") -> None:
         """Stop reading once the process has exited, even if a child of it keeps the pipes open."""
-        await exits_within(process, math.inf, _POLL)
+        await exits_within(process, math.inf, poll=0.1)
         self._ended_early |= not self._closing
         # Its last output is still read.
         await asyncio.wait([reading], timeout=_DRAIN_TIMEOUT)
@@ -224,16 +220,11 @@ class ServerProcess:
         """Forward the server's messages; ignore lines that are not messages."""
         assert process.stdout is not None  # noqa: S101 - stdout is a pipe
         try:
-            is_open = True
-            while is_open:
-                try:
-                    line = await process.stdout.readuntil(b"\n")
-                except asyncio.IncompleteReadError as error:
-                    line, is_open = error.partial, False
+            async for line in process.stdout:
                 if message := parse(line):
                     await messages.send(message)
             self._ended_early |= not self._closing
-        except asyncio.LimitOverrunError:
+        except ValueError:  # a line that is too long
             self._fault = f"it sent more than {LARGEST_MESSAGE // 1024**2} MiB in one message, and was stopped"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
@@ -292,10 +283,8 @@ def parse(line: bytes) -> SessionMessage | None:
 
 MOST_TOOLS = 1_000
 MOST_PAGES = 100
-_MAX_NAMED = 10
 # Number of location parts that name a tool of a list.
 _OF_TOOL = 2
-_SESSION_TERMINATED = "Session terminated"
 
 
 class _InvalidTools:
@@ -347,7 +336,7 @@ class _InvalidTools:
         """Return one line about the removed tools; empty if there are none."""
         if self._first_error is None:
             return ""
-        what = f"its tools {few(self._names, _MAX_NAMED)} are"
+        what = f"its tools {few(self._names, 10)} are"
         return f"{violation(what, self._first_error, hide, within=_OF_TOOL)}; the run continues without them"
 
 
@@ -409,7 +398,7 @@ class McpSession:
             if self.is_closed or error.error.message == CLOSED:
                 await self._wait_closed()
                 raise ToolError(f"the server ended before it answered: {self._failure()}") from None
-            if error.error.message == _SESSION_TERMINATED:
+            if error.error.message == "Session terminated":
                 raise SessionForgotten from None
             raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
         except ValidationError as error:

@@ -59,7 +59,6 @@ MOST = 100
 """Maximum number of notes."""
 # Maximum number of folder entries that are examined.
 _MOST_ENTRIES = 1_000
-_GITIGNORE = ".gitignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ class NotesFolder:
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.ignored:
             with suppress(safe_files.Changed):
-                safe_files.replace_file(self._root, f"{self.ignored}/{_GITIGNORE}", b"*\n", expected=None)
+                safe_files.replace_file(self._root, f"{self.ignored}/.gitignore", b"*\n", expected=None)
         safe_files.make_folders(self._root, self.folder)
 
 
@@ -153,7 +152,6 @@ def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
 
 LONGEST = 10.0
 """Maximum time to wait for another run [s]."""
-_PAUSE = 0.005
 
 
 @contextmanager
@@ -178,7 +176,7 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() >= end:
                     raise ToolError("another run is changing these notes; try again") from None
-                time.sleep(_PAUSE)
+                time.sleep(0.005)
                 continue
             except OSError:
                 pass  # some network file systems cannot lock folders; there a note changed meanwhile is an error

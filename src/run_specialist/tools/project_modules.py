@@ -60,11 +60,6 @@ class Module:
         return hashlib.sha256(self.data).hexdigest()
 
     @property
-    def has_source(self) -> bool:
-        """Whether its imports can be read: False for native and for compiled modules without source."""
-        return self.path is None or self.path.suffix not in _COMPILED
-
-    @property
     def is_installed(self) -> bool:
         """Whether it is in the standard library or installed, e.g. in a project's `.venv`."""
         return any(
@@ -392,10 +387,10 @@ class _Files:
         folder = Path(os.path.realpath(folder))
         beside = () if folder in self._beside else [*_replacing(folder, self._project)]
         self._beside.add(folder)
-        found = imported((*chain, *beside), self._project, (folder, *self.search))
-        if not found.is_whole:
+        found, is_whole = imported((*chain, *beside), self._project, (folder, *self.search))
+        if not is_whole:
             raise OverflowError
-        for module in (*chain, *beside, *found.modules):
+        for module in (*chain, *beside, *found):
             if module.path is not None and module.name != _CODE and module.is_own(self._project):
                 self._add(module.path, module.data)
                 self._add_compiled(module.path)
@@ -456,27 +451,16 @@ _IMPORT_FUNCTIONS = frozenset({"__import__", "import_module", "run_module"})
 _OTHER_IMPORTS = frozenset({"run_path", "spec_from_file_location", "load_module", "load_source", "load_dynamic"})
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedModules:
-    """Project modules imported by some modules, directly or indirectly."""
-
-    modules: tuple[Module, ...] = ()
-    """Imported modules sorted by name, without the starting modules."""
-    is_whole: bool = True
-    """Whether all imports were followed.
-
-    False above the limits, for source too deeply nested to parse, for compiled and native modules, and for names that
-    are computed when the code runs.
-    """
-
-
 class _Unknown(Exception):
     """The imports of a module cannot be read, or have names that are known only when it runs."""
 
 
-def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) -> ImportedModules:
+def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) -> tuple[tuple[Module, ...], bool]:
     """Follow the imports of modules within a project: at top level, in functions and under `TYPE_CHECKING`.
 
+    Returns the imported modules sorted by name, without the starting ones, and whether all imports were followed. They
+    were not above the limits, for source too deeply nested to parse, for compiled and native modules, and for names
+    that are computed when the code runs.
     folders: folders with top-level modules, in the order of the search; none = the root.
     """
     queue = [module for module in chain if module.is_own(root)]
@@ -504,7 +488,7 @@ def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) 
         size += len(module.data)
         count += 1
         if count > MAX_MODULES or size > MAX_SOURCE:
-            return ImportedModules(is_whole=False)
+            return (), False
         try:
             for name in [*_imported_names(module)]:
                 look_up(name)
@@ -513,14 +497,14 @@ def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) 
     for module in chain:
         found.pop(module.name, None)
     others = (one for _, one in sorted(found.items()) if one is not None and one.path is not None)
-    return ImportedModules(tuple(others), is_whole=is_whole)
+    return tuple(others), is_whole
 
 
 def _imported_names(module: Module) -> Iterator[str]:
     """Yield the full names that a module imports; `from` imports may name submodules. Raises _Unknown."""
     if module.path is None:
         return
-    if not module.has_source:
+    if module.path.suffix in _COMPILED:
         raise _Unknown
     try:
         with _PARSING:

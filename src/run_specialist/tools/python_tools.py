@@ -18,7 +18,7 @@ from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.archive import SUMMARIZE
 from run_specialist.tools.base import Tool, name_of
 from run_specialist.tools.delegate import NAME as DELEGATE
-from run_specialist.tools.project_modules import CannotImport, ImportedModules, Module, imported
+from run_specialist.tools.project_modules import CannotImport, Module, imported
 from run_specialist.tools.respond import NAME as RESPOND
 
 _RESERVED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
@@ -34,8 +34,10 @@ class FoundFunction:
     """`module:name`; the name is dotted for an attribute of an object."""
     chain: tuple[Module, ...]
     """The module, preceded by its parent packages."""
-    imported: ImportedModules
+    imported: tuple[Module, ...]
     """Project modules that these import."""
+    is_whole: bool
+    """Whether all their imports are known."""
 
     @property
     def module(self) -> Module:
@@ -50,7 +52,7 @@ def find(reference: str, root: Path) -> FoundFunction:
     """
     try:
         chain = project_modules.find(reference.partition(":")[0], root)
-        return FoundFunction(reference, chain, imported(chain, root))
+        return FoundFunction(reference, chain, *imported(chain, root))
     except CannotImport as error:
         raise UsageError(f"{reference}: {error}") from None
 
@@ -61,7 +63,7 @@ def load(found: FoundFunction, root: Path) -> Tool:
     Raises UsageError, also for any exception of the module.
     """
     try:
-        value: Any = project_modules.load(found.chain, root, found.imported.modules)
+        value: Any = project_modules.load(found.chain, root, found.imported)
     except CannotImport as error:
         raise UsageError(f"{found.reference}: {error}") from None
     except (KeyboardInterrupt, GeneratorExit):
@@ -85,15 +87,11 @@ def check_name(
     place: str, name: str, others: Collection[str], reserved: Collection[str] = frozenset({*RESERVED, SUMMARIZE})
 ) -> None:
     """Raise UsageError if the name of a tool is reserved or already taken."""
-    if name.startswith(_MCP_PREFIX):
-        reason = "is reserved for MCP tools"
-    elif name in reserved:
+    reason = "is already used by another function" if name in others else ""
+    if name in reserved or name.startswith(_MCP_PREFIX):
         reason = "is reserved"
-    elif name in others:
-        reason = "is already used by another function"
-    else:
-        return
-    raise UsageError(f'{place}: tool name {name} {reason}; choose another one: @tool(name="...")')
+    if reason:
+        raise UsageError(f'{place}: tool name {name} {reason}; choose another one: @tool(name="...")')
 
 
 def _describe_error(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -95,10 +96,8 @@ class Sandbox:
             # A symlink with another name to a secret file does not name it.
             written = {part.casefold() for part in parts}
             real = [*filter(None, folder.split("/")), *parts[plain:]]
-            if any(
-                names_secret(above, part) and part.casefold() in written
-                for above, part in zip(["", *real], real, strict=False)
-            ):
+            pairs = pairwise(["", *real])
+            if any(names_secret(above, part) and part.casefold() in written for above, part in pairs):
                 secrets.append(named[-1])
         self._named = _Selection(named)
         self._sees_all = not named or ("", "") in named
@@ -129,8 +128,7 @@ class Sandbox:
         """Return a resolved path relative to the root; empty for the root itself, None outside it."""
         if not real.is_relative_to(self.root):
             return None
-        relative = real.relative_to(self.root).as_posix()
-        return "" if relative == "." else relative
+        return "/".join(real.relative_to(self.root).parts)
 
     def locate(self, path: str) -> str:
         """Resolve the symlinks of a path and return it relative to the root; it need not exist.
@@ -312,7 +310,6 @@ CLIP = 500
 """Maximum length of a line shown among others; longer ones are clipped [characters]."""
 TIMEOUT = 20.0
 """Timeout for reading one file [s]."""
-_CHUNK = 65_536
 _NOTE_MARGIN = 40
 Lines = Iterator[tuple[str, int]]
 """Lines of a text, each with its original length [characters]."""
@@ -362,7 +359,7 @@ def read_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | N
     content = bytearray()
     with _opened(sandbox, relative) as (file, encoding):
         # Read to the end, since the reported size may be outdated, or 0 for virtual files.
-        while len(content) <= most and (chunk := file.read(_CHUNK)):
+        while len(content) <= most and (chunk := file.read(65_536)):
             content += chunk
     if len(content) > most:
         return None

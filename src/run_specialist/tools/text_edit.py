@@ -116,8 +116,6 @@ def _check_mask(before: str, after: str, which: str) -> None:
         )
 
 
-# Number of unchanged lines before and after each change.
-_CONTEXT = 3
 # Maximum product of line counts for a full comparison; above it, lines are compared by position, or not at all.
 _MOST_COMPARED = 4_000_000
 _NO_NEWLINE = "\\ No newline at end of file\n"
@@ -155,7 +153,7 @@ def diff_of(path: str, before: str | None, after: str | None) -> Diff:
         return NO_DIFF
     # Only a line feed ends a line, as for git.
     old, new = (re.findall(r"[^\n]*\n|[^\n]+", text or "") for text in (before, after))
-    groups = [*_Compared(old, new).get_grouped_opcodes(_CONTEXT)]
+    groups = [*_Compared(old, new).get_grouped_opcodes()]
     changes = [change for group in groups for change in group if change[0] != "equal"]
     left, right = _quoted(f"a/{path}"), _quoted(f"b/{path}")
     lines = [f"diff --git {left} {right}\n"]

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.tool_names import FETCH as NAME
-from run_specialist.tools import threads
+from run_specialist.tools import threads, web_page
 from run_specialist.tools.base import Tool
 from run_specialist.tools.sandbox import fit
 from run_specialist.tools.threads import in_thread
@@ -249,22 +249,18 @@ def checked(url: str, allowed_domains: Sequence[str], base: str = "") -> str:
 SECONDS = 20.0
 """Timeout of the conversion of a page [s]."""
 
-_EXTRACTING = Path(__file__).with_name("web_page.py")
-# Exit code of that script for a page that is not text.
-_NOT_TEXT = 3
-
 
 def text_of(page: Download) -> Sequence[str]:
     """Return the lines of a page.
 
     Raises ToolError for a page that is not text, or that cannot be converted in time.
     """
-    command = [sys.executable, "-P", str(_EXTRACTING), page.url, page.media_type, page.charset or ""]
+    command = [sys.executable, "-P", web_page.__file__, page.url, page.media_type, page.charset or ""]
     try:
         found, code = threads.run(command, Path("/"), SECONDS, page.body)
     except (OSError, ValueError) as error:
         raise ToolError(f"{page.url} cannot be converted to text: {error}") from None
-    if code == _NOT_TEXT:
+    if code == web_page.NOT_TEXT:
         raise ToolError(f"{page.url} is {page.media_type or 'binary'}; only pages of text can be read")
     if code != 0:
         why = f"it takes more than {SECONDS:.0f} seconds" if code is None else "its HTML cannot be parsed"

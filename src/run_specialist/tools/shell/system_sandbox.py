@@ -37,7 +37,6 @@ USER = 1000
 
 # A process of root may change settings of the kernel, of all namespaces, without any capability.
 _READ_ONLY = ("--remount-ro", "/", "--remount-ro", "/proc")
-_PROBE_TIMEOUT = 10.0
 _ETC = Path(__file__).with_name("etc")
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # Entries of /etc that programs need; none contains data of the user or of this host's services.
@@ -116,7 +115,7 @@ def _bwrap(*options: str) -> tuple[int | None, str]:
         tried = subprocess.run(  # noqa: S603 - no shell
             [program() or "bwrap", *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=_PROBE_TIMEOUT, check=False, env={},
+            timeout=10.0, check=False, env={},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, str(error)
