@@ -97,11 +97,6 @@ class Folder:
             if readable is not None:
                 os.close(readable)
 
-    def make(self, name: str) -> None:
-        """Create a subfolder, unless there is something of this name; raises OSError."""
-        with suppress(FileExistsError):
-            os.mkdir(self.named(name), dir_fd=self.descriptor)
-
     def unlink(self, name: str) -> None:
         """Delete a file, or a symlink itself; raises OSError."""
         os.unlink(self.named(name), dir_fd=self.descriptor)
@@ -449,8 +444,8 @@ def make_folders(root: Path, above: str) -> None:
     """Create the missing folders down to a path; raises OSError."""
     done = ""
     for name in names(above):
-        with folder(root, done) as here:
-            here.make(name)
+        with folder(root, done) as here, suppress(FileExistsError):
+            os.mkdir(here.named(name), dir_fd=here.descriptor)
         done = f"{done}/{name}" if done else name
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from run_specialist.errors import ToolError, UsageError
+from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged, Warned
 from run_specialist.record.journal import FileChanging
 from run_specialist.safety import safe_files
@@ -157,10 +157,7 @@ class EditTools:
         writable: folders, files or globs below the root; empty = none.
         Raises UsageError for a path outside the root.
         """
-        try:
-            self._selected = Sandbox(root, writable)
-        except UsageError as error:
-            raise UsageError(str(error).replace("paths:", "writable:", 1)) from None
+        self._selected = Sandbox(root, writable, "writable")
         self._allowed = f"you may change {', '.join(writable) or 'nothing'}"
         self._is_any = bool(writable)
         self._closed = copy.closed()

@@ -270,15 +270,13 @@ def parse(line: bytes) -> SessionMessage | None:
     with suppress(ValueError):
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     # It may be an invalid response, for which the request must not wait any longer.
-    try:
+    with suppress(ValueError, RecursionError):
         content = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    number = content.get("id") if isinstance(content, dict) and "method" not in content else None
-    if not isinstance(number, int) or isinstance(number, bool):
-        return None
-    error = {"code": -32700, "message": "its answer is no valid message"}
-    return SessionMessage(types.JSONRPCError.model_validate({"jsonrpc": "2.0", "id": number, "error": error}))
+        if isinstance(content, dict) and "method" not in content and type(content.get("id")) is int:
+            error = {"code": -32700, "message": "its answer is no valid message"}
+            answer = {"jsonrpc": "2.0", "id": content["id"], "error": error}
+            return SessionMessage(types.JSONRPCError.model_validate(answer))
+    return None
 
 
 MOST_TOOLS = 1_000

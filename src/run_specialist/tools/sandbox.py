@@ -78,10 +78,11 @@ def unescape_path(path: str) -> str:
 class Sandbox:
     """Root folder that paths cannot leave; ignored, unselected and secret entries are hidden."""
 
-    def __init__(self, root: Path, paths: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, paths: Sequence[str] = (), key: str = "paths") -> None:
         """Create a sandbox for a root folder, which need not exist yet.
 
         paths: folders, files or globs under the root; if given, all other entries are hidden.
+        key: key of the file that gives them.
         Raises UsageError for a path outside the root.
         """
         self.root = Path(os.path.realpath(root))
@@ -91,7 +92,7 @@ class Sandbox:
             plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
             folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
             if folder is None or ".." in parts[plain:]:
-                raise UsageError(f"paths: {path!r} is outside the root {self.root}; use a path under it")
+                raise UsageError(f"{key}: {path!r} is outside the root {self.root}; use a path under it")
             named.append((folder, "/".join(parts[plain:])))
             # A symlink with another name to a secret file does not name it.
             written = {part.casefold() for part in parts}

@@ -6,7 +6,7 @@ import socket
 import sys
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -176,13 +176,13 @@ def fetch_tool(downloads: Downloads, result_limit: int) -> Tool:
     return Tool(NAME, _DESCRIPTION, _Pages(downloads, result_limit).fetch, repeatable=True)
 
 
+@dataclass(frozen=True, slots=True)
 class _Pages:
     """The pages of a run."""
 
-    def __init__(self, downloads: Downloads, result_limit: int) -> None:
-        self._downloads = downloads
-        self._limit = result_limit
-        self._kept: dict[str, tuple[Download, Sequence[str]]] = {}
+    downloads: Downloads
+    limit: int
+    kept: dict[str, tuple[Download, Sequence[str]]] = field(default_factory=dict)
 
     async def fetch(
         self,
@@ -191,12 +191,12 @@ class _Pages:
         limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 300,
     ) -> str:
         """Return some lines of a page."""
-        if url not in self._kept:
-            found = await self._downloads.get(url)
-            self._kept[url] = replace(found, body=b""), await in_thread(lambda: text_of(found))
-            if len(self._kept) > KEPT:
-                del self._kept[next(iter(self._kept))]
-        page, lines = self._kept[url]
+        if url not in self.kept:
+            found = await self.downloads.get(url)
+            self.kept[url] = replace(found, body=b""), await in_thread(lambda: text_of(found))
+            if len(self.kept) > KEPT:
+                del self.kept[next(iter(self.kept))]
+        page, lines = self.kept[url]
         total = len(lines)
         chosen = lines[offset - 1 : offset - 1 + limit]
         if not chosen and total:
@@ -211,7 +211,7 @@ class _Pages:
             rest = f"; the page is longer than {MAX_BYTES // 1024**2} MB and was cut" if page.is_cut else ""
             return f"[lines {offset}-{last} of {total}{more}{rest}]"
 
-        return fit([*header, *chosen], self._limit, note)
+        return fit([*header, *chosen], self.limit, note)
 
 
 LONGEST = 2_000

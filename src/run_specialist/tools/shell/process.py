@@ -222,8 +222,9 @@ class SandboxedProcess:
         """
         self._output = output
         self._opened = opened
+        # Descriptors from which the status of the sandbox is read, and to which the sandbox writes it.
+        self._reports: int | None
         self._reports, self.status = self._pipe() if has_status else (None, -1)
-        """Descriptors from which its status is read, and to which the sandbox writes it."""
         if self._reports is not None:
             os.set_blocking(self._reports, False)
         self._group = MemoryGroup(MEMORY + FOLDERS)
