@@ -16,6 +16,7 @@ SUMMARIZE = "context_summarize"
 # Number of existing IDs listed when a model requests an unknown one.
 _MAX_LISTED_IDS = 5
 
+_NOTHING = "no tool has returned anything yet"
 _DESCRIPTION = "Read on in a cut or SUMMARIZED result."
 # Written by hand to be short, because every request includes it.
 _SCHEMA = {
@@ -68,8 +69,7 @@ class _ArchiveReader:
             ids = [*self.archive]
             near = get_close_matches(execution_id, ids, _MAX_LISTED_IDS) or ids[-_MAX_LISTED_IDS:]
             more = f" and {len(ids) - len(near)} more" if len(ids) > len(near) else ""
-            known = f"there {'is' if len(ids) == 1 else 'are'} {', '.join(near)}{more}"
-            known = known if ids else "no tool has returned anything yet"
+            known = f"there {'is' if len(ids) == 1 else 'are'} {', '.join(near)}{more}" if ids else _NOTHING
             raise ToolError(f"there is no output of the id {execution_id!r}; {known}")
         text = self.archive[execution_id]
         if offset and offset >= len(text):

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -449,20 +449,13 @@ class FileCheckpoint:
         content = None if data_before is None else data_before.decode("utf-8", "surrogateescape")
         record = FileChanging(secrets.token_hex(8), path, before, after, content, temporary_name(), folders)
         texts = _text(old, data_before), _text(new, data_after)
-        shown_path, made = escape_path(path), None
+        undoable = old is None or data_before is not None
+        event = FileChanged(self.call_id, escape_path(path), "", None, None, old is None, undoable=undoable)
         if with_diff and None not in texts:
-            made = diff_of(shown_path, texts[0] if old else None, texts[1] if new else None)
-        event = FileChanged(
-            self.call_id,
-            shown_path,
-            "" if made is None or is_secret(path) else shortened(made.text, EVENT_DIFF),
-            None if made is None else made.added,
-            None if made is None else made.removed,
-            is_new=old is None,
-            change="created" if old is None else "removed" if new is None else "changed",
-            undoable=old is None or data_before is not None,
-        )
-        return record, event
+            made = diff_of(event.path, texts[0] if old else None, texts[1] if new else None)
+            text = "" if is_secret(path) else shortened(made.text, EVENT_DIFF)
+            event = replace(event, diff=text, added=made.added, removed=made.removed)
+        return record, replace(event, change="created" if old is None else "removed" if new is None else "changed")
 
 
 def _text(entry: FileEntry | None, data: bytes | None) -> str | None:

@@ -70,7 +70,7 @@ class _FileTools:
 
     def __init__(self, sandbox: Sandbox, result_limit: int, copy: WorkingCopy | None) -> None:
         self._sandbox = sandbox
-        self._index = SearchIndex(sandbox, None if copy is None else lambda: copy.changes)
+        self._index = SearchIndex(sandbox, lambda: 0 if copy is None else copy.changes)
         self._limit = result_limit
         self._copy = copy
 

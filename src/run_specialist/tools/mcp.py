@@ -107,7 +107,6 @@ _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DIGEST = 8
 _UNSUPPORTED_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum", "const", "$schema", "$id")
-_ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 def tools_of(
@@ -153,7 +152,7 @@ def fit_schema(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     accepted = {**accepted, "type": "object", "properties": schema.get("properties") or {}}
     lost = {key: schema[key] for key in _UNSUPPORTED_AT_TOP if key in schema and not key.startswith("$")}
     if not _is_accepted(accepted):
-        accepted, lost = dict(_ANY_ARGUMENTS), dict(schema)
+        accepted, lost = {"type": "object", "properties": {}}, dict(schema)
     note = json.dumps(lost, ensure_ascii=False)[:LONGEST_DESCRIPTION] if lost else ""
     return accepted, f"The arguments are held against this JSON Schema: {note}" if note else ""
 
@@ -230,7 +229,6 @@ def _make_tools(
     return tuple(tools), tuple(warnings)
 
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(
     rb"""
     \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # surrogate pair
@@ -246,6 +244,4 @@ def replace_lone_surrogates(line: bytes) -> bytes:
 
     They come from programs that truncate UTF-16 strings, e.g. in JavaScript, in the middle of an emoji.
     """
-    if not _SURROGATE.search(line):
-        return line
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)

@@ -488,7 +488,7 @@ class McpSession:
 
 async def _list_tools(client: Client, invalid: _InvalidTools, hide: Hide) -> Listing:
     tools: list[types.Tool] = []
-    cursor = None
+    cursor: str | None = None
     invalid.version = client.protocol_version
     for _ in range(MOST_PAGES):
         params = types.PaginatedRequestParams(cursor=cursor) if cursor else None

@@ -605,9 +605,8 @@ class _ProjectFinder(MetaPathFinder):
         if root not in cls.roots:
             cls.roots.append(root)
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, _: object = None) -> ModuleSpec | None:
         """Return the spec of a submodule or of a top-level module, always of its source."""
-        del target
         if self._is_first and fullname in self.chains:
             return _pinned_spec(self.chains[fullname])
         if self._is_first == (path is None):

@@ -192,8 +192,7 @@ def respond_tool(schema: AnswerSchema | None = None) -> Tool:
     return replace(_PLAIN, schema={**_PLAIN.input_schema, "properties": properties})
 
 
-def _respond(**arguments: object) -> str:
-    del arguments
+def _respond(**_: object) -> str:
     raise ToolError("the loop reads the arguments of `respond`; there is nothing to run")
 
 

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -281,10 +281,9 @@ def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = chec
     if relative and not (sandbox.root / relative).is_dir():
         yield relative
         return
-    try:
+    pending: list[tuple[Entry, IgnoreRules]] = []
+    with suppress(OSError):
         pending = [(Entry(relative, "folder"), sandbox.parent_rules(relative))]
-    except OSError:
-        return
     while pending:
         entry, rules = pending.pop()
         if entry.kind == "file":

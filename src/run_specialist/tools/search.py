@@ -227,19 +227,14 @@ class PassageIndex:
     """Index of all passages of a few files, including spelling variants."""
 
     def __init__(
-        self,
-        texts: Iterable[tuple[str, Iterable[Passage]]],
-        rarity: Mapping[str, float] | None = None,
-        rarest: float = 0.0,
+        self, texts: Iterable[tuple[str, Iterable[Passage]]], rarity: Mapping[str, float] | None = None
     ) -> None:
         """Index the passages of each path.
 
         rarity: rarity of each FTS5 expression in all files, if these are only the best; their passages may overlap.
-        rarest: rarity of expressions that match only other spellings in these passages.
         """
         self._hits: list[Hit] = []
         self._rarity = rarity
-        self._rarest = rarest
         self._table = Table(_WEIGHTS, self._rows(texts))
 
     def search(self, query: str, limit: int) -> Hits:
@@ -270,7 +265,9 @@ class PassageIndex:
             weights = {expression: log(1 + len(self._hits) / len(rows)) for expression, rows in found.items()}
             scores = self._table.best(" OR ".join(found), _CANDIDATES)
         else:
-            weights = {expression: self._rarity.get(expression, self._rarest) for expression in found}
+            # Expressions that match only other spellings in these passages are rare.
+            rarest = max(self._rarity.values())
+            weights = {expression: self._rarity.get(expression, rarest) for expression in found}
             for expression, rows in found.items():
                 # FTS5 weighted the score with the rarity in these passages; replace it.
                 here = max(1e-6, log((len(self._hits) - len(rows) + 0.5) / (len(rows) + 0.5)))
@@ -435,7 +432,7 @@ class FileIndex:
         rarity = {expression: log(1 + len(self._chunks) / len(rows)) for expression, rows in found.items()}
         most = max(_MIN_CHUNKS, limit)
         passages_by_path = islice(self._split(self._ranked(found, rarity, most)), most)
-        best = PassageIndex(passages_by_path, rarity, log(1 + len(self._chunks))).search(query, limit).best
+        best = PassageIndex(passages_by_path, rarity).search(query, limit).best
         return Hits(best, "files", self._count_files(set().union(*found.values())), counts)
 
     def _expand(self, found: Rows, by_term: Rows, terms: Sequence[str]) -> None:
@@ -526,10 +523,10 @@ _COST_PER_FILE = 400
 class SearchIndex:
     """Index that is built at the first search, and again once files were changed; thread-safe."""
 
-    def __init__(self, sandbox: Sandbox, changes: Callable[[], int] | None = None) -> None:
+    def __init__(self, sandbox: Sandbox, changes: Callable[[], int] = int) -> None:
         """Create an index without reading any file.
 
-        changes: returns how many changes of files were made so far; None = no file is changed.
+        changes: returns how many changes of files were made so far; by default none.
         """
         self._sandbox = sandbox
         self._changes = changes
@@ -546,11 +543,10 @@ class SearchIndex:
     def search(self, query: str, limit: int) -> Hits:
         """Return the best passages that contain any word of the query, best first, at most a few per file."""
         with self._lock:
-            if self._changes is not None and self._built_after != (changes := self._changes()):
-                self._built, self._built_after = None, changes
-                self.files, self.complete = 0, True
-                self.skipped.clear()
-            self._built = self._built or self._build()
+            changes = self._changes()
+            if self._built is None or self._built_after != changes:
+                self.skipped, self.files, self.complete = [], 0, True
+                self._built, self._built_after = self._build(), changes
             return self._built.search(query, limit)
 
     def _build(self) -> PassageIndex | FileIndex:
