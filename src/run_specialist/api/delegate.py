@@ -119,9 +119,7 @@ class Delegate:
             "additionalProperties": False,
         }
         # Serialized once: each request of the agent sends the same bytes, even if a file or a returned copy changes.
-        self._description = delegate.description(
-            [delegate.AgentDescription(name, found[name][1]) for name in self._offered]
-        )
+        self._description = delegate.description({name: found[name][1] for name in self._offered})
         self._schema = json.dumps(schema)
 
     @property

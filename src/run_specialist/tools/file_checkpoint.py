@@ -181,12 +181,11 @@ def _listing(folder: Path, *, by_force: bool) -> list["os.DirEntry[str]"] | None
     """
     with suppress(OSError), os.scandir(folder) as entries:
         return [*entries]
-    if by_force:
-        with suppress(OSError):
-            info = folder.lstat()
-            if stat.S_ISDIR(info.st_mode):
-                folder.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRWXU)
-                return _listing(folder, by_force=False)
+    with suppress(OSError):
+        info = folder.lstat()
+        if by_force and stat.S_ISDIR(info.st_mode):
+            folder.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRWXU)
+            return _listing(folder, by_force=False)
     return None
 
 
@@ -276,15 +275,11 @@ class FileCheckpoint:
                     if len(data) == entry.size:
                         self.before.entries[path] = entry._replace(at=at)
                         at += content.write(data)
-        values = {
-            "checkpoint": [str(self.root), [*self.writable], [*map(str, self.closed)], self.call_id],
-            "entries": self.before.entries,
-            "folders": self.before.folders,
-            "protected": self.before.protected,
-            "unreadable": [*self.before.unreadable],
-        }
+        place = [str(self.root), [*self.writable], [*map(str, self.closed)], self.call_id]
+        before = self.before
+        tree = [before.entries, before.folders, before.protected, [*before.unreadable]]
         # It exists only if the checkpoint is complete; the command has not begun before.
-        _write(self.place / "before.json", values)
+        _write(self.place / "before.json", [place, tree])
 
     def compare(self, *, puts_back: bool = True) -> CommandChanges:
         """Return what was changed since; blocks.
@@ -506,10 +501,10 @@ def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
             values = json.loads((place / "changes.json").read_text("ascii"))
             files = [(FileChanging(**record), FileChanged(**event)) for record, event in values["files"]]
             return CommandChanges(files, (), values["uncounted"], root=values["root"])
-        values = json.loads((place / "before.json").read_text("ascii"))
-        entries = {path: FileEntry(*one) for path, one in values["entries"].items()}
-        before = Tree(entries, values["folders"], values["protected"], unreadable=set(values["unreadable"]))
-        root, writable, closed, call_id = values["checkpoint"]
+        of_run, tree = json.loads((place / "before.json").read_text("ascii"))
+        (root, writable, closed, call_id), (entries, folders, protected, unreadable) = of_run, tree
+        found = {path: FileEntry(*one) for path, one in entries.items()}
+        before = Tree(found, folders, protected, unreadable=set(unreadable))
         checkpoint = FileCheckpoint(place, Path(root), writable, [*map(Path, closed)], call_id, before)
     except (OSError, ValueError, TypeError, LookupError):
         return None

@@ -388,10 +388,9 @@ _MAX_COUNTED = 10_000_000
 
 def similar_hint(sandbox: Sandbox, relative: str) -> str:
     """Return a hint with files whose names resemble that of a missing file; may be empty."""
-    known = list(islice(files(sandbox), 20_000))
     wanted = relative.rpartition("/")[2].casefold()
     names: dict[str, list[str]] = {}
-    for path in known:
+    for path in islice(files(sandbox), 20_000):
         names.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
     similar = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
     found = [path for name in similar for path in names[name]][:3]

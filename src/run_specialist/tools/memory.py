@@ -84,12 +84,9 @@ class NotesFolder:
 
     def notes(self) -> list[tuple[str, int]]:
         """Return the notes with their sizes [bytes], the one in the prompt first; raises OSError."""
-        try:
-            with folder(self._root, self.folder) as here:
-                found = [*islice(_below(here, ""), MOST)]
-        except FileNotFoundError:
-            return []
-        return sorted(found, key=lambda one: (one[0] != MAIN, one[0]))
+        with suppress(FileNotFoundError), folder(self._root, self.folder) as here:
+            return sorted(islice(_below(here, ""), MOST), key=lambda one: (one[0] != MAIN, one[0]))
+        return []
 
     def change(self, note: str, change: Callable[[str | None], str | None], *, may_make: bool) -> str:
         """Replace a note by the result of a function, under the lock of the folder; return its text.
