@@ -61,7 +61,6 @@ def ends_like_a_name(value: str) -> bool:
     return len(value) <= _LONGEST_NAME and value.lower().endswith(NAME_ENDINGS) and _NAME.fullmatch(value) is not None
 
 
-_LONGEST_KEY = 64
 # Length of the text before a name that is examined [characters].
 _LONGEST_HEAD = 250
 
@@ -118,7 +117,7 @@ def _place_of(text: str, start: int, end: int) -> _Place | None:
     start, end: span of the word that ends the name, such as `token`.
     """
     found = _OPERATOR.match(text, end)
-    head = text[max(0, start - _LONGEST_KEY) : start]
+    head = text[max(0, start - 64) : start]
     begun = start - (len(head) - len(head.rstrip(_OF_NAMES)))
     name = text[begun:end]
     kind = _secrecy_of(name)
@@ -205,7 +204,6 @@ _IDENTIFIER = r"(?:[a-z_][a-z0-9_]{0,31}|[A-Z_]{1,31}|[A-Za-z]?[a-z]{1,31}(?:[A-
 _PATH_OF_NAMES = re.compile(rf"{_IDENTIFIER}(?:[./-]{_IDENTIFIER})+")
 # Length from which a path component with a digit is not considered a word [characters].
 _LONG = 16
-_MIXED = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 
 
 def _is_no_literal(value: str) -> bool:
@@ -219,7 +217,7 @@ def _is_token_like(value: str) -> bool:
         return False
     parts = re.split(r"[./_-]", value)
     has_long_part = any(len(part) >= _LONG and any(letter.isdigit() for letter in part) for part in parts)
-    return bool(_MIXED.search(value)) and (has_long_part or not _PATH_OF_NAMES.fullmatch(value))
+    return bool(re.search(r"\d[A-Za-z]|[A-Za-z]\d", value)) and (has_long_part or not _PATH_OF_NAMES.fullmatch(value))
 
 
 _PATH = re.compile(r"(?:~|\.{1,2})?/[a-z0-9_./-]*|[\w./-]+\.(?:pem|key|crt|pub|json|ya?ml|txt|toml|env|asc|gpg|md|py)")
@@ -234,7 +232,6 @@ _LEAST = 3
 _SAMPLES = {"test", "dummy", "fake", "example", "none-needed", "not-needed"}
 _QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
 _ESCAPE, _OF_LINE = "\\", r"[^\n]"
-_ALNUM = re.compile(r"\w")
 _JOINTS = re.compile(r"[\s_.-]+")
 
 
@@ -275,7 +272,7 @@ def _quoted(place: _Place, quote: re.Match[str]) -> TextSpan | None:
         )
     elif place.kind == "password":
         is_constant = value.isupper() and "_" in value and ends_like_a_name(value)
-        is_secret = not is_constant and _ALNUM.search(value) is not None
+        is_secret = not is_constant and re.search(r"\w", value) is not None
     else:
         is_sample = is_blank or len(value) < _LEAST or value in _SAMPLES or _is_name_or_path(value)
         is_secret = not is_sample and (place.kind == "secret" or place.is_environment or _is_token_like(value))

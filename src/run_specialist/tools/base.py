@@ -111,7 +111,6 @@ class ChildContext(Context):
     """Returns a context in which a function is called once when the run must stop after its turn."""
 
 
-_CONTEXT_ANNOTATIONS = {"Context", "Context|None", "Optional[Context]"}
 _PREFIXES = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.POSITIONAL_ONLY: ""}
 
 
@@ -180,7 +179,7 @@ def _inspect(function: Callable[..., Any]) -> Parameters:
         except Exception as error:  # noqa: BLE001 - an annotation is an expression, and may raise anything
             # A `Context` is often imported under `TYPE_CHECKING` only.
             hint = str(parameter.annotation).replace(" ", "").removeprefix("run_specialist.")
-            if hint not in _CONTEXT_ANNOTATIONS:
+            if hint not in {"Context", "Context|None", "Optional[Context]"}:
                 raise UsageError(_schema_error(function, name, error)) from None
         if not _is_context(parameter, hint):
             accepted.append(parameter.replace(annotation=hint))

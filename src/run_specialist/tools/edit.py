@@ -295,13 +295,9 @@ def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
             tools = EditTools(root, settings.writable, copy)
             return Tool(name, description, tools.edit if name == EDIT else tools.write, schema=schema)
 
-        return Offer(name, ("writable",), _action, make, _lacking)
+        return Offer(name, ("writable",), lambda one: f"change files: {', '.join(one.writable)}", make, _lacking)
 
     return offer(EDIT, _EDIT, _EDIT_SCHEMA), offer(WRITE, _WRITE, _WRITE_SCHEMA)
-
-
-def _action(settings: Specialist) -> str:
-    return f"change files: {', '.join(settings.writable)}"
 
 
 def _lacking(settings: Specialist, _root: Path) -> str:

@@ -49,8 +49,6 @@ EVENT_DIFF = 20_000
 
 # Time for counting the changed lines after one command [s].
 _COMPARE_WITHIN = 2.0
-# Length of the part of a name that is kept [characters].
-_LONGEST = 200
 _LOCKS = ".locks"
 # Age after which a checkpoint that was left behind is deleted [s].
 _KEPT_FOR = 30 * 24 * 3600
@@ -404,7 +402,7 @@ class FileCheckpoint:
             if place.is_symlink():
                 place.unlink()
             else:
-                name = os.fsdecode(os.fsencode(place.name)[:_LONGEST])
+                name = os.fsdecode(os.fsencode(place.name)[:200])
                 place.rename(place.with_name(f"{name}{SET_ASIDE}{secrets.token_hex(3)}"))
 
     # -- other files

@@ -103,7 +103,6 @@ LONGEST_NAME = 64
 LONGEST_DESCRIPTION = 10_000
 LARGEST_SCHEMA = 100_000
 
-_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DIGEST = 8
 _UNSUPPORTED_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum", "const", "$schema", "$id")
@@ -133,7 +132,7 @@ def tools_of(
 
 def tool_name(server: str, called: str) -> str:
     """Return `mcp__server__tool` in the characters model APIs allow, truncated with a digest if too long."""
-    name = f"mcp__{server}__{_NOT_ALLOWED.sub('_', called)}"
+    name = f"mcp__{server}__{re.sub('[^A-Za-z0-9_-]', '_', called)}"
     return name if len(name) <= LONGEST_NAME else _with_digest(name, f"{server}/{called}")
 
 

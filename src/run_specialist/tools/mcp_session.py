@@ -46,14 +46,13 @@ CLOSED = "Connection closed"
 Hide = Callable[[str], str]
 """Masks secrets; applied before truncation, since a truncated key would not be recognized."""
 
-_LONGEST = 300
 _VALIDATION_DETAILS = re.compile(r":\s*\d+ validation errors? for .*", re.DOTALL)
 
 
 def first_line(texts: Iterable[str], hide: Hide) -> str:
     """Return the first nonempty text as one printable line, without secrets and validation details."""
     one = next((text for text in texts if text.strip()), "")
-    return shown(" ".join(hide(_VALIDATION_DETAILS.sub("", one)).split()), _LONGEST)
+    return shown(" ".join(hide(_VALIDATION_DETAILS.sub("", one)).split()), 300)
 
 
 def violation(what: str, error: ValidationError, hide: Hide, *, within: int = 0) -> str:
@@ -145,7 +144,6 @@ class _SizeLimited(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 LARGEST_MESSAGE = 10 * 1024 * 1024
 """Maximum size of one line; a server that sends a longer one is stopped [bytes]."""
 EXIT_GRACE, TERM_GRACE = 1.0, 1.0
@@ -181,7 +179,7 @@ class ServerProcess:
         return f"it {how}{f', saying: {last_line}' if last_line else ''}"
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Streams]:
+    async def connected(self) -> AsyncIterator[Any]:
         """Start the process and yield its incoming and outgoing message streams; on exit, kill its process group.
 
         Raises OSError or ValueError if it cannot be started.

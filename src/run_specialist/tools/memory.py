@@ -57,8 +57,6 @@ LARGEST = 64 * 1024
 """Maximum size of a note [bytes]."""
 MOST = 100
 """Maximum number of notes."""
-# Maximum number of folder entries that are examined.
-_MOST_ENTRIES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ class NotesFolder:
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
     """Yield the notes in a folder and below it, with their sizes; other files are omitted."""
     with here.listing() as entries:
-        found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _MOST_ENTRIES))
+        found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, 1_000))
     for name, is_folder in found:
         path = f"{above}/{name}" if above else name
         with suppress(OSError, ToolError):

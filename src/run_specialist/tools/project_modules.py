@@ -201,8 +201,6 @@ _INTERPRETER = re.compile(
     r"|r|julia|java|groovy|scala|guile|racket|osascript|powershell|cmd|[gmn]?awk|sed|busybox",
     re.IGNORECASE,
 )
-# Options of interpreters that take no value.
-_FLAGS = re.compile(r"-[uBOsPq]+")
 # Variables with folders in which programs look up what they execute.
 _SEARCH_PATHS = frozenset(
     "PYTHONPATH PYTHONHOME PYTHONUSERBASE NODE_PATH RUBYLIB PERL5LIB PERLLIB LUA_PATH LUA_CPATH CLASSPATH GEM_PATH "  # noqa: SIM905
@@ -218,7 +216,6 @@ _NAMED_IN_SCRIPT = re.compile(
     rb"""["']?([\w./$+@-]{1,300})""",
     re.MULTILINE,
 )
-_FOLDER_OF_SCRIPT = re.compile(r"^\$\w+/")
 # What Node.js and its relatives add to the name of an imported file.
 _EXTENSIONS = ("", ".js", ".mjs", ".cjs", ".ts", ".json", "/index.js", "/index.ts", "/package.json")
 # Modules that the standard library tries to import.
@@ -287,7 +284,8 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
 
 def _data_words(command: Sequence[str], env: Sequence[tuple[str, str]]) -> set[str]:
     """Return the paths that only options and variables for data name, after the script if an interpreter runs one."""
-    words = [word for word in command if not _FLAGS.fullmatch(word)]
+    # Without the options of interpreters that take no value.
+    words = [word for word in command if not re.fullmatch(r"-[uBOsPq]+", word)]
     is_script_unknown = any(
         _INTERPRETER.fullmatch(os.path.basename(one)) and (not after or re.match(r"-(?!m)", after))  # noqa: PTH119 - as above
         for one, after in itertools.pairwise([*words, ""])
@@ -349,9 +347,10 @@ class _Files:
         if len(names) > MAX_FOUND:
             raise OverflowError
         for name in names:
+            relative = re.sub(r"^\$\w+/", "", name)  # `$HERE/`, the folder of the script
             for extension in _EXTENSIONS if name.startswith(".") else ("",):
                 for base in dict.fromkeys((folder, self._project)):
-                    path = base / f"{_FOLDER_OF_SCRIPT.sub('', name)}{extension}"
+                    path = base / f"{relative}{extension}"
                     if os.path.isfile(path) and _is_below(path, self._project):  # noqa: PTH113 - any text
                         yield path
 

@@ -47,7 +47,6 @@ class _Selection:
 
 # Maximum length of a path on Linux, and at most that elsewhere [bytes].
 _LONGEST = 4096
-_GLOB = re.compile(r"[*?\[]")
 _SEPARATOR = re.compile(r":(?=\d+: )")
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
@@ -89,7 +88,7 @@ class Sandbox:
         named, secrets = [], []
         for path in paths:
             parts = Path(path).parts
-            plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+            plain = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
             folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
             if folder is None or ".." in parts[plain:]:
                 raise UsageError(f"{key}: {path!r} is outside the root {self.root}; use a path under it")
@@ -310,7 +309,6 @@ CLIP = 500
 """Maximum length of a line shown among others; longer ones are clipped [characters]."""
 TIMEOUT = 20.0
 """Timeout for reading one file [s]."""
-_NOTE_MARGIN = 40
 Lines = Iterator[tuple[str, int]]
 """Lines of a text, each with its original length [characters]."""
 
@@ -373,7 +371,7 @@ def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:
     limit: maximum length including the note [characters].
     note: returns a note on the omitted lines, given the number of lines taken; may be empty.
     """
-    remaining = max(limit - len(note(0)) - _NOTE_MARGIN, limit // 2)
+    remaining = max(limit - len(note(0)) - 40, limit // 2)
     taken: list[str] = []
     for line in lines:
         if len(line) + 1 > remaining:

@@ -18,8 +18,6 @@ from run_specialist.tools.sandbox import Sandbox, escape_path, files, read_text
 from run_specialist.tools.scripts import lines_in
 
 _SHORTEST_PREFIX = 4
-# Size of the FTS5 hash buffer; the default flushes too often [bytes].
-_HASH_SIZE = 8_000_000
 
 
 Rows = dict[str, set[int]]
@@ -48,7 +46,8 @@ class Table:
         # Without the text itself, it takes half of the time and less memory.
         options = "tokenize = 'porter unicode61 remove_diacritics 2', content = ''"
         connection.execute(f"CREATE VIRTUAL TABLE texts USING fts5({', '.join(weights)}, {options})")
-        connection.execute("INSERT INTO texts(texts, rank) VALUES ('hashsize', ?)", (_HASH_SIZE,))
+        # With the default size of its buffer [bytes], it is written too often.
+        connection.execute("INSERT INTO texts(texts, rank) VALUES ('hashsize', 8000000)")
         connection.execute("BEGIN")
         placeholders = ", ".join("?" * (len(weights) + 1))
         connection.executemany(f"INSERT INTO texts(rowid, {', '.join(weights)}) VALUES ({placeholders})", rows)  # noqa: S608 - only column names
@@ -401,7 +400,6 @@ _MAX_RANKED = 200
 # Maximum number of consecutive words tried as one identifier.
 _MAX_JOINED = 3
 _MAX_WORD = 40
-_HEADINGS = re.compile(r"\n#.*")
 _FILE_WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "ideographs": 0.8}
 
 
@@ -491,7 +489,7 @@ class FileIndex:
             for start, end in _chunk_bounds(text):
                 body = text[start:end]
                 self._chunks.append((path, start, end))
-                headings = "".join(_HEADINGS.findall(f"\n{body}")) if is_prose(path) else ""
+                headings = "".join(re.findall(r"\n#.*", f"\n{body}")) if is_prose(path) else ""
                 yield len(self._chunks) - 1, name, headings, body, "" if body.isascii() else ideographs(body)
 
 
@@ -516,8 +514,6 @@ LONGEST_BUILD = 20.0
 
 Splitting them into passages takes another second or two.
 """
-# Fixed cost of a file, added to its length [characters].
-_COST_PER_FILE = 400
 
 
 class SearchIndex:
@@ -553,7 +549,7 @@ class SearchIndex:
         texts, read, size = self._texts(), [], 0
         for path, text in texts:
             read.append((path, text))
-            size += len(text) + _COST_PER_FILE
+            size += len(text) + 400  # the cost of each file, however short
             if size > LARGEST_CUT:
                 return FileIndex(self._sandbox, chain(read, texts), LARGEST_FILE)
         return PassageIndex((path, passages(lines_in(text), prose=is_prose(path))) for path, text in read)

@@ -120,7 +120,6 @@ def _check_mask(before: str, after: str, which: str) -> None:
 _MOST_COMPARED = 4_000_000
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _NEEDS_QUOTES = re.compile(r'["\\]')
-_MODE = "100644"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +157,9 @@ def diff_of(path: str, before: str | None, after: str | None) -> Diff:
     left, right = _quoted(f"a/{path}"), _quoted(f"b/{path}")
     lines = [f"diff --git {left} {right}\n"]
     if before is None:
-        lines.append(f"new file mode {_MODE}\n")
+        lines.append("new file mode 100644\n")
     if after is None:
-        lines.append(f"deleted file mode {_MODE}\n")
+        lines.append("deleted file mode 100644\n")
     if changes:
         # A tab ends a name with blanks.
         end = "\t" if " " in path else ""

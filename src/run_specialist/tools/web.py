@@ -216,7 +216,6 @@ class _Pages:
 
 LONGEST = 2_000
 """Maximum length of a URL; a longer one may leak read data [characters]."""
-_MAX_SHOWN = 200
 
 
 def checked(url: str, allowed_domains: Sequence[str], base: str = "") -> str:
@@ -227,7 +226,7 @@ def checked(url: str, allowed_domains: Sequence[str], base: str = "") -> str:
     Raises ToolError if it must not be fetched.
     """
     text = url.strip()
-    shown = text[:_MAX_SHOWN]
+    shown = text[:200]
     try:
         parts = urlsplit(urljoin(base, text))
         host, port = parts.hostname, parts.port

@@ -201,7 +201,6 @@ def _places() -> Iterator[tuple[Path, tuple[str, str]]]:
 # then, so it never runs if this program is killed before.
 
 _POLL = 0.02
-_DRAINED_WITHIN = 1.0
 _GONE_WITHIN = 5.0
 
 
@@ -304,7 +303,7 @@ class SandboxedProcess:
                     await process.wait()
         if not stopped:
             # A process that it left behind may keep the output open.
-            await asyncio.wait([reading], timeout=_DRAINED_WITHIN if self._output.total <= MOST_OUTPUT else 0)
+            await asyncio.wait([reading], timeout=1.0 if self._output.total <= MOST_OUTPUT else 0)
             if self._output.total > MOST_OUTPUT:
                 stopped = f"it wrote more than {MOST_OUTPUT // 1024**2} MB"
             elif self._group.has_killed:

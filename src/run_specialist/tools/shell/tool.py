@@ -39,8 +39,6 @@ _OTHERS = "To find and read files use the other tools."
 _NOTHING = "Nothing can be changed but /tmp, which is empty at first and gone after the call."
 # Number of files or folders that a text names.
 _NAMED = 10
-# Share of the timeout reserved for ending the command, so that its output is not lost.
-_MARGIN = 0.05
 
 
 def shell_tool(settings: Specialist, root: Path, copy: WorkingCopy | None = None) -> Tool:
@@ -85,7 +83,8 @@ class _Shell:
             raise ToolError("a command line cannot contain a NUL character")
         output = KeptOutput(4 * self._limit)
         undone: list[str] = []
-        seconds = context.seconds * (1 - _MARGIN)
+        # The rest is for ending the command, so that its output is not lost.
+        seconds = 0.95 * context.seconds
         if not self.writable:
             exit_code, stopped = await run_command(self._sandbox, (), command, output, seconds)
         else:
