@@ -27,7 +27,6 @@ MOST_WILDCARDS = 100_000
 """Maximum total length of a file's patterns with wildcards [characters]; each of them costs time for each path."""
 # Size up to which many files are kept in compiled form, which takes about ten times as much memory [bytes].
 _SMALL = 50_000
-_PATTERNS_PER_REGEX = 50
 _COMPILING = threading.Lock()
 _TOKEN = re.compile(r"(\*+)|\[([!^]?+)(\](?:\\.|[^\]\\])*|(?:\\.|[^\]\\])+)\]|\\(.)|(.)", re.DOTALL)
 
@@ -168,7 +167,7 @@ class IgnoreFile:
                 regex = f"/{_name_regex(body)}" if is_name else _path_regex(body)
                 wildcards.append((is_name, rank, regex + ("/?" if body == pattern else "/")))
         for is_name, found in groupby(reversed(wildcards), itemgetter(0)):
-            while some := list(islice(found, _PATTERNS_PER_REGEX)):
+            while some := list(islice(found, 50)):
                 combined = compile_quietly("|".join(f"({regex})" for _, _, regex in some), re.DOTALL)
                 self._wildcards.append((is_name, combined, [rank for _, rank, _ in some]))
 
