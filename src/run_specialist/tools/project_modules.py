@@ -551,8 +551,12 @@ def load(chain: Sequence[Module], root: Path, neighbours: Iterable[Module] = ())
     if not chain[-1].is_below(root):
         # Installed modules may need their own loaders.
         return importlib.import_module(chain[-1].name)
-    _ProjectFinder.add(os.path.realpath(root), chain, neighbours)
-    return importlib.import_module(chain[-1].name)
+    _ProjectFinder.add(os.path.realpath(root), neighbours)
+    _ProjectFinder.chains.insert(0, chain)
+    try:
+        return importlib.import_module(chain[-1].name)
+    finally:
+        _ProjectFinder.chains.remove(chain)
 
 
 def _pinned_spec(module: Module) -> ModuleSpec | None:
@@ -585,8 +589,8 @@ class _ProjectFinder(MetaPathFinder):
     last one finds other top-level modules, so that a project cannot shadow the standard library or installed packages.
     """
 
-    chains: ClassVar[dict[str, Module]] = {}
-    """Modules that are imported before any others of their names, by name."""
+    chains: ClassVar[list[Sequence[Module]]] = []
+    """Chains that are being imported; their modules come before any others of their names."""
     inspected: ClassVar[dict[str, Module]] = {}
     """Inspected modules by resolved file path."""
     roots: ClassVar[list[str]] = []
@@ -595,9 +599,8 @@ class _ProjectFinder(MetaPathFinder):
         self._is_first = is_first
 
     @classmethod
-    def add(cls, root: str, chain: Iterable[Module], modules: Iterable[Module]) -> None:
+    def add(cls, root: str, modules: Iterable[Module]) -> None:
         """Add a project's root, and modules to be loaded from their inspected bytes."""
-        cls.chains |= {module.name: module for module in chain}
         cls.inspected |= {os.path.realpath(module.path): module for module in modules if module.path is not None}
         others = [finder for finder in sys.meta_path if not isinstance(finder, cls)]
         sys.meta_path[:] = [cls(is_first=True), *others, cls(is_first=False)]
@@ -606,8 +609,9 @@ class _ProjectFinder(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, _: object = None) -> ModuleSpec | None:
         """Return the spec of a submodule or of a top-level module, always of its source."""
-        if self._is_first and fullname in self.chains:
-            return _pinned_spec(self.chains[fullname])
+        pinned = (module for chain in self.chains for module in chain if module.name == fullname)
+        if self._is_first and (module := next(pinned, None)):
+            return _pinned_spec(module)
         if self._is_first == (path is None):
             return None
         found = (_spec_in_project(fullname, [root] if path is None else path, root) for root in self.roots)
