@@ -92,8 +92,8 @@ class Delegate:
         schema: dict[str, Any] = {"type": "object", "properties": properties, "required": ["specialist", "query"]}
         schema["additionalProperties"] = False
         # Serialized once: each request of the agent sends the same bytes, even if a file or a returned copy changes.
-        described = [delegate.AgentDescription(name, description) for name, (_, description) in found.items()]
-        self._description, self._schema = delegate.description(described), json.dumps(schema)
+        self._description = delegate.description({name: description for name, (_, description) in found.items()})
+        self._schema = json.dumps(schema)
 
     @property
     def definition(self) -> dict[str, Any]:
