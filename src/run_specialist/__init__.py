@@ -20,41 +20,20 @@ if TYPE_CHECKING:
     from run_specialist.api.runner import Runner as Runner, Stream as Stream, run as run, run_sync as run_sync
     from run_specialist.batch.batch import Batch as Batch
     from run_specialist.batch.item import Done as Done
-    from run_specialist.errors import (
-        AtWork as AtWork,
-        NotResumable as NotResumable,
-        NotTrusted as NotTrusted,
-        ProviderError as ProviderError,
-        RunNotFound as RunNotFound,
-        RunSpecialistError as RunSpecialistError,
-        SpecialistNotFound as SpecialistNotFound,
-        SpecialistUnusable as SpecialistUnusable,
-        StoreUnusable as StoreUnusable,
-        ToolError as ToolError,
-        UsageError as UsageError,
-    )
+    from run_specialist.errors import AtWork as AtWork, NotResumable as NotResumable, NotTrusted as NotTrusted
+    from run_specialist.errors import ProviderError as ProviderError, RunNotFound as RunNotFound
+    from run_specialist.errors import RunSpecialistError as RunSpecialistError, SpecialistNotFound as SpecialistNotFound
+    from run_specialist.errors import SpecialistUnusable as SpecialistUnusable, StoreUnusable as StoreUnusable
+    from run_specialist.errors import ToolError as ToolError, UsageError as UsageError
     from run_specialist.loop.job import Augmenter as Augmenter, Executed as Executed
     from run_specialist.loop.run import EndedRun as EndedRun, Run as Run
     from run_specialist.providers.base import Delta as Delta
-    from run_specialist.record.events import (
-        BudgetSpent as BudgetSpent,
-        Called as Called,
-        ChildTold as ChildTold,
-        Event as Event,
-        FileChanged as FileChanged,
-        Finished as Finished,
-        Forked as Forked,
-        Landed as Landed,
-        ModelChanged as ModelChanged,
-        Replied as Replied,
-        Requested as Requested,
-        Resumed as Resumed,
-        Retrying as Retrying,
-        Started as Started,
-        Summarized as Summarized,
-        Waiting as Waiting,
-        Warned as Warned,
-    )
+    from run_specialist.record.events import BudgetSpent as BudgetSpent, Called as Called, ChildTold as ChildTold
+    from run_specialist.record.events import Event as Event, FileChanged as FileChanged, Finished as Finished
+    from run_specialist.record.events import Forked as Forked, Landed as Landed, ModelChanged as ModelChanged
+    from run_specialist.record.events import Replied as Replied, Requested as Requested, Resumed as Resumed
+    from run_specialist.record.events import Retrying as Retrying, Started as Started, Summarized as Summarized
+    from run_specialist.record.events import Waiting as Waiting, Warned as Warned
     from run_specialist.record.outcome import Child as Child, Evidence as Evidence, Outcome as Outcome
     from run_specialist.specialist.fields import Specialist as Specialist
     from run_specialist.tools.base import Context as Context, Output as Output, Tool as Tool

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 
 class Kind(StrEnum):
@@ -211,7 +211,7 @@ def _held_back(kind: Kind, limit: float | None) -> float:
 # none      the request allows no tool, and its text is the answer
 # salvage   no request: the answer is built from the last text and the results
 
-Style = Literal["auto", "force", "order", "schema", "finalize", "none", "stop"]
+Style = Literal["auto", "force", "order", "schema", "none", "finalize", "stop"]
 """Values of `landing` in a specialist's front matter."""
 
 
@@ -225,14 +225,6 @@ class Rung(StrEnum):
     FINALIZE = "finalize"
     NONE = "none"
     SALVAGE = "salvage"
-
-
-def _automatic(*, forced: bool, schema: bool, schema_first: bool = False) -> tuple[Rung, ...]:
-    """Return the rungs of the style `auto`, by what the endpoint supports."""
-    choice = Rung.FORCE if forced else Rung.ORDER
-    if not schema:
-        return (Rung.FORCE, Rung.ORDER, Rung.NONE) if forced else (Rung.ORDER, Rung.NONE)
-    return (Rung.SCHEMA, choice, Rung.NONE) if schema_first else (choice, Rung.SCHEMA, Rung.NONE)
 
 
 def ladder(
@@ -251,27 +243,23 @@ def ladder(
     refused: rungs that the endpoint has refused; others take their place.
     """
     schema = schema and Rung.SCHEMA not in refused
-    may_force = Rung.FORCE not in refused
-    match style:
-        case "auto":
-            rungs = _automatic(forced=forced_choice and may_force, schema=schema, schema_first=schema_first)
-        case "force":
-            rungs = _automatic(forced=may_force, schema=schema)
-        case "order":
-            rungs = _automatic(forced=False, schema=schema)
-        case "schema" if schema:
-            rungs = (Rung.SCHEMA, Rung.NONE)
-        case "schema":
-            rungs = _automatic(forced=forced_choice and may_force, schema=False)
-        case "finalize":
-            rungs = (Rung.WAIT, Rung.FINALIZE, Rung.NONE)
-        case "none":
-            # Without this rung the style would have none, so an order is sent to get an answer.
-            rungs = (Rung.ORDER,) if Rung.NONE in refused else (Rung.NONE,)
-        case "stop":
-            rungs = ()
-        case _:
-            assert_never(style)
+    if style == "finalize":
+        rungs: tuple[Rung, ...] = (Rung.WAIT, Rung.FINALIZE, Rung.NONE)
+    elif style == "none":
+        # Without this rung the style would have none, so an order is sent to get an answer.
+        rungs = (Rung.ORDER,) if Rung.NONE in refused else (Rung.NONE,)
+    elif style == "stop":
+        rungs = ()
+    elif style == "schema" and schema:
+        rungs = (Rung.SCHEMA, Rung.NONE)
+    else:
+        is_forced = (style == "force" or (style != "order" and forced_choice)) and Rung.FORCE not in refused
+        choice = Rung.FORCE if is_forced else Rung.ORDER
+        if not schema:
+            rungs = (Rung.FORCE, Rung.ORDER, Rung.NONE) if is_forced else (Rung.ORDER, Rung.NONE)
+        else:
+            is_first = schema_first and style == "auto"
+            rungs = (Rung.SCHEMA, choice, Rung.NONE) if is_first else (choice, Rung.SCHEMA, Rung.NONE)
     return tuple(rung for rung in rungs if rung not in refused)
 
 
@@ -321,13 +309,7 @@ class LadderPosition:
         return replace(self, rungs=(rung, *(other for other in self.rungs if other is not rung)))
 
 
-_NOUNS = {
-    Kind.TOOL_CALLS: "tool call",
-    Kind.TURNS: "turn",
-    Kind.TOKENS: "token",
-    Kind.TIME: "second",
-    Kind.CHARACTERS: "character",
-}
+_NOUNS = {kind: "second" if kind is Kind.TIME else kind.label.removesuffix("s") for kind in Kind}
 
 
 def amount(kind: Kind, value: float) -> str:

@@ -1,4 +1,4 @@
-"""Describe how to add an extra to this installation: a clone, a tool of uv or pipx, or another environment.
+"""Describe how to add an extra to this installation: a clone, a tool of pipx, or another environment.
 
 The package may be missing from the package index. So a command names the source from which the package was installed,
 or only the packages of the extra.
@@ -11,8 +11,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlparse
 
 PACKAGE = "run-specialist"
 
@@ -21,11 +19,13 @@ _UV_CACHE = re.compile(r"(archive|builds|environments)-v\d+")
 
 
 def adding(extra: str) -> str:
-    """Return how to add an extra to this installation, as text after a semicolon; never raises.
+    """Return how to add an extra to this installation, as text after a semicolon.
 
     extra: a key of `[project.optional-dependencies]`.
     """
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - 30 ms, for errors only
+    from urllib.parse import urlparse  # noqa: PLC0415 - for errors only
+    from urllib.request import url2pathname  # noqa: PLC0415 - for errors only
 
     try:
         found = distribution(PACKAGE)
@@ -36,19 +36,19 @@ def adding(extra: str) -> str:
     marker = re.compile(rf"""extra\s*==\s*["']{extra}["']""")
     needed = [one.partition(";") for one in found.requires or ()]
     packages = [requirement.strip() for requirement, _, markers in needed if marker.search(markers)]
-    clone = _editable_project(found.read_text("direct_url.json") or "{}")
-    if clone and (clone / "uv.lock").is_file() and os.path.realpath(environment) == os.path.realpath(clone / ".venv"):
-        # Without `--inexact`, the packages of other extras would be removed.
-        return _run("uv", "sync", "--project", str(clone), "--inexact", "--extra", extra)
-    if tool := _reinstalled(environment / "uv-receipt.toml", extra):
-        return tool
+    source = json.loads(found.read_text("direct_url.json") or "{}")
+    if source.get("dir_info", {}).get("editable"):
+        clone = Path(url2pathname(urlparse(source["url"]).path))
+        if (clone / "uv.lock").is_file() and os.path.realpath(environment) == os.path.realpath(clone / ".venv"):
+            # Without `--inexact`, the packages of other extras would be removed.
+            return _run("uv", "sync", "--project", str(clone), "--inexact", "--extra", extra)
     if (environment / "pipx_metadata.json").is_file():
         return _run("pipx", "inject", environment.name, *packages)
     for one in environment.parents:
         # `uv run --with` and `uvx` use environments in a cache, which must not change.
         if _UV_CACHE.fullmatch(one.name) and (one.parent / "CACHEDIR.TAG").is_file():
             options = (word for package in packages for word in ("--with", package))
-            return f"add to the command, after `uv run` or `uvx`: {_quoted(*options)}"
+            return f"add to the command, after `uv run` or `uvx`: {shlex.join(options)}"
     if not (folder / "pip").is_dir():
         return _run("uv", "pip", "install", "--python", str(environment), *packages)
     python = environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -56,39 +56,5 @@ def adding(extra: str) -> str:
     return _run(sys.executable if in_use else str(python), "-m", "pip", "install", *packages)
 
 
-def _editable_project(direct_url: str) -> Path | None:
-    """Return the folder of an editable installation; None for any other."""
-    try:
-        origin: dict[str, Any] = json.loads(direct_url)
-        url = urlparse(origin["url"])
-        is_editable = url.scheme == "file" and origin["dir_info"]["editable"]
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None
-    return Path(unquote(url.path).lstrip("/") if os.name == "nt" else unquote(url.path)) if is_editable else None
-
-
-def _reinstalled(receipt: Path, extra: str) -> str | None:
-    """Return the command that installs a tool of uv again with one more extra; None unless it came from a folder."""
-    import tomllib  # noqa: PLC0415 - for errors only
-
-    try:
-        tool = tomllib.loads(receipt.read_text(encoding="utf-8"))["tool"]
-        (main,) = tool["requirements"]
-    except (OSError, ValueError, LookupError):
-        return None
-    source = next((main[key] for key in ("path", "directory", "editable") if key in main), "")
-    # Options name indexes, which the command would have to repeat.
-    if not source or tool.get("options") or not Path(source).exists():
-        return None
-    python = ["--python", tool["python"]] if tool.get("python") else []
-    editable = ["--editable"] if "editable" in main else []
-    extras = ",".join(dict.fromkeys([*main.get("extras", ()), extra]))
-    return _run("uv", "tool", "install", *python, *editable, f"{source}[{extras}]")
-
-
 def _run(*words: str) -> str:
-    return f"run: {_quoted(*words)}"
-
-
-def _quoted(*words: str) -> str:
-    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+    return f"run: {subprocess.list2cmdline(words) if os.name == 'nt' else shlex.join(words)}"

@@ -64,7 +64,7 @@ def test_an_edited_file_is_another_version(other, write):
     """After an edit earlier runs do not count, unless `--all-versions` is given; both are shown."""
     write("finder", "tool_calls_limit: 2", "tools: grep")
     assert manage("tune", "finder").stdout.startswith(
-        "Too few runs to suggest a limit: no run shows the number of calls needed, and 10 are required.\n\n"
+        "Too few runs to suggest a limit: 0 runs can be judged, and at least 10 are required.\n\n"
         "finder  0 runs\nNot counted: 1 run of other versions of its file.\n"
     )
     every = manage("tune", "finder", "--all-versions").stdout

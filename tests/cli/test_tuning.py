@@ -96,7 +96,6 @@ def test_s1_8_the_report_has_histogram_limits_costs_and_suggestion(store, write)
         "    8",
         "    9                 4  ████████████████████",
         "   10                 1  █████",
-        "   13  suggested",
         "",
         "LIMIT REACHED  RUNS  PARTIAL  FAILED  HOW IT LANDED",
         "tool calls     2     0        0       force 1, order 1",

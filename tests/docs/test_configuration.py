@@ -32,17 +32,15 @@ MEANINGS = {
     "config_files.py: variable": [key.variable for key in KEYS.values() if key.variable],
     "config_files.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
     "availability.py: VARIABLE": [availability.VARIABLE],
-    "admission.py: VARIABLE": [admission.VARIABLE],
+    "errors.py: variable": [admission.VARIABLE, CONTEXT_VARIABLE],
     "manage.py: name": ["VISUAL", "EDITOR"],
     # Git gets these unchanged; they are no settings.
     "git.py: name": [],
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
-    "choose.py: CHAT.url": [CHAT.url],
     "models.py: CHAT.url": [CHAT.url],
     "local_servers.py: self.endpoint.url": [one.url for one in ENDPOINTS],
     "local_servers.py: self.endpoint.key": [one.key for one in ENDPOINTS],
     "trust.py: server.endpoint.url": [one.url for one in ENDPOINTS],
-    "local.py: CONTEXT_VARIABLE": [CONTEXT_VARIABLE],
     "observing.py: CONTENT": [CONTENT],
     "observing.py: PROVIDER_VARIABLE": [PROVIDER_VARIABLE],
 }

@@ -23,7 +23,6 @@ Requires-Dist: uvicorn<1,>=0.54; extra == "mcp"
 Requires-Dist: openai[aiohttp]<4,>=3.54; extra == 'openai'
 """
 OPENAI = "'openai[aiohttp]<4,>=3.54'"
-RECEIPT = '[tool]\nrequirements = [{}]\nentrypoints = [{{ name = "specialists" }}]\n'
 
 
 @pytest.fixture
@@ -69,38 +68,6 @@ def test_an_environment_gets_the_packages_of_the_extra_by_its_own_pip(installed,
     assert adding("mcp") == f"run: {environment}/bin/python -m pip install {packages}"
     monkeypatch.setattr(sys, "prefix", str(environment))
     assert adding("mcp") == f"run: {sys.executable} -m pip install {packages}"
-
-
-@pytest.mark.parametrize(
-    ("entries", "command"),
-    [
-        ('{ name = "run-specialist", extras = ["mcp"], path = "HERE" }', "'HERE[mcp,openai]'"),
-        ('{ name = "run-specialist", extras = ["openai"], path = "HERE" }', "'HERE[openai]'"),
-        ('{ name = "run-specialist", editable = "HERE" }', "--editable 'HERE[openai]'"),
-    ],
-)
-def test_a_tool_of_uv_is_installed_again_with_one_more_extra(installed, tmp_path, entries, command):
-    """The source and the extras of the tool's receipt are kept."""
-    here = str(tmp_path)
-    installed(files=[("uv-receipt.toml", RECEIPT.format(entries.replace("HERE", here)))])
-    assert adding("openai") == f"run: uv tool install {command.replace('HERE', here)}"
-
-
-@pytest.mark.parametrize(
-    "receipt",
-    [
-        RECEIPT.format('{ name = "run-specialist", path = "/no/such.whl" }'),
-        RECEIPT.format('{ name = "run-specialist" }') + '[tool.options]\nindex-url = "https://i.example"\n',
-        RECEIPT.format('{ name = "ipython" }, { name = "run-specialist" }'),
-        RECEIPT.format('{ name = "run-specialist", git = "https://g.example/r?rev=v1" }'),
-        "[tool",
-        "",
-    ],
-)
-def test_a_tool_that_cannot_be_installed_again_gets_the_packages(installed, receipt):
-    """Its environment is extended if the source is no folder here, or an index or another tool is named."""
-    environment = installed(files=[("uv-receipt.toml", receipt)])
-    assert adding("openai") == f"run: uv pip install --python {environment} {OPENAI}"
 
 
 def test_pipx_injects_the_packages(installed):

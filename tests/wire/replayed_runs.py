@@ -109,4 +109,4 @@ async def differs(runs: RecordedRuns, run: Any) -> tuple[int | None, str, list[s
     """Return the request that differs, its part, and the lines of the diff that differ."""
     found = (await runs.replay(run)).difference
     assert found is not None
-    return found.request, found.part, [line for line in found.diff[2:] if line[:1] in {"+", "-"}]
+    return found.request, found.part, [line for line in found.as_json()["diff"][2:] if line[:1] in {"+", "-"}]

@@ -65,7 +65,7 @@ class Landing:
             client = chat_client(base_url=server.base_url, api_key="test", max_retries=0)
             provider = ChatProvider("some-model", client)
         self.requests, self.provider = server.requests, provider
-        provider.capabilities = replace(provider.capabilities, **self.know)
+        provider.knowledge.capabilities = replace(provider.capabilities, **self.know)
         settings = {"landing": "schema", **settings}
         made = job(provider, limit, answer_schema=shape, **settings)
         made = replace(made, opening=Opening(made.opening.system, Toolset([LOOK, respond_tool(shape)])))

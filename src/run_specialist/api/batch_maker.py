@@ -5,21 +5,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
-from run_specialist.api.run_maker import RunMaker, RunRequest, checked_statuses, take_up
+from run_specialist.api.run_maker import RunMaker, RunRequest, checked_statuses
+from run_specialist.batch import questions
+from run_specialist.batch.batch import ENDPOINT, Batch, Bounds
+from run_specialist.batch.item import Input, InputRecord, Item, Lend
+from run_specialist.batch.record import BatchRecord, batch_id, checked_id
 from run_specialist.loop.run import EndedRun, Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.spawner import check_price
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.project import project_path
-
-if TYPE_CHECKING:
-    from run_specialist.batch.batch import Batch, Bounds
-    from run_specialist.batch.item import Input, InputRecord, Item, Lend
-    from run_specialist.store import batches
-
+from run_specialist.store.batches import StoredBatch
 
 ANY = "?"
 """A placeholder for the question of an item while the settings of all items are checked."""
@@ -30,7 +29,7 @@ class BatchRuns:
     """The runs of the items of a batch, made by a `Runner`."""
 
     maker: RunMaker
-    asked: "Callable[[Item], RunRequest]"
+    asked: Callable[[Item], RunRequest]
     """Returns the specialist and the question for an item."""
     kinds: Sequence[RunRequest]
     """Items that differ in more than their question; one of each kind is checked before the first item begins."""
@@ -45,12 +44,12 @@ class BatchRuns:
             if self.has_cost_limit:
                 check_price(provider)
 
-    async def take_up(self, item: "Item", run_id: str, lend: "Lend", *, is_new: bool) -> Run | EndedRun:
+    async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> Run | EndedRun:
         """Return the run of an item: a new one, a resumed one, or one that has ended, with its outcome."""
         asked = replace(self.asked(item), lend=lend if self.has_cost_limit else None)
-        run = await take_up(self.maker, asked, run_id, retry=[*self.retry], is_new=is_new)
+        run = await self.maker.take_up(asked, run_id, [*self.retry], is_new=is_new)
         if isinstance(run, EndedRun) and _is_unfinished(run.ended):
-            return await take_up(self.maker, asked, run_id, retry=[run.ended.status])
+            return await self.maker.take_up(asked, run_id, [run.ended.status])
         return run
 
     async def ended(self, run_id: str, *, however: bool = False) -> Outcome | None:
@@ -72,19 +71,14 @@ class BatchMaker:
     def make(
         self,
         specialist: str | Path | Specialist,
-        items: "Iterable[Input | InputRecord]",
+        items: Iterable[Input | InputRecord],
         question: str | None,
         options: Mapping[str, Any],
-    ) -> "Batch":
+    ) -> Batch:
         """Return a batch; see `Runner.map`.
 
         options: `MapOptions`.
         """
-        from run_specialist.batch import questions  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.batch import Bounds  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.record import batch_id, checked_id  # noqa: PLC0415 - only batches need it
-        from run_specialist.store import batches  # noqa: PLC0415 - only batches need it
-
         given, maker = dict(options), self._maker
         bounds = Bounds(**{name: given.pop(name) for name in Bounds.__dataclass_fields__ if name in given})
         retry, named = given.pop("retry", ()), given.pop("batch", None)
@@ -98,66 +92,50 @@ class BatchMaker:
         parts = (asked.file.name, asked.file.digest, settings, model)
         name = batch_id(project, parts, question, source) if named is None else checked_id(named)
         frozen = {"file": str(asked.file.path), "digest": asked.file.digest, "given": given, "source": source}
-        text = "" if template is None else template.text
-        limit = bounds.cost_limit
-        row = batches.StoredBatch(name, asked.settings.name, text, time.time(), frozen, model, project, limit)
-        runs = BatchRuns(
-            maker,
-            lambda item: replace(asked, question=item.question),
-            [asked],
-            checked_statuses(retry),
-            limit is not None,
-        )
+        text, limit = "" if template is None else template.text, bounds.cost_limit
+        row = StoredBatch(name, asked.settings.name, text, time.time(), frozen, model, project, limit)
+        statuses, has_limit = checked_statuses(retry), limit is not None
+        runs = BatchRuns(maker, lambda item: replace(asked, question=item.question), [asked], statuses, has_limit)
         # An iterator can be read only once.
         total = len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
         return self._made(
             row, lambda: questions.asked(items, template), runs, bounds, total, lambda item: f"{name}-{item.key}"
         )
 
-    def make_of(  # noqa: PLR0913, PLR0917 - the parts of a batch
+    def make_of(
         self,
-        row: "batches.StoredBatch",
-        items: "Sequence[Item]",
-        asked: "Sequence[RunRequest]",
-        bounds: "Bounds",
+        row: StoredBatch,
+        items: Sequence[Item],
+        asked: Sequence[RunRequest],
+        bounds: Bounds,
         run_ids: Sequence[str],
-        retry: Sequence[str] = (),
-    ) -> "Batch":
+    ) -> Batch:
         """Return a batch whose items may differ in their specialists, settings and models.
 
         row: how the batch is stored.
         items: numbered from 1.
         asked: what is asked about each of the items.
         run_ids: the ids of their runs.
-        retry: statuses of earlier outcomes that are resumed.
         """
         kinds = {(one.file.path, one.file.digest, one.model, one.settings.model): one for one in asked}
-        has_limit, statuses = bounds.cost_limit is not None, checked_statuses(retry)
-        runs = BatchRuns(self._maker, lambda item: asked[item.number - 1], [*kinds.values()], statuses, has_limit)
+        has_limit = bounds.cost_limit is not None
+        runs = BatchRuns(self._maker, lambda item: asked[item.number - 1], [*kinds.values()], frozenset(), has_limit)
         return self._made(row, lambda: items, runs, bounds, len(items), lambda item: run_ids[item.number - 1])
 
     def _made(  # noqa: PLR0913, PLR0917 - as above
         self,
-        row: "batches.StoredBatch",
-        items: "Callable[[], Iterable[Item]]",
+        row: StoredBatch,
+        items: Callable[[], Iterable[Item]],
         runs: BatchRuns,
-        bounds: "Bounds",
+        bounds: Bounds,
         total: int | None,
-        run_id: "Callable[[Item], str]",
-    ) -> "Batch":
-        from run_specialist.batch.batch import Batch  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.record import BatchRecord  # noqa: PLC0415 - only batches need it
+        run_id: Callable[[Item], str],
+    ) -> Batch:
 
         record = BatchRecord(lambda: row, self._maker.store.opened_url)
         batch = Batch(row.batch_id, items, runs, bounds, total=total, record=record, run_id=run_id)
         self._open.add(batch)
         return batch
-
-    async def take_up(
-        self, asked: RunRequest, run_id: str, retry: Sequence[str], lend: "Lend | None" = None
-    ) -> Run | EndedRun:
-        """Return the run with this id, as `Runner.take_up` does."""
-        return await take_up(self._maker, replace(asked, lend=lend), run_id, retry=retry)
 
     def model_of(self, asked: RunRequest) -> str:
         """Return the id of the model that a new run would use; contacts nothing."""
@@ -170,6 +148,4 @@ class BatchMaker:
 
 def _is_unfinished(outcome: Outcome) -> bool:
     """Return whether an outcome does not count for its item: its run was aborted, or failed because of the endpoint."""
-    from run_specialist.batch.batch import ENDPOINT  # noqa: PLC0415 - only batches need it
-
     return outcome.status == "aborted" or (outcome.status == "failed" and outcome.error_kind in ENDPOINT)

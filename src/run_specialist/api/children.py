@@ -30,7 +30,7 @@ from run_specialist.specialist.project import is_same, places
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
 from run_specialist.tools.base import ChildContext, Tool
-from run_specialist.tools.delegate import AgentDescription, delegate_tool
+from run_specialist.tools.delegate import delegate_tool
 from run_specialist.tools.edit import Patch, WorkingCopy
 from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.secret_files import own_folders
@@ -175,8 +175,7 @@ class RunEnvironments:
             caller = Parent(call.run_id, root, above, patch, registry)
             return await self._run_child(children[name], question, call, caller, provider)
 
-        described = [AgentDescription(one.name, one.description) for one in children.values()]
-        return delegate_tool(described, run_child), warnings
+        return delegate_tool({name: one.description for name, one in children.items()}, run_child), warnings
 
     def _registry_of(self, context: RunContext) -> Registry:
         """Return the specialists that a run may call: a resumed one calls those of its own project, wherever it is."""

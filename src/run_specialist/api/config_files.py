@@ -3,7 +3,6 @@
 import difflib
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from run_specialist.providers.choose import OPENAI, choose_model
 from run_specialist.providers.errors import CHAT
 from run_specialist.providers.local_servers import WEIGHTS, prefix_of
 from run_specialist.record.outcome import OFFLINE
-from run_specialist.safety import safe_files
 from run_specialist.safety.assigned_secrets import ends_like_a_name
 from run_specialist.safety.redact import passwords
 from run_specialist.spawning.trust import Claim, Demand, Trust, local_demand
@@ -22,9 +20,10 @@ from run_specialist.specialist.checks import split_models
 from run_specialist.specialist.fields import CONFIG_KEYS, Specialist
 from run_specialist.specialist.loader import Default, Defaults, Scope
 from run_specialist.specialist.origins import rule, stricter
-from run_specialist.specialist.positions import InvalidToml, TomlTable, read_table
+from run_specialist.specialist.positions import InvalidToml, read_file, read_table
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import ownership_problem, user_folder
+from run_specialist.specialist.settings import Origin, Setting, checked
 from run_specialist.store.location import place
 from run_specialist.store.location import shown as shown_store
 
@@ -71,22 +70,27 @@ _OUTSIDE = ("base_url", "api_base", "endpoint", "host")
 _LONGEST = 40
 
 
-def _unknown(name: str) -> str:
-    """Return why a key cannot be used, and a similar key if there is one."""
-    key = _canonical(name)
-    if key in ONLY_OPTIONS:
-        return f"this cannot be set in a config file; use the option --{key.replace('_', '-')}"
-    if ends_like_a_name(key) or key.endswith(_OUTSIDE):
-        return (
+def _known(name: str, scope: Scope) -> Key:
+    """Return the key with a name; raises ValueError with why it cannot be used, and a similar key if there is one."""
+    canonical = name.strip().replace("-", "_").lower()
+    option = f"--{canonical.replace('_', '-')}"
+    if key := KEYS.get(canonical):
+        if scope == "project" and rule(key.name, "project") == "never":
+            also = f", {key.variable}" if key.variable else ""
+            raise ValueError(f"a project cannot decide this for its users; use your own config file{also} or {option}")
+        return key
+    if scope == "user" and name == TABLE[0]:
+        raise ValueError(f"put the keys at the top of this file, without [{'.'.join(TABLE)}]")
+    if canonical in ONLY_OPTIONS:
+        raise ValueError(f"this cannot be set in a config file; use the option {option}")
+    if ends_like_a_name(canonical) or canonical.endswith(_OUTSIDE):
+        raise ValueError(
             "secrets and addresses of servers do not belong in a config file; set an environment variable, see "
             "docs/configuration.md"
         )
-    close = difflib.get_close_matches(key[:_LONGEST], KEYS, n=1)
-    return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known are {', '.join(KEYS)}"
-
-
-def _canonical(name: str) -> str:
-    return name.strip().replace("-", "_").lower()
+    close = difflib.get_close_matches(canonical[:_LONGEST], KEYS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(KEYS)}"
+    raise ValueError(f"unknown key; {hint}")
 
 
 State = Literal["read", "missing", "no table", "ignored"]
@@ -122,53 +126,42 @@ def _read(path: Path, scope: Scope, project: Path | None = None, *, meant: bool 
         anywhere.
     meant: whether the user named the project, which may then belong to another user.
     """
-    try:
-        with safe_files.open_file(path, project) as file:
-            data = file.read(LARGEST + 1)
-    except (FileNotFoundError, NotADirectoryError):
+
+    def unusable(place: str, reason: str) -> ConfigFile:
+        return ConfigFile(path, scope, "read", problems=(f"{near(path)}{place}: {shown(reason, 300)}",))
+
+    if not os.path.exists(path):  # noqa: PTH110 - never raises
         return ConfigFile(path, scope, "missing")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        if project is not None:
-            return ConfigFile(path, scope, "ignored", reason=reason)
-        return ConfigFile(path, scope, "read", problems=(f"{near(path)}: cannot be read: {reason}",))
+    try:
+        data = read_file(path, project, LARGEST)
+    except ValueError as error:
+        return unusable("", str(error)) if project is None else ConfigFile(path, scope, "ignored", reason=str(error))
     if project is not None and _MENTION not in data:
         return ConfigFile(path, scope, "no table")
     if project is not None and not meant and (owner := ownership_problem(project, path)):
         return ConfigFile(path, scope, "ignored", reason=owner)
-    line, reason = 1, f"is larger than {LARGEST // 1024**2} MiB"
-    table: TomlTable | None = None
     try:
-        if is_whole := len(data) <= LARGEST:
-            # Editors on Windows put a mark before the text.
-            table = read_table(data.decode("utf-8-sig"), () if project is None else TABLE)
+        # Editors on Windows put a mark before the text.
+        table = read_table(data.decode("utf-8-sig"), () if project is None else TABLE)
     except UnicodeDecodeError as error:
-        line, reason, is_whole = data.count(b"\n", 0, error.start) + 1, "is not UTF-8", False
+        line = data.count(b"\n", 0, error.start) + 1
+        return unusable(f":{line}", "is not UTF-8")
     except InvalidToml as error:
-        line, reason, is_whole = error.line, f"invalid TOML: {error}", False
-    if not is_whole:
-        return ConfigFile(path, scope, "read", problems=(f"{near(path)}:{line}: {shown(reason, 300)}",))
+        return unusable(f":{error.line}", f"invalid TOML: {error}")
     if table is None:
         return ConfigFile(path, scope, "no table")
     values: dict[str, Default] = {}
     problems: list[str] = []
     for name, given in table.values.items():
-        key, line = KEYS.get(_canonical(name)), table.line(name)
+        line = table.line(name)
         try:
-            if key is None:
-                is_table = project is None and name == TABLE[0]
-                remedy = f"put the keys at the top of this file, without [{'.'.join(TABLE)}]"
-                raise ValueError(remedy if is_table else _unknown(name))  # noqa: TRY301 - one place for the line
+            key = _known(name, scope)
             if key.name in values:
-                raise ValueError(f"given twice, with `-` and with `_`; first on line {values[key.name].line}")  # noqa: TRY301
-            values[key.name] = Default(_value_of(key, given, path, scope), scope, path, line)
-            if (
-                key.name == "dir"
-                and project
-                and not meant
-                and (owner := ownership_problem(project, values["dir"].value))
-            ):
-                raise ValueError(owner)  # noqa: TRY301
+                raise ValueError(f"given twice, with `-` and with `_`; first on line {values[key.name].line}")  # noqa: TRY301 - one place for the line
+            value = _value_of(key, given, path, scope)
+            if isinstance(value, Path) and project and not meant and (owner := ownership_problem(project, value)):
+                raise ValueError(owner)  # noqa: TRY301 - as above
+            values[key.name] = Default(value, scope, path, line)
         except ValueError as error:
             problems.append(f"{near(path)}:{line}: {shown(name)}: {error}")
             if len(problems) == MAX_PROBLEMS:
@@ -234,14 +227,7 @@ class Config:
 
 
 def _plain(key: str, given: Default) -> Any:  # noqa: ANN401 - a number, None for no limit, or a switch
-    return getattr(_checked(key, given.value), key) if KEYS[key].kind == "setting" else given.value
-
-
-def _checked(key: str, value: object) -> Specialist:
-    # Imported here, because it loads pydantic.
-    from run_specialist.specialist.settings import checked  # noqa: PLC0415
-
-    return checked({key: value})
+    return getattr(checked({key: given.value}), key) if KEYS[key].kind == "setting" else given.value
 
 
 def read_config(project: Path, *, meant: bool = False) -> Config:
@@ -252,23 +238,22 @@ def read_config(project: Path, *, meant: bool = False) -> Config:
     """
     if _named().lower() == NONE:
         return Config((), project)
-    ours = _read(project / PROJECT_FILE, "project", project, meant=meant)
-    return _with_user_files((ours,), project)
+    return _with_user_file((_read(project / PROJECT_FILE, "project", project, meant=meant),), project)
 
 
 def read_user_config() -> Config:
     """Read the config file of the user only, for keys that a project cannot set; raises UsageError as `read_config`."""
-    return Config() if _named().lower() == NONE else _with_user_files()
+    return Config() if _named().lower() == NONE else _with_user_file()
 
 
-def _with_user_files(files: tuple[ConfigFile, ...] = (), project: Path | None = None) -> Config:
-    """Return these files and the places of the user's file that were tried, up to the first one that exists."""
-    for path in user_files():
-        files = (*files, _read(path, "user"))
-        if files[-1].state != "missing":
-            break
-        if _named():
-            raise UsageError(f"{VARIABLE}: {path} does not exist")
+def _with_user_file(files: tuple[ConfigFile, ...] = (), project: Path | None = None) -> Config:
+    """Return these files and the user's file."""
+    named = _named()
+    path = Path(os.path.abspath(os.path.expanduser(named))) if named else user_folder() / _USER_FILE  # noqa: PTH100, PTH111 - never raise
+    # Without a home folder there is no file of the user.
+    files = (*files, _read(path, "user")) if path.is_absolute() else files
+    if named and files[-1].state == "missing":
+        raise UsageError(f"{VARIABLE}: {path} does not exist")
     if problems := [line for file in files for line in file.problems]:
         raise UsageError("\n".join([*problems, f"or set {VARIABLE}={NONE} to read no config file"]))
     return Config(files, project)
@@ -297,28 +282,26 @@ def model_claim(config: Config) -> Claim | None:
     A project may freely choose another model of the default server, or no model at all.
     """
     chosen, project = config.values.get("model"), config.project
-    is_free = chosen is None or chosen.scope != "project" or chosen.value == OFFLINE
-    if is_free or chosen is None or project is None or config.get("model") is None:
+    if project is None or chosen is None or chosen.scope != "project" or config.get("model") in {None, OFFLINE}:
         return None
     own, named = config.of("user").get("model"), str(chosen.value)
     if own is not None and named == own.value:
         return None
     usual = {_MESSAGES} if own is None else set(map(server_of, split_models(own.value)))
-    demands: list[Demand | None] = []
+    demands: list[Demand] = []
     for model in split_models(named):
         server, location = server_of(model), f"{near(chosen.path)}:{chosen.line}: model"
         if server == OFFLINE or (server in usual and server != WEIGHTS):
             continue
         if prefix_of(model):
-            demands.append(local_demand(location, model, project, own=False))
+            demands += filter(None, [local_demand(location, model, project, own=False)])
             continue
         title = "a server of chat completions" if server == OPENAI else "a server of the Messages API"
         variable = f" ({CHAT.url}, or the vendor)" if server == OPENAI else ""
         action = f"send the questions and the tool results to {title}{variable}, as the model {model}"
         demands.append(Demand(location, action, server or "messages"))
-    required = tuple(demand for demand in demands if demand is not None)
     digest = hashlib.sha256(f"model={named}".encode()).hexdigest()
-    return Claim(chosen.path, digest, project, required) if required else None
+    return Claim(chosen.path, digest, project, tuple(demands)) if demands else None
 
 
 def server_of(model: str) -> str:
@@ -339,18 +322,6 @@ _USER_FILE = "config.toml"
 def _named() -> str:
     """Return the user's file as named by the environment, which must then exist; empty if it is not."""
     return os.environ.get(VARIABLE, "").strip()
-
-
-def user_files() -> tuple[Path, ...]:
-    """Return the possible places of the user's file; the first existing one is read."""
-    if named := _named():
-        return (Path(os.path.abspath(os.path.expanduser(named))),)  # noqa: PTH100, PTH111 - never raise
-    folders = [user_folder()]
-    if sys.platform in ("darwin", "win32"):
-        import platformdirs  # noqa: PLC0415 - takes 20 ms; elsewhere it gives the same folder
-
-        folders.append(platformdirs.user_config_path("run-specialist", appauthor=False))
-    return tuple(dict.fromkeys(folder / _USER_FILE for folder in folders if folder.is_absolute()))
 
 
 def near(path: Path) -> str:
@@ -389,17 +360,13 @@ def _value_of(key: Key, given: Any, file: Path, scope: Scope) -> object:  # noqa
     file: the config file; a folder is relative to the folder of this file.
     Raises ValueError with the reason for a value that cannot be used.
     """
-    if scope == "project" and rule(key.name, "project") == "never":
-        option = f"--{key.name.replace('_', '-')}"
-        also = f", {key.variable}" if key.variable else ""
-        raise ValueError(f"a project cannot decide this for its users; use your own config file{also} or {option}")
     if isinstance(given, str) and (len(given) > _LONGEST_VALUE or not given.isprintable()):
         raise ValueError(f"must be one line of at most {_LONGEST_VALUE} characters without control characters")
     if isinstance(given, int) and abs(given) >= _LARGEST:
         raise ValueError("the number is too large; `none` removes a limit")
     if key.kind == "setting":
         try:
-            _checked(key.name, given)
+            checked({key.name: given})
         except UsageError as error:
             raise ValueError(shown(str(error).removeprefix(f"{key.name}: "), _LONGEST_VALUE)) from None
         return given
@@ -433,68 +400,19 @@ def _store(store: str) -> str:
     return path if store.startswith("~") else store
 
 
-ValueSource = Literal["environment", "project", "user", "default"]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigValue:
-    """The value of one key."""
-
-    key: str
-    value: object
-    """JSON value; None = not set, or no limit."""
-    source: ValueSource
-    variable: str | None = None
-    """Environment variable that sets it."""
-    path: Path | None = None
-    """Config file that sets it."""
-    line: int | None = None
-
-    @property
-    def origin(self) -> str:
-        """The source: file name and line, name of a variable, or `default`."""
-        if self.path is not None:
-            return f"{self.path.name}:{self.line}"
-        return self.variable or self.source
-
-    @property
-    def shown_value(self) -> str:
-        """The value as written in a file; `-` if there is none."""
-        if self.value is None:
-            return "none" if self.key.endswith("_limit") else "-"
-        if isinstance(self.value, float):
-            return f"{self.value:.15g}"
-        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
-
-    def as_json(self) -> dict[str, object]:
-        """Return the object that `specialists config --json` prints for the key."""
-        return {
-            "value": self.value,
-            "source": self.source,
-            "variable": self.variable,
-            "path": None if self.path is None else str(self.path),
-            "line": self.line,
-        }
-
-
-def holdings(config: Config) -> Iterator[ConfigValue]:
+def holdings(config: Config) -> Iterator[Setting]:
     """Yield the value of each key with its source, in the order of the keys."""
     for name, key in KEYS.items():
         found = config.values.get(name)
         if key.variable and (named := os.environ.get(key.variable)):
-            yield ConfigValue(name, _as_json(key, named), "environment", key.variable)
+            yield Setting(name, _as_json(key, named), Origin("environment", variable=key.variable))
         elif found is not None:
-            yield ConfigValue(name, _as_json(key, found.value), found.scope, None, found.path, found.line)
+            yield Setting(name, _as_json(key, found.value), Origin(found.scope, found.line, path=found.path))
         elif key.kind == "setting":
-            yield ConfigValue(name, Specialist.model_fields[name].default, "default")
+            yield Setting(name, Specialist.model_fields[name].default, Origin("default"))
         else:
-            defaults = {
-                "model": choose_model(None, None),
-                "store": place(None).url,
-                "switch": False,
-                "on_lost": "go_on",
-            }
-            yield ConfigValue(name, _as_json(key, defaults.get(key.kind)), "default")
+            own = {"model": choose_model(None, None), "store": place(None).url, "switch": False, "on_lost": "go_on"}
+            yield Setting(name, _as_json(key, own.get(key.kind)), Origin("default"))
 
 
 def _as_json(key: Key, value: object) -> object:

@@ -3,7 +3,6 @@
 Errors are returned as text for that model; only cancellation is raised.
 """
 
-import asyncio
 import difflib
 import json
 import re
@@ -22,7 +21,6 @@ from run_specialist.specialist.fields import Settings
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.settings import resolve
 from run_specialist.store.location import NONE, place
-from run_specialist.store.stored import StoredRun
 from run_specialist.tools import delegate
 
 RUN_ID = "To ask the same run for more: its id. It knows what it found, and its budget is refreshed."
@@ -44,84 +42,57 @@ class Delegated:
     """The outcome of the run; None if no run was started."""
 
 
-def delegate_tool(
-    specialists: str | Sequence[str] | None = None,
-    *,
-    runner: Runner | None = None,
-    name: str = delegate.NAME,
-    model: str | None = None,
-    **settings: Unpack[Settings],
-) -> "Delegate":
-    """Return a tool that lets another agent ask specialists.
-
-    specialists: names, or paths of files; None for every specialist that the runner finds. Those that cannot work
-        here are not offered: see `unavailable`.
-    runner: runs the specialists, and stays open; None creates a runner, which `aclose` closes.
-    name: the tool's name for the agent's model.
-    model: of every run; None for that of the runner.
-    settings: keys of the specialist files to override in every run, e.g. `tool_calls_limit=12`.
-    Raises UsageError for a specialist that does not exist or cannot be run, for an invalid setting, and if none of the
-    specialists can work here.
-    """
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{shown(name)} is not a valid tool name; use 1 to 64 letters, digits, _ or -")
-    ours = runner or Runner()
-    overrides = {**settings, **({} if model is None else {"model": model})}
-    named = [specialists] if isinstance(specialists, str) else specialists
-    references = ours.registry.callable_names(["*"]) if named is None else named
-    files = {reference: ours.registry.find(reference) for reference in references}
-    resolved = [replace(file, specialist=resolve(file, overrides).settings) for file in files.values()]
-    reasons = ours.maker.unavailable(resolved, model)
-    found = {file.name: (name, file.description) for name, file in files.items() if file.path not in reasons}
-    unavailable = {file.name: reasons[file.path] for file in resolved if file.path in reasons}
-    if not found and unavailable:
-        raise UsageError("; ".join(f"{one} cannot work here: {why}" for one, why in unavailable.items()))
-    if not found:
-        raise UsageError("no usable specialists found; create one with `specialists new NAME`")
-    return Delegate(ours, name, found, overrides, unavailable, owns_runner=runner is None)
-
-
 class Delegate:
-    """A tool for an agent's model, created by `delegate_tool`; calls may run concurrently."""
+    """A tool with which another agent's model asks specialists; calls may run concurrently."""
 
-    def __init__(  # noqa: PLR0913 - made in one place
+    def __init__(
         self,
-        runner: Runner,
-        name: str,
-        found: Mapping[str, tuple[str, str]],
-        settings: Mapping[str, Any],
-        unavailable: Mapping[str, str],
+        specialists: str | Sequence[str] | None = None,
         *,
-        owns_runner: bool,
+        runner: Runner | None = None,
+        name: str = delegate.NAME,
+        model: str | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
         """Create the tool.
 
-        found: by name, the name or path that the runner accepts, and the description.
+        specialists: names, or paths of files; None for every specialist that the runner finds. Those that cannot work
+            here are not offered: see `unavailable`.
+        runner: runs the specialists, and stays open; None creates a runner, which `aclose` closes.
+        name: the tool's name for the agent's model.
+        model: of every run; None for that of the runner.
+        settings: keys of the specialist files to override in every run, e.g. `tool_calls_limit=12`.
+        Raises UsageError for a specialist that does not exist or cannot be run, for an invalid setting, and if none of
+        the specialists can work here.
         """
-        self.runner = runner
-        self.unavailable = unavailable
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{shown(name)} is not a valid tool name; use 1 to 64 letters, digits, _ or -")
+        self.name, self.runner, self._owns_runner = name, runner or Runner(), runner is None
+        self._settings: dict[str, Any] = {**settings, **({} if model is None else {"model": model})}
+        registry = self.runner.registry
+        references = [specialists] if isinstance(specialists, str) else specialists
+        references = registry.callable_names(["*"]) if references is None else references
+        files = {reference: registry.find(reference) for reference in references}
+        resolved = [replace(file, specialist=resolve(file, self._settings).settings) for file in files.values()]
+        reasons = self.runner.maker.unavailable(resolved, model)
+        self.unavailable = {file.name: reasons[file.path] for file in resolved if file.path in reasons}
         """Why specialists are not offered, by name: those that cannot work here."""
-        self.name = name
-        self._offered = {name: reference for name, (reference, _) in sorted(found.items())}
-        self._settings = settings
-        self._owns_runner = owns_runner
-        self._store = place(runner.store).url
-        self._is_stored = self._store != NONE
+        found = {file.name: (reference, file.description) for reference, file in files.items()}
+        found = {name: found[name] for name in sorted(found) if name not in self.unavailable}
+        if not found:
+            why = "; ".join(f"{one} cannot work here: {why}" for one, why in self.unavailable.items())
+            raise UsageError(why or "no usable specialists found; create one with `specialists new NAME`")
+        self._offered = {name: reference for name, (reference, _) in found.items()}
+        self._is_stored = place(self.runner.store).url != NONE
         properties = {
-            "specialist": {"type": "string", "enum": [*self._offered], "description": delegate.SPECIALIST},
+            "specialist": {"type": "string", "enum": [*found], "description": delegate.SPECIALIST},
             "query": {"type": "string", "description": delegate.QUERY},
             **({"run_id": {"type": "string", "description": RUN_ID}} if self._is_stored else {}),
         }
-        schema = {
-            "type": "object",
-            "properties": properties,
-            "required": ["specialist", "query"],
-            "additionalProperties": False,
-        }
+        schema: dict[str, Any] = {"type": "object", "properties": properties, "required": ["specialist", "query"]}
+        schema["additionalProperties"] = False
         # Serialized once: each request of the agent sends the same bytes, even if a file or a returned copy changes.
-        self._description = delegate.description(
-            [delegate.AgentDescription(name, found[name][1]) for name in self._offered]
-        )
+        self._description = delegate.description({name: description for name, (_, description) in found.items()})
         self._schema = json.dumps(schema)
 
     @property
@@ -231,16 +202,10 @@ class Delegate:
 
     async def _resume(self, specialist: str, query: str, run_id: str) -> Run:
         """Resume a stored run with a full budget added to the amount it has used."""
-        from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
-
-        def load() -> StoredRun | None:
-            try:
-                with Store(self._store) as opened:
-                    return opened.load(run_id)
-            except (RunNotFound, StoreMissing):
-                return None
-
-        stored = await asyncio.to_thread(load)
+        try:
+            stored = await self.runner.maker.store.load(run_id, "")
+        except (RunNotFound, StoreMissing):
+            stored = None
         # The model must not reach runs of other specialists or projects.
         expected = (run_id, specialist, str(self.runner.root))
         if stored is None or (stored.run_id, stored.specialist, str(stored.frozen["root"])) != expected:
@@ -261,3 +226,7 @@ class Delegate:
 def _field(source: object, key: str) -> Any:  # noqa: ANN401 - an SDK object, or JSON
     """Return a field of an SDK object or a dict; None if it is missing."""
     return source.get(key) if isinstance(source, Mapping) else getattr(source, key, None)
+
+
+delegate_tool = Delegate
+"""Return a tool that lets another agent ask specialists; see `Delegate`."""

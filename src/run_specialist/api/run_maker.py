@@ -100,17 +100,67 @@ class RunMaker:
             model = ",".join([str(settings.model), *settings.fallback_models])
         return RunRequest(file, settings, question, model, resolved.kinds, watchers, resolved.capped)
 
-    async def begin(self, asked: RunRequest, run_id: str | None = None) -> Run | KnownRun:
+    async def begin(self, asked: RunRequest, run_id: str | None = None) -> Run:
         """Return a new run.
 
-        run_id: its id; it is then stored before this returns, and a stored run with this id is returned instead.
+        run_id: an id of the caller, with which the run is stored before this returns; None for a new one.
+        Raises AtWork if a process works on a run with this id, UsageError if one is stored.
         """
-        job = await self._job(asked)
         if run_id is None:
+            job = await self._job(asked)
             return self._run(job, asked.watchers, await self.store.journal(job.run_id))
-        job = replace(job, run_id=run_id)
+        run = await self._begun(asked, checked_id(run_id))
+        if isinstance(run, Run):
+            return run
+        await self._refuse_if_at_work(run)
+        raise UsageError(f"run_id: {run_id} is stored already; use another id, or take it up with Runner.take_up")
+
+    async def take_up(
+        self, asked: RunRequest, run_id: str, retry: Sequence[str] = (), *, force: bool = False, is_new: bool = False
+    ) -> Run | EndedRun:
+        """Begin the run with this id, resume it, or return it with its stored outcome.
+
+        retry: statuses of ended runs that are resumed.
+        force: resume even if the specialist's file or the settings have changed.
+        is_new: the run was not stored a moment ago, so it is begun without looking it up.
+        Raises AtWork if another process works on the run, UsageError if it is another run, NotResumable with the
+        reason.
+        """
+        statuses, run_id = checked_statuses(retry), checked_id(run_id)
+        if asked.lend is not None:
+            check_price(await self.provider(asked))
+        known = None if is_new else await self.store.look(run_id)
+        for attempt in range(ATTEMPTS):
+            if known is None:
+                run = await self._begun(asked, run_id)
+                if isinstance(run, Run):
+                    return run
+                known = run
+            check_same(known, asked.file, asked.settings, asked.question, force=force)
+            if known.ended is not None and known.ended.status not in statuses:
+                return EndedRun(known.ended)
+            await self._refuse_if_at_work(known)
+            try:
+                stored = await self.store.load(run_id, "")
+                if stored.run_id != run_id:
+                    raise NotResumable(f"{run_id} was deleted")
+                return await self.resume(stored, ResumeRequest(force=force), asked.watchers, asked)
+            except AtWork:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            # Another process was faster; it may even have ended the run.
+            known = await self.store.look(run_id)
+        raise AtWork(f"{run_id} is repeatedly created and deleted by other processes")
+
+    async def _begun(self, asked: RunRequest, run_id: str) -> Run | KnownRun:
+        """Return a new run that is stored with this id, or the run with this id that is stored already."""
+        job = replace(await self._job(asked), run_id=run_id)
         journal = await self.store.begin(job.opened())
         return journal if isinstance(journal, KnownRun) else self._run(job, asked.watchers, journal)
+
+    async def _refuse_if_at_work(self, known: KnownRun) -> None:
+        if known.is_running and (worker := await self.store.worker_of(known)):
+            raise AtWork(f"{known.run_id} is being worked on: {worker}; wait until it has ended, or stop it there")
 
     async def provider(self, asked: RunRequest) -> Provider:
         """Return the provider of a new run; raises UsageError if the run needs a language model and there is none."""
@@ -277,65 +327,3 @@ def checked_statuses(retry: Sequence[str]) -> frozenset[str]:
     if unknown := sorted(map(str, statuses - {*RETRIED})):
         raise UsageError(f"retry: {shown(unknown[0])} is not one of {', '.join(RETRIED)}")
     return statuses
-
-
-async def begin(maker: RunMaker, asked: RunRequest, run_id: str | None) -> Run:
-    """Return a new run, perhaps with an id of the caller.
-
-    Raises AtWork if a process works on a run with this id, UsageError if one is stored.
-    """
-    run = await maker.begin(asked, None if run_id is None else checked_id(run_id))
-    if isinstance(run, Run):
-        return run
-    if run.is_running:
-        await _refuse_if_at_work(maker, run)
-    raise UsageError(f"run_id: {run_id} is stored already; use another id, or take it up with Runner.take_up")
-
-
-async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
-    maker: RunMaker,
-    asked: RunRequest,
-    run_id: str,
-    *,
-    force: bool = False,
-    retry: Sequence[str] = (),
-    is_new: bool = False,
-) -> Run | EndedRun:
-    """Begin the run with this id, resume it, or return it with its stored outcome.
-
-    force: resume even if the specialist's file or the settings have changed.
-    retry: statuses of ended runs that are resumed.
-    is_new: the run was not stored a moment ago, so it is begun without looking it up.
-    Raises AtWork if another process works on the run, UsageError if it is another run, NotResumable with the reason.
-    """
-    statuses, run_id = checked_statuses(retry), checked_id(run_id)
-    if asked.lend is not None:
-        check_price(await maker.provider(asked))
-    known = None if is_new else await maker.store.look(run_id)
-    for attempt in range(ATTEMPTS):
-        if known is None:
-            run = await maker.begin(asked, run_id)
-            if isinstance(run, Run):
-                return run
-            known = run
-        check_same(known, asked.file, asked.settings, asked.question, force=force)
-        if known.ended is not None and known.ended.status not in statuses:
-            return EndedRun(known.ended)
-        if known.is_running:
-            await _refuse_if_at_work(maker, known)
-        try:
-            stored = await maker.store.load(run_id, "")
-            if stored.run_id != run_id:
-                raise NotResumable(f"{run_id} was deleted")
-            return await maker.resume(stored, ResumeRequest(force=force), asked.watchers, asked)
-        except AtWork:
-            if attempt == ATTEMPTS - 1:
-                raise
-        # Another process was faster; it may even have ended the run.
-        known = await maker.store.look(run_id)
-    raise AtWork(f"{run_id} is repeatedly created and deleted by other processes")
-
-
-async def _refuse_if_at_work(maker: RunMaker, known: KnownRun) -> None:
-    if worker := await maker.store.worker_of(known):
-        raise AtWork(f"{known.run_id} is being worked on: {worker}; wait until it has ended, or stop it there")

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
-from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
-from run_specialist.api.run_maker import RunMaker, begin, take_up
+from run_specialist.api.run_maker import RunMaker
 from run_specialist.api.run_store import RunStore
 from run_specialist.batch.item import Lend
 from run_specialist.budget import Preset, Style
@@ -34,6 +34,7 @@ from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.python_tools import as_tools
 
 if TYPE_CHECKING:
+    from run_specialist.api.batch_maker import BatchMaker
     from run_specialist.batch.batch import Batch
     from run_specialist.batch.item import Input, InputRecord
 
@@ -279,8 +280,6 @@ class Runner:
         """Makes the environment of each run."""
         self.maker = RunMaker(self.environments)
         """Makes runs, and checks which specialists can work here."""
-        self.batches = BatchMaker(self.maker)
-        """Makes batches; `map` covers the common case, in which items differ only in their questions."""
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line of text, when loading the weights of a `local:` model begins."""
         self.allowed: Callable[[str], None] | None = None
@@ -306,8 +305,7 @@ class Runner:
             the keys of the file that it sets, and the other settings override the preset.
         Raises UsageError before any request is sent to a model.
         """
-        asked = self.maker.asked(specialist, query, options)
-        return await begin(self.maker, asked, run_id)
+        return await self.maker.begin(self.maker.asked(specialist, query, options), run_id)
 
     async def resume(
         self, run_id: str, query: str | None = None, *, force: bool = False, **options: Unpack[ResumeOptions]
@@ -374,7 +372,7 @@ class Runner:
         NotResumable with the reason, before any request is sent to a model.
         """
         asked = self.maker.asked(specialist, query, options)
-        return await take_up(self.maker, replace(asked, lend=lend), run_id, force=force, retry=retry)
+        return await self.maker.take_up(replace(asked, lend=lend), run_id, retry, force=force)
 
     async def run(
         self, specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[RunOptions]
@@ -423,6 +421,13 @@ class Runner:
         """
         return self.batches.make(specialist, items, question, options)
 
+    @cached_property
+    def batches(self) -> "BatchMaker":
+        """Makes batches; `map` covers the common case, in which items differ only in their questions."""
+        from run_specialist.api.batch_maker import BatchMaker  # noqa: PLC0415 - only batches need it
+
+        return BatchMaker(self.maker)
+
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
             self.loading(line)
@@ -438,7 +443,8 @@ class Runner:
             parts.push_async_callback(self.environments.store.aclose)
             parts.push_async_callback(self._providers.aclose)
             parts.push_async_callback(self.environments.clients.aclose)
-            parts.push_async_callback(self.batches.aclose)
+            if "batches" in self.__dict__:
+                parts.push_async_callback(self.batches.aclose)
 
     async def __aenter__(self) -> Self:
         return self

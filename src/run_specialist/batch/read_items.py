@@ -17,7 +17,8 @@ from typing import BinaryIO
 from run_specialist.batch.item import InputRecord
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.specialist.problems import shown
-from run_specialist.tools.sandbox import Sandbox, escape_path, files, pattern_spec
+from run_specialist.tools.ignore import pattern_spec
+from run_specialist.tools.sandbox import Sandbox, escape_path, files
 
 LONGEST_LINE = 10 * 1024**2
 """Maximum length of a line; no model accepts a longer item [bytes]."""

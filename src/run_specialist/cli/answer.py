@@ -5,11 +5,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from markdown_it.tree import SyntaxTreeNode
@@ -23,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from run_specialist.budget import counted
-from run_specialist.cli.console import as_json_text, has_colours, is_terminal, print_line, print_styled, printable, say
+from run_specialist.cli.console import as_json_text, has_colours, is_terminal, print_line, print_styled, printable
 from run_specialist.cli.tables import local, print_rendered, rendered_lines
 from run_specialist.loop.evidence import is_salvaged
 from run_specialist.record.outcome import Evidence, Outcome
@@ -66,8 +62,6 @@ class Prefixed:
 
 _INDENT = "  "
 _HEAD, _CALL = "head", "tool_call"
-# Line in the transcript of a fork before its own messages.
-_END_OF_COPY = "the copied turns end here"
 
 
 def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> None:
@@ -108,7 +102,7 @@ def _entries(run: "StoredRun", rows: Sequence["Row"], copied: int) -> Iterator[t
     calls = 0
     for index, row in enumerate(rows):
         if index == copied and run.forked_from:
-            yield "", _END_OF_COPY, {}
+            yield "", "the copied turns end here", {}
         label = kind = row["kind"]
         if kind == _CALL:
             calls += 1
@@ -118,8 +112,6 @@ def _entries(run: "StoredRun", rows: Sequence["Row"], copied: int) -> Iterator[t
             number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
             label = f"result{number}{', an error' if row['is_error'] else ''}"
         yield kind, label, row
-    if copied == len(rows) and run.forked_from:
-        yield "", _END_OF_COPY, {}
 
 
 def _content(row: "Row") -> str:
@@ -149,11 +141,6 @@ NOT_FOUND = "not found in what was read"
 _PROSE = re.compile(r"\.(md|markdown|txt|rst|adoc)\b", re.IGNORECASE)
 # Line breaks in prose that must be kept: before lists, headings, tables, code and blank lines.
 _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULTILINE)
-
-# Ends of a code line below which the next lines are indented.
-_OPENINGS = (":", "{", "(", "[")
-# Indentation of the lines after one that opens a block [columns].
-_STEP = 4
 
 
 def evidence_block(evidence: Sequence[Evidence], *, marked: bool = True) -> Iterator[RenderableType]:
@@ -186,21 +173,11 @@ def _piece(one: Evidence, *, marked: bool) -> RenderableType:
     }[one.verified]
     source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
     line = Text.assemble(source, "  " if words else "", (words, color))
+    quote = one.quote
     if _PROSE.search(one.source):
         # Without the line breaks of its file, prose can be wrapped again.
-        quote = _NEW_LINE.sub("\0", one.quote).replace("\n", " ").replace("\0", "\n")
-    else:
-        quote = _dedented(one.quote)
+        quote = _NEW_LINE.sub("\0", quote).replace("\n", " ").replace("\0", "\n")
     return Group(Prefixed(line, f"{mark} ", style=color), Prefixed(_text(quote), "    "))
-
-
-def _dedented(code: str) -> str:
-    """Return code without common indentation; the first line of a quote has already lost its own."""
-    first, _, further = code.partition("\n")
-    block = textwrap.dedent(further)
-    if first.rstrip().endswith(_OPENINGS) and block[:1].strip():
-        block = textwrap.indent(block, " " * _STEP)
-    return f"{first}\n{block}" if further else first
 
 
 def _text(text: str) -> Text:
@@ -357,35 +334,26 @@ def _add_link(text: Text, node: SyntaxTreeNode) -> None:
         text.stylize(clickable, start)
 
 
-# Default settings of pagers: show colors, leave the text on the screen, exit immediately if it fits.
-_SETTINGS = {"LESS": "FRX", "LV": "-c"}
-# Exit codes of a shell that could not run the command.
-_NOT_STARTED = (126, 127)
-
-
 def page(text: str) -> None:
     """Print a text on a terminal: through PAGER, or `less`, if it is longer than the screen.
 
     text: its untrusted parts must have passed `printable`.
     """
-    command = os.environ.get("PAGER", shutil.which("less") or "").strip()
     fits = text.count("\n") + 1 < shutil.get_terminal_size().lines
-    if fits or command in {"", "cat"} or os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
+    is_dumb = os.environ.get("TERM", "").lower() in {"dumb", "unknown"}
+    if fits or is_dumb or os.environ.get("PAGER", "less").strip() in {"", "cat"}:
         print_styled(text)
         return
+    import pydoc  # noqa: PLC0415 - only a long text needs it
+
+    # Show colors, leave the text on the screen, exit immediately if it fits.
+    os.environ.update({"LESS": "FRX"} | os.environ)
     # Ctrl-C belongs to the pager, where it stops a search. A handler, unlike SIG_IGN, is not inherited by the pager.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        # PAGER is a shell command, as for git and man.
-        process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=_SETTINGS | os.environ)  # noqa: S602
-        with suppress(BrokenPipeError):
-            process.communicate(f"{text}\n".encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
-        code = process.wait()
+        pydoc.pager(f"{text}\n")
     finally:
         signal.signal(signal.SIGINT, before)
-    if code in _NOT_STARTED:
-        say(f"the pager could not be run: {command}; set PAGER to another command, or to cat for none")
-        print_styled(text)
 
 
 def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:

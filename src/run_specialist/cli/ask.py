@@ -1,11 +1,13 @@
 """The command `run-specialist`: ask a question, show the run, print the answer."""
 
 import asyncio
+import fcntl
 import os
 import select
 import signal
 import stat
 import sys
+import termios
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
@@ -16,9 +18,11 @@ import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.cli import console, flags
-from run_specialist.cli.help import VersionFlag, WordsCommand, flattened
+from run_specialist.cli.help import VersionFlag, WordsCommand, grouped
 from run_specialist.errors import with_flags
+from run_specialist.record.outcome import NO_MODEL
 from run_specialist.store.location import shown
+from run_specialist.views.page import cut
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -107,14 +111,11 @@ def unread_input() -> bool:
             return os.lseek(descriptor, 0, os.SEEK_CUR) < info.st_size
         if not (stat.S_ISFIFO(info.st_mode) or stat.S_ISSOCK(info.st_mode)):
             return False
-        import fcntl  # noqa: PLC0415 - does not exist on Windows
-        import termios  # noqa: PLC0415 - as above
-
         waiting = array("i", [0])
         fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
         return waiting[0] > 0
-    except (OSError, ValueError, AttributeError, ImportError):
-        return False  # closed, replaced by the calling program, or a system without these calls
+    except (OSError, ValueError, AttributeError):
+        return False  # closed, or replaced by the calling program
 
 
 def _read() -> str:
@@ -131,7 +132,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command(cls=WordsCommand)
-@flattened
+@grouped
 def run(
     name: flags.SpecialistName,
     query: QueryWords = None,
@@ -276,10 +277,9 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
 
     loop.add_signal_handler(signal.SIGTERM, terminate)
     # Closing the terminal ends the program, unless `nohup` ignores the signal.
-    hang_up = getattr(signal, "SIGHUP", None)
-    hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
-    for number in (signal.SIGINT, *hang_ups):
-        loop.add_signal_handler(number, abort)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, abort)
+    loop.add_signal_handler(signal.SIGINT, abort)
 
 
 def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *, stored: bool) -> None:
@@ -339,7 +339,6 @@ def _print_warnings(outcome: "Outcome", *, marked: bool) -> None:
     marked: whether the printed answer marks the quotes that were not found, so that no warning needs to name them.
     """
     from run_specialist.loop.evidence import QUOTE_NOT_FOUND  # noqa: PLC0415 - fast `--help`
-    from run_specialist.record.outcome import NO_MODEL  # noqa: PLC0415 - fast `--help`
 
     for warning in outcome.warnings:
         is_quote = warning.startswith(QUOTE_NOT_FOUND)
@@ -367,13 +366,10 @@ def _print_answer(outcome: "Outcome", output: flags.OutputOptions, to: TextIO | 
     if outcome.status == "aborted" and not output.raw and to is None:
         lines = outcome.answer.splitlines()
         for line in lines[:MOST_LINES]:
-            console.print_line(line if len(line) <= MOST_COLUMNS else f"{line[: MOST_COLUMNS - 1]}…")
-        if len(lines) > MOST_LINES or any(len(line) > MOST_COLUMNS for line in lines):
-            rest = (
-                f"to see everything: {transcript}" if transcript else "the run is not stored; --raw prints everything"
-            )
-            more = f"{len(lines) - MOST_LINES:,} more lines; " if len(lines) > MOST_LINES else ""
-            console.say(f"{more}{rest}", command=transcript)
+            console.print_line(cut(line, MOST_COLUMNS))
+        if len(lines) > MOST_LINES:
+            rest = f"to see everything: {transcript}" if transcript else "--raw prints everything"
+            console.say(f"{len(lines) - MOST_LINES:,} more lines; {rest}", command=transcript)
     elif output.raw or to is not None or not console.is_terminal():
         if outcome.answer:
             console.print_line(outcome.answer, to)

@@ -4,13 +4,15 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from run_specialist.batch.limits import FAILURES
+from run_specialist.budget import dollars
 from run_specialist.cli import flags
 from run_specialist.cli.console import STDOUT, fail, is_terminal, say_allowed
+from run_specialist.cli.help import flag, option
 
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
@@ -36,24 +38,16 @@ CONFIRM_ABOVE = 1.0
 class MoneyOptions:
     """Cost."""
 
-    cost_limit: Annotated[
-        float | None,
-        typer.Option(
-            metavar="USD|none",
-            parser=amount,
-            help="Maximum cost of all runs together, including earlier ones.  [default: none]",
-        ),
-    ] = None
-    confirm_above: Annotated[
-        float | None,
-        typer.Option(
-            metavar="USD",
-            parser=amount,
-            help="Ask before runs that may cost more together; without a terminal, refuse them.  "
-            f"[default: {CONFIRM_ABOVE:.2f} on a terminal]",
-        ),
-    ] = None
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    cost_limit: float | None = option(
+        "USD|none", "Maximum cost of all runs together, including earlier ones.  [default: none]", parser=amount
+    )
+    confirm_above: float | None = option(
+        "USD",
+        "Ask before runs that may cost more together; without a terminal, refuse them.  "
+        f"[default: {CONFIRM_ABOVE:.2f} on a terminal]",
+        parser=amount,
+    )
+    yes: bool = flag("Do not ask.", "-y")
 
     @property
     def limit(self) -> float | None:
@@ -66,8 +60,6 @@ class MoneyOptions:
         most: maximum cost of the runs; None = unknown [USD].
         Without a terminal there is no question: the runs are refused if `--confirm-above` was given and is exceeded.
         """
-        from run_specialist.budget import dollars  # noqa: PLC0415 - fast `--help`
-
         above = CONFIRM_ABOVE if self.confirm_above is None else self.confirm_above
         if self.yes or most is None or most <= above:
             return
@@ -102,10 +94,8 @@ class EachRunOptions:
     @property
     def settings(self) -> dict[str, Any]:
         """Return the keys of the specialist's file to override."""
-        return flags.settings(**{name: getattr(self, name) for name in _SETTINGS})
-
-
-_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
+        other = {"model", "require_model", "requests_at_once"}
+        return flags.settings(**{key: value for key, value in vars(self).items() if key not in other})
 
 
 @dataclass(frozen=True)
@@ -150,83 +140,50 @@ RETRIED: dict[str | None, tuple[str, ...]] = {
 class ItemOptions:
     """Items."""
 
-    question: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Question about each item, with its fields in braces, or {item} if it is a text.  [default: the item, "
-            "or its field `question`]",
-        ),
-    ] = None
-    files: Annotated[
-        str | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Instead of ITEMS: each matching file is an item with the fields {path}, {name} and {stem}.",
-        ),
-    ] = None
-    format_: Annotated[
-        Literal["jsonl", "csv", "lines"] | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help="Format of ITEMS: jsonl, csv or lines.  [default: by its name]"
-        ),
-    ] = None
+    question: str | None = option(
+        "TEXT",
+        "Question about each item, with its fields in braces, or {item} if it is a text.  [default: the item, "
+        "or its field `question`]",
+    )
+    files: str | None = option(
+        "GLOB", "Instead of ITEMS: each matching file is an item with the fields {path}, {name} and {stem}."
+    )
+    format_: Literal["jsonl", "csv", "lines"] | None = option(
+        "FORMAT", "Format of ITEMS: jsonl, csv or lines.  [default: by its name]"
+    )
 
 
 @dataclass(frozen=True)
 class BatchOptions:
     """Batch."""
 
-    at_once: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, help="Maximum number of items under way; given with --queue, that of the whole fleet."
-        ),
-    ] = AT_ONCE
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
-    ] = False
-    retry: Annotated[
-        Literal["aborted", "failed", "partial", "all"] | None,
-        typer.Option(
-            metavar="STATE", help="Resume earlier runs that ended as failed, aborted or partial, or all of these."
-        ),
-    ] = None
-    batch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Continue this batch.  [default: the batch of the same specialist, question, settings and ITEMS]",
-        ),
-    ] = None
-    queue: Annotated[
-        bool, typer.Option("--queue", help="Put the items into the queue of a fleet instead, for workers on any hosts.")
-    ] = False
-    wait: Annotated[bool, typer.Option("--wait", help="With --queue: wait until the fleet has finished all items.")] = (
-        False
+    at_once: int = option(
+        "N", "Maximum number of items under way; given with --queue, that of the whole fleet.", default=AT_ONCE, min=1
     )
-    priority: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=-1000,
-            max=1000,
-            help="With --queue: batches with a higher number are worked on first; equal ones share the fleet.  "
-            "[default: 0, or that of the earlier call]",
-        ),
-    ] = None
-    breaker: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="Pause after N consecutive failures of the endpoint of the same kind."),
-    ] = FAILURES
-    pause_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            callback=flags.takes("time_limit"),
-            help="How long the batch waits for an endpoint that refuses requests.  [default: 1h]",
-        ),
-    ] = None
+    dry_run: bool = flag("Show the first questions and the forecast; send nothing.")
+    retry: Literal["aborted", "failed", "partial", "all"] | None = option(
+        "STATE", "Resume earlier runs that ended as failed, aborted or partial, or all of these."
+    )
+    batch: str | None = option(
+        "ID", "Continue this batch.  [default: the batch of the same specialist, question, settings and ITEMS]"
+    )
+    queue: bool = flag("Put the items into the queue of a fleet instead, for workers on any hosts.")
+    wait: bool = flag("With --queue: wait until the fleet has finished all items.")
+    priority: int | None = option(
+        "N",
+        "With --queue: batches with a higher number are worked on first; equal ones share the fleet.  "
+        "[default: 0, or that of the earlier call]",
+        min=-1000,
+        max=1000,
+    )
+    breaker: int = option(
+        "N", "Pause after N consecutive failures of the endpoint of the same kind.", default=FAILURES, min=1
+    )
+    pause_limit: str | None = option(
+        "TIME",
+        "How long the batch waits for an endpoint that refuses requests.  [default: 1h]",
+        callback=flags.takes("time_limit"),
+    )
 
     @property
     def bounds(self) -> dict[str, Any]:
@@ -244,28 +201,18 @@ class BatchOptions:
 class AnswerOptions:
     """Answers."""
 
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Write a row per item to FILE: JSON lines, or CSV if its name ends in .csv; `-` for standard output.",
-        ),
-    ] = None
-    ordered: Annotated[bool, typer.Option("--ordered", help="Write the rows in the order of the items.")] = False
-    reduce: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPECIALIST", help="Then ask this specialist to combine the answers, which it reads as files."
-        ),
-    ] = None
-    json_: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False
-    events: Annotated[
-        bool,
-        typer.Option("--events", help="Print each event as one line of JSON, those of the runs with their `item`."),
-    ] = False
-    quiet: Annotated[bool, flags.quiet_option("Print only rows, JSON and errors.")] = False
+    out: Path | None = option(
+        "FILE",
+        "Write a row per item to FILE: JSON lines, or CSV if its name ends in .csv; `-` for standard output.",
+        "-o",
+    )
+    ordered: bool = flag("Write the rows in the order of the items.")
+    reduce: str | None = option(
+        "SPECIALIST", "Then ask this specialist to combine the answers, which it reads as files."
+    )
+    json_: bool = flag("Print the summary as one JSON object.")
+    events: bool = flag("Print each event as one line of JSON, those of the runs with their `item`.")
+    quiet: bool = flags.quiet_option("Print only rows, JSON and errors.")
 
     def check(self) -> None:
         """Exit if options exclude each other."""
@@ -279,91 +226,53 @@ class AnswerOptions:
 class CaseOptions:
     """Cases."""
 
-    cases: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File with the cases.  [default: NAME.evals.yaml beside the specialist]"),
-    ] = None
-    case: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Only cases whose name matches; may be repeated.")
-    ] = None
-    new: Annotated[
-        bool, typer.Option("--new", help="Write a first set of cases from stored runs, to be edited; run nothing.")
-    ] = False
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of files with cases; run nothing.")
-    ] = False
-    repeat: Annotated[int, typer.Option(metavar="N", min=1, help="Number of runs of each case with each variant.")] = 1
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Repeat all runs instead of reusing stored runs of the same questions.")
-    ] = False
+    cases: Path | None = option("FILE", "File with the cases.  [default: NAME.evals.yaml beside the specialist]")
+    case: list[str] | None = option("GLOB", "Only cases whose name matches; may be repeated.")
+    new: bool = flag("Write a first set of cases from stored runs, to be edited; run nothing.")
+    schema: bool = flag("Print the JSON Schema of files with cases; run nothing.")
+    repeat: int = option("N", "Number of runs of each case with each variant.", default=1, min=1)
+    fresh: bool = flag("Repeat all runs instead of reusing stored runs of the same questions.")
 
 
 @dataclass(frozen=True)
 class VariantOptions:
     """Variants."""
 
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE,...",
-            help="Run the cases with each value of a key, e.g. model=haiku,sonnet; repeated, with all combinations.",
-        ),
-    ] = None
-    file: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Another specialist file to run the cases with; may be repeated."),
-    ] = None
+    vary: list[str] | None = option(
+        "KEY=VALUE,...",
+        "Run the cases with each value of a key, e.g. model=haiku,sonnet; repeated, with all combinations.",
+    )
+    file: list[Path] | None = option("FILE", "Another specialist file to run the cases with; may be repeated.")
 
 
 @dataclass(frozen=True)
 class ResultOptions:
     """Results."""
 
-    min_score: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", min=0, max=1, help="Exit with code 1 if a variant scores less, from 0 to 1."),
-    ] = None
-    json_: Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")] = False
-    quiet: Annotated[bool, flags.quiet_option("Print only the results and errors.")] = False
+    min_score: float | None = option("SHARE", "Exit with code 1 if a variant scores less, from 0 to 1.", min=0, max=1)
+    json_: bool = flag("Print the results as one JSON object.")
+    quiet: bool = flags.quiet_option("Print only the results and errors.")
 
 
 @dataclass(frozen=True)
 class WorkOptions:
     """Work."""
 
-    at_once: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of runs under way.")] = AT_ONCE
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be run and the forecast; send nothing.")
-    ] = False
-    judge_model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Model of the judges.  [default: that of their file or the environment]"),
-    ] = None
+    at_once: int = option("N", "Maximum number of runs under way.", default=AT_ONCE, min=1)
+    dry_run: bool = flag("Show what would be run and the forecast; send nothing.")
+    judge_model: str | None = option("MODEL", "Model of the judges.  [default: that of their file or the environment]")
 
 
 @dataclass(frozen=True)
 class ComparisonOptions:
     """Comparison."""
 
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REF|EVAL|FILE",
-            help="Compare with the file at a commit, an earlier eval, another .md file, or the .json of --json.",
-        ),
-    ] = None
-    tolerance: Annotated[
-        float,
-        typer.Option(
-            metavar="SCORE", min=0, max=1, help="With --baseline, exit with code 1 only if the score drops by more."
-        ),
-    ] = 0.0
-    page: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page with all cases, differences and costs as HTML.")
-    ] = None
-    with_reports: Annotated[
-        bool, typer.Option("--with-reports", help="With --page, write the report of each run into a folder beside it.")
-    ] = False
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the results as JUnit XML, which CI systems show.")
-    ] = None
+    baseline: str | None = option(
+        "REF|EVAL|FILE", "Compare with the file at a commit, an earlier eval, another .md file, or the .json of --json."
+    )
+    tolerance: float = option(
+        "SCORE", "With --baseline, exit with code 1 only if the score drops by more.", default=0.0, min=0, max=1
+    )
+    page: Path | None = option("FILE", "Write a page with all cases, differences and costs as HTML.")
+    with_reports: bool = flag("With --page, write the report of each run into a folder beside it.")
+    junit: Path | None = option("FILE", "Write the results as JUnit XML, which CI systems show.")

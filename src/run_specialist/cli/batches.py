@@ -14,6 +14,7 @@ from run_specialist.cli.console import fail, guarded, one_line, print_json, prin
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, AllProjects, BatchId, BatchLimit, RunsRoot, project_filter
 from run_specialist.errors import StoreMissing
+from run_specialist.store.location import place, shown
 from run_specialist.views.page import iso
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def batches(
         fail("--delete needs the id of a batch")
     with guarded():
         from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
-        from run_specialist.store.location import place, shown  # noqa: PLC0415 - fast `--help`
 
         project = project_filter(root, all_projects=all_projects)
         url = place(store).url

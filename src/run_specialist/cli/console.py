@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import typer
 
@@ -97,14 +97,16 @@ def printable(text: str) -> str:
     )
 
 
-def say(text: str, *, dim: bool = False, command: str | None = None) -> None:
+def say(text: str, *, dim: bool = False, command: str | None = None, follows: bool = False) -> None:
     """Print a message to standard error, if it is open; wrapped at words on a terminal.
 
     dim: print it dimmed on a terminal.
     command: a part of the text that is not wrapped, so that it can be copied.
+    follows: on a terminal, indent it below the message before, as a part of that.
     """
     line = labelled(text)
     if is_terminal(sys.stderr):
+        line = _INDENT + printable(text) if follows else line
         width, whole = stderr_width(), printable(command or "")
         line = "\n".join(part for one in line.split("\n") for part in wrapped(one, width, whole))
     try:
@@ -249,17 +251,6 @@ def stderr_width() -> int:
 
 
 STDOUT = Path("-")
-
-OutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        readable=False,  # its old content does not matter
-        help="Write the answer to FILE instead of standard output: as Markdown, or as JSON with --json.",
-    ),
-]
 
 
 class OutputFile:

@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli import batch_options
-from run_specialist.cli.console import complete_names, fail, guarded, print_json, print_line, relative, say
+from run_specialist.cli.console import complete_names, fail, guarded, print_json, print_line, relative, say, write_file
 from run_specialist.cli.flags import config_for_run
 from run_specialist.cli.help import grouped
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
 
-Evaluated = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="NAME",
-        show_default=False,
-        help="Name of the specialist, or path of its file.",
-        autocompletion=complete_names,
-    ),
-]
-
 
 @grouped
 def eval_(
-    name: Evaluated = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            show_default=False,
+            help="Name of the specialist, or path of its file.",
+            autocompletion=complete_names,
+        ),
+    ] = None,
     *,
     cases: batch_options.CaseOptions,
     variants: batch_options.VariantOptions,
@@ -71,7 +69,7 @@ def eval_(
 
 
 def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
-    """Write the cases of a specialist from its stored runs; raises UsageError if the file exists, or without runs."""
+    """Write the cases of a specialist from its stored runs; exit if the file exists, or if there are no runs."""
     from run_specialist.evals import cases, reuse  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.loader import stem  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
@@ -82,7 +80,10 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
         past = [] if store is None else store.past(file.name, project_path(runner.root))
         # Without the runs of judges.
         asked = ((store.find(one.run_id), one.outcome) for one in past if store)
-        questions = ((run.question, outcome) for run, outcome in asked if run.parent_id is None)
-        cases.write_new(path, cases.new_cases(file.name, questions))
+        text = cases.new_cases(file.name, ((run.question, ended) for run, ended in asked if run.parent_id is None))
+    try:
+        write_file(path, text.encode(), overwrite=False)
+    except FileExistsError:
+        fail(f"{path}:1:1: exists already, and was left unchanged; name another file with --cases")
     print_line(str(relative(path)))
     say(f"read and edit the cases, then run: specialists eval {name}")

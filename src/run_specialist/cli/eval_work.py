@@ -10,11 +10,13 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import typer
 
-from run_specialist.batch.batch import Bounds
+from run_specialist.api.config_files import Config
+from run_specialist.api.runner import Runner
+from run_specialist.batch.batch import Batch, Bounds
+from run_specialist.batch.item import Done
 from run_specialist.budget import counted, dollars
 from run_specialist.cli import batch_options as options
 from run_specialist.cli import console
@@ -23,36 +25,17 @@ from run_specialist.cli.map_progress import MapWorker, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
 from run_specialist.cli.tables import duration_words, print_table
 from run_specialist.errors import RunSpecialistError, StoreUnusable, UsageError
+from run_specialist.evals import plan as plans
 from run_specialist.evals import running
 from run_specialist.evals.baseline import Baseline, find_baseline
 from run_specialist.evals.cases import EvalCase, cases_path, load_cases
 from run_specialist.evals.comparison import Comparison, as_json, comparisons, junit, notes, verdict_text
-from run_specialist.evals.plan import (
-    CaseRun,
-    EvalPlan,
-    EvalResult,
-    Subject,
-    Variant,
-    keep_result,
-    planned,
-    subjects,
-    varied,
-)
 from run_specialist.evals.reuse import existing_store, reused
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.sandbox import Sandbox
 from run_specialist.views.eval_page import AMOUNTS, amount, eval_page
 from run_specialist.views.page import signed
-
-if TYPE_CHECKING:
-    from run_specialist.api.config_files import Config
-    from run_specialist.api.runner import Runner
-    from run_specialist.batch.batch import Batch
-    from run_specialist.batch.item import Done
-
-LOW_SCORE = 1
-"""Exit code if a variant scores below the minimum."""
 
 _COLORS = {"better": typer.colors.GREEN, "worse": typer.colors.RED, "cannot be told": typer.colors.YELLOW}
 
@@ -63,7 +46,7 @@ class EvalWork:
 
     name: str
     """Name of the specialist, or path of its file."""
-    config: "Config"
+    config: Config
     project: options.ProjectOptions
     cases: options.CaseOptions
     variants: options.VariantOptions
@@ -112,7 +95,7 @@ class EvalWork:
             say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
         # The stored result is for `specialists report`; if the store fails, only that page is missing.
         try:
-            keep_result(plan, values, runner.store)
+            plans.keep_result(plan, values, runner.store)
         except StoreUnusable as error:
             say(f"the page of this eval cannot be written later: {error}")
         self._write(result, compared, runner)
@@ -120,7 +103,7 @@ class EvalWork:
             return Exit.INTERRUPTED
         return int(batch.exit_code) or self._code(result, compared)
 
-    def _runner(self, model: str | None) -> "Runner":
+    def _runner(self, model: str | None) -> Runner:
         """Return a runner for a model; None = that of each file or of the environment."""
         each_run = replace(self.each_run, model=model)
         return options.batch_runner(self.config, self.project, each_run, quiet=self.results.quiet)
@@ -136,7 +119,7 @@ class EvalWork:
             except OSError as error:
                 console.fail(f"{flag} {path}: {error.strerror or error}")
 
-    def _plan(self, runner: "Runner") -> EvalPlan:
+    def _plan(self, runner: Runner) -> plans.EvalPlan:
         """Return the planned runs; the baseline comes first if it has to be run, too. Raises UsageError."""
         file = runner.registry.find(self.name)
         if self.comparison.baseline is not None:
@@ -145,15 +128,15 @@ class EvalWork:
         if self.each_run.model is not None:
             settings["model"] = self.each_run.model
         others = [runner.registry.find(str(path)) for path in self.variants.file or ()]
-        compared = subjects([file, *others], settings, varied(self.variants.vary or ()))
+        compared = plans.subjects([file, *others], settings, plans.varied(self.variants.vary or ()))
         if self._baseline is not None and self._baseline.path is not None:
             before = runner.registry.find(str(self._baseline.path))
             name = self._baseline.called([one.variant for one in compared])
-            variant = Variant(name, str(before.path), before.digest, {}, is_baseline=True)
-            compared.insert(0, Subject(variant, before, settings))
+            variant = plans.Variant(name, str(before.path), before.digest, {}, is_baseline=True)
+            compared.insert(0, plans.Subject(variant, before, settings))
         path = self.cases.cases or cases_path(file)
         cases = self._chosen(path, load_cases(path, partial(running.check_judge, runner)))
-        return planned(runner, file.name, path, cases, compared, self.cases.repeat)
+        return plans.planned(runner, file.name, path, cases, compared, self.cases.repeat)
 
     def _chosen(self, path: Path, cases: tuple[EvalCase, ...]) -> tuple[EvalCase, ...]:
         """Return the cases selected by `--case`; raises UsageError if a pattern matches none."""
@@ -166,7 +149,7 @@ class EvalWork:
             chosen |= found
         return tuple(one for one in cases if one.name in chosen or not patterns)
 
-    def _announced(self, plan: EvalPlan, forecast: running.EvalForecast) -> Iterator[str]:
+    def _announced(self, plan: plans.EvalPlan, forecast: running.EvalForecast) -> Iterator[str]:
         """Yield the parts of the line that announces the eval."""
         earlier = len(plan.earlier)
         factors = [counted(len(plan.cases), "case")]
@@ -192,7 +175,7 @@ class EvalWork:
             low, high = forecast.judges_cost_usd, forecast.judges_cost_usd_90
             yield "judges cost extra" if low is None or high is None else f"judges about {spread(low, high)}"
 
-    def _show(self, plan: EvalPlan, forecast: running.EvalForecast, line: str) -> None:
+    def _show(self, plan: plans.EvalPlan, forecast: running.EvalForecast, line: str) -> None:
         """Print what would be run."""
         if not self.results.json_:
             console.print_line(line)
@@ -216,7 +199,7 @@ class EvalWork:
             }
         )
 
-    def _run(self, batch: "Batch", runner: "Runner") -> "list[Done]":
+    def _run(self, batch: Batch, runner: Runner) -> list[Done]:
         """Run a batch; return how its items ended."""
         ends: list[Done] = []
         worker = MapWorker(batch, [ends.append], shows=not self.results.quiet, noun="run")
@@ -225,7 +208,7 @@ class EvalWork:
         return ends
 
     def _judgements(
-        self, plan: EvalPlan, ends: "Mapping[int, Done]", runner: "Runner", spent: float
+        self, plan: plans.EvalPlan, ends: Mapping[int, Done], runner: Runner, spent: float
     ) -> running.Judgements:
         """Ask the judges about all answers."""
         answers = [] if self._is_interrupted else running.judged_answers(plan, ends, runner)
@@ -241,7 +224,7 @@ class EvalWork:
             problem = str(error)
         return running.judgements(answers, {done.run_id: done for done in said}, problem)
 
-    def _write(self, result: EvalResult, compared: Sequence[Comparison], runner: "Runner") -> None:
+    def _write(self, result: plans.EvalResult, compared: Sequence[Comparison], runner: Runner) -> None:
         """Write the requested private files, and warn if the specialist can read them; raises OSError."""
         junit_path, page = self.comparison.junit, self.comparison.page
         if junit_path is not None:
@@ -269,18 +252,18 @@ class EvalWork:
                         "there, and the next eval repeats them; write it elsewhere, or list it in .gitignore"
                     )
 
-    def _code(self, result: EvalResult, compared: Sequence[Comparison]) -> int:
+    def _code(self, result: plans.EvalResult, compared: Sequence[Comparison]) -> int:
         least = self.results.min_score
         scores = [result.score_of(one.name) for one in result.variants if not one.is_baseline]
         if least is not None and any(one is not None and one < least for one in scores):
-            return LOW_SCORE
+            return 1
         # A check that could not be made is as bad as an answer that is missing.
         if any(one.unmade_checks for one in result.runs):
             return Exit.NO_ANSWER
         return int(self._baseline is not None and any(one.regression for one in compared))
 
 
-def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> None:
+def print_results(result: plans.EvalResult, compared: Sequence[Comparison] = ()) -> None:
     """Print the results and the comparisons of its variants for people."""
     names = [one.name for one in result.variants]
     # How cells differ from the baseline.
@@ -300,13 +283,13 @@ def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> No
             console.print_wrapped(line, None if number else _COLORS.get(one.verdict))
 
 
-def failures(result: EvalResult) -> Iterator[str]:
+def failures(result: plans.EvalResult) -> Iterator[str]:
     """Yield a line for each failed check, and for each run that could not be checked, except the baseline's.
 
     Repeats that failed in the same way share a line, which names the first run.
     """
     base = {one.name for one in result.variants if one.is_baseline}
-    found: dict[tuple[str, str], list[CaseRun]] = {}
+    found: dict[tuple[str, str], list[plans.CaseRun]] = {}
     for run in result.runs:
         if run.variant in base:
             continue
@@ -322,7 +305,7 @@ def failures(result: EvalResult) -> Iterator[str]:
         yield f"{where}: {what}{times}{page}"
 
 
-def _cell(runs: list[CaseRun]) -> str:
+def _cell(runs: list[plans.CaseRun]) -> str:
     ended = [run for run in runs if run.has_ended]
     if not ended:
         return "not run"
@@ -332,7 +315,7 @@ def _cell(runs: list[CaseRun]) -> str:
     return f"{mark} {fmean(scores):.2f}" if scores else f"{mark} –"
 
 
-def _totals(name: str, runs: list[CaseRun]) -> Iterator[str]:
+def _totals(name: str, runs: list[plans.CaseRun]) -> Iterator[str]:
     yield name
     yield f"{sum(run.passed for run in runs)} of {counted(len(runs), 'run')} passed"
     costs = {"": [run.cost_usd for run in runs], "judges ": [run.judge_cost_usd for run in runs]}
@@ -346,15 +329,13 @@ def _totals(name: str, runs: list[CaseRun]) -> Iterator[str]:
 
 
 def comparison_lines(one: Comparison) -> Iterator[str]:
-    """Yield the verdict on a variant, its other differences, and notes on omitted runs."""
+    """Yield the verdict on a variant, its other certain differences, and notes on omitted runs."""
     yield f"{one.variant}: {verdict_text(one)}"
-    certain, chance = list[str](), list[str]()
-    for name, found in one.medians.items():
-        before, after = amount(found.baseline, name), amount(found.variant, name)
-        if before != after:
-            is_certain = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
-            (certain if is_certain else chance).append(f"{AMOUNTS[name].lower()} {before} → {after}")
-    groups = (("medians of the cases: ", certain), ("differences that may be chance: ", chance))
-    if besides := "; ".join(words + ", ".join(amounts) for words, amounts in groups if amounts):
-        yield f"{one.variant}: {besides}"
+    changed = [
+        f"{AMOUNTS[name].lower()} {amount(found.baseline, name)} → {amount(found.variant, name)}"
+        for name, found in one.medians.items()
+        if found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
+    ]
+    if changed:
+        yield f"{one.variant}: medians of the cases: {', '.join(changed)}"
     yield from (f"{one.variant}: {line}" for line in notes(one))

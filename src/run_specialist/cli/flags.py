@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from run_specialist.budget import Preset, Style
-from run_specialist.cli.console import OutputFile, OutputOption, complete_names, fail, guarded, say, say_allowed
+from run_specialist.cli.console import OutputFile, complete_names, fail, guarded, say, say_allowed
+from run_specialist.cli.help import flag, option
 from run_specialist.errors import UsageError
-from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.journal import OnLost
 from run_specialist.record.messages import CallFormat
 from run_specialist.record.outcome import EvidencePolicy
@@ -109,10 +109,7 @@ def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> tupl
     return Registry(places(project, folder, meant=meant), defaults=defaults.settings), folder, defaults
 
 
-LONGEST_NUMBER = 18
-"""Maximum length of a number [characters]."""
-
-_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
 
 
 def setting(text: str) -> int | float | str:
@@ -135,20 +132,18 @@ def takes(key: str) -> Callable[[str | None], str | None]:
             return None
         from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
 
-        if len(text) > LONGEST_NUMBER and _NUMBER.fullmatch(text):
-            raise typer.BadParameter(f"number too long, at most {LONGEST_NUMBER} characters; `none` removes the limit")
         try:
             checked({key: setting(text)})
         except UsageError as error:
-            raise typer.BadParameter(str(error).removeprefix(f"{key}: ")) from None
+            raise typer.BadParameter(str(error).removeprefix(f"{key}: ")[:500]) from None
         return text
 
     return check
 
 
-def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return the option `--quiet`, which the user's config file can set."""
-    return typer.Option("--quiet/--no-quiet", "-q", show_default=False, callback=personal("quiet"), help=help_)
+def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `option`
+    """Return the field of the option `--quiet`, which the user's config file can set."""
+    return flag(help_, "-q/--no-quiet", show_default=False, callback=personal("quiet"))
 
 
 def key_option(key: str, metavar: str, help_: str, choices: Sequence[str] = ()) -> Any:  # noqa: ANN401 - as `typer.Option`
@@ -274,11 +269,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 class OutputOptions:
     """Output."""
 
-    json_: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False
-    events: Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")] = False
-    output: OutputOption = None
-    quiet: Annotated[bool, quiet_option("Print only the answer and errors.")] = False
-    raw: Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")] = False
+    json_: bool = flag("Print the outcome as one JSON object.")
+    events: bool = flag("Print each event as one line of JSON.")
+    output: Path | None = option(
+        "FILE",
+        "Write the answer to FILE instead of standard output: as Markdown, or as JSON with --json.",
+        "-o",
+        readable=False,  # its old content does not matter
+    )
+    quiet: bool = quiet_option("Print only the answer and errors.")
+    raw: bool = flag("Print the answer as it is, on a terminal too.")
 
     def check(self) -> None:
         """Exit if options exclude each other, or if the file cannot be written."""
@@ -337,9 +337,6 @@ TrustFlag = Annotated[
 
 def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:
     """Return whether a file is trusted, and the status as a line; `(None, "")` if the file needs no trust."""
-    is_local = any(map(prefix_of, (settings.model or "", *settings.fallback_models)))
-    if not (settings.python_tools or settings.mcp_servers or settings.skills or settings.paths or is_local):
-        return None, ""
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.trust import RunContext, model_claims  # noqa: PLC0415 - fast `--help`

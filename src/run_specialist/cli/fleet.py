@@ -18,6 +18,7 @@ from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.help import CommandList
 from run_specialist.cli.tables import print_table
 from run_specialist.errors import with_flags
+from run_specialist.fleet.worker_log import HealthFile, LineLog
 from run_specialist.store.location import place, shown
 
 if TYPE_CHECKING:
@@ -175,7 +176,6 @@ def queue_url(store: str | None) -> str:
 
 async def _work(url: str, roots: "Mapping[str, Root]", health: Path | None, *, at_once: int, trust: bool) -> "Exit":
     from run_specialist.fleet.worker import Worker  # noqa: PLC0415 - a database library
-    from run_specialist.fleet.worker_log import HealthFile, LineLog  # noqa: PLC0415 - fast `--help`
 
     log = LineLog(lambda line: print_line(with_flags(line), sys.stderr))
     file = None if health is None else HealthFile(health)

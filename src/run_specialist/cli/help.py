@@ -4,11 +4,11 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,11 +17,7 @@ from run_specialist.cli.console import print_json_error, print_line
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from typer._click import Command, Context, Parameter
-    from typer._click import HelpFormatter as ClickHelpFormatter
-
-
-if TYPE_CHECKING:
+    from typer._click import Command, Parameter
     from typer._click import Context as _Context
     from typer._click import HelpFormatter as _HelpFormatter
 else:
@@ -72,27 +68,21 @@ class HelpContext(_Context):
         return super().__exit__(exc_type, exc_value, tb)
 
 
-_NAME_AND_QUESTION = 2
-
-
 class WordsCommand(TyperCommand):
     """A command whose last argument is a question in words, some of which may look like options."""
 
     context_class = HelpContext
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         """Parse the arguments; the error for an unknown option says how to ask a question that contains it."""
-        given = [*args]
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
             # The class of this error is part of click, or of a copy of click inside typer.
-            if option := getattr(error, "option_name", None):
-                at = next((index for index, word in enumerate(given) if word.startswith(option)), 0)
-                if sum(not word.startswith("-") for word in given[:at]) >= _NAME_AND_QUESTION:
-                    hint = "If it belongs to the question, quote the question, or put `--` before it."
-                    error.message = f"{error.format_message()}\n{hint}"  # type: ignore[attr-defined]
-                    error.possibilities = None  # type: ignore[attr-defined]
+            if getattr(error, "option_name", None):
+                hint = "If it belongs to the question, quote the question, or put `--` before it."
+                error.message = f"{error.format_message()}\n{hint}"  # type: ignore[attr-defined]
+                error.possibilities = None  # type: ignore[attr-defined]
             raise
 
 
@@ -101,14 +91,14 @@ class CommandList(TyperGroup):
 
     context_class = HelpContext
 
-    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+    def get_command(self, ctx: _Context, cmd_name: str) -> "Command | None":
         """Return the command with this name, whose help text has the same format."""
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             command.context_class = HelpContext
         return command
 
-    def get_params(self, ctx: "Context") -> "list[Parameter]":
+    def get_params(self, ctx: _Context) -> "list[Parameter]":
         """Return the options; sets the default of flags to False, because typer imports pydantic to convert None."""
         found = super().get_params(ctx)
         for one in found:
@@ -116,7 +106,7 @@ class CommandList(TyperGroup):
                 one.default = False
         return found
 
-    def format_commands(self, ctx: "Context", formatter: "ClickHelpFormatter") -> None:
+    def format_commands(self, ctx: _Context, formatter: _HelpFormatter) -> None:
         """Write the commands below their headings, each with the first sentence of its help."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
@@ -132,16 +122,14 @@ class CommandList(TyperGroup):
                 formatter.write_dl([(name.ljust(widest), summary) for name, summary in rows])
 
 
-_OTHERS = "Other options"
 _WORDS = "run_specialist.words"
 
 
-def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[..., None]:
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with one option per field of its dataclass parameters.
 
-    command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
-        line of a dataclass's docstring, without its period, is the heading of its options.
-    headings: False = all options are in one section of the help text.
+    command: its parameters are options, or dataclasses whose fields are annotated as options or made by `option`. The
+        first line of a dataclass's docstring, without its period, is the heading of its options.
     """
     groups: dict[str, type[DataclassInstance]] = {}
     parameters: list[inspect.Parameter] = []
@@ -149,7 +137,7 @@ def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[
         group = parameter.annotation
         if isinstance(group, type) and dataclasses.is_dataclass(group):
             groups[parameter.name] = group
-            parameters += _options(group, headings=headings)
+            parameters += _options(group)
         else:
             parameters.append(parameter)
 
@@ -166,35 +154,35 @@ def grouped(command: Callable[..., None], *, headings: bool = True) -> Callable[
     return flat
 
 
-flattened = partial(grouped, headings=False)
+def option(metavar: str | None, help_: str, *names: str, default: Any = None, **others: Any) -> Any:  # noqa: ANN401 - as `dataclasses.field`
+    """Return a field of a dataclass that is an option named after it; `names` are further names.
+
+    others: as `typer.Option` takes them.
+    """
+    given = {"names": names, "metavar": metavar, "help": help_, **others}
+    return dataclasses.field(default=default, metadata=given)
 
 
-def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspect.Parameter]:
-    """Return the fields of a dataclass as keyword parameters of a command."""
-    heading = (group.__doc__ or "").splitlines()[0].rstrip(".")
+flag = partial(option, None, default=False)
+
+
+def _options(group: "type[DataclassInstance]") -> Iterator[inspect.Parameter]:
+    """Yield the fields of a dataclass as keyword parameters of a command."""
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
-            annotation=_below(heading, hints[field.name]) if headings else hints[field.name],
-        )
-        for field in dataclasses.fields(group)
-    ]
+    for field in dataclasses.fields(group):
+        type_, given = hints[field.name], {**field.metadata}
+        if given:
+            name = f"--{field.name.rstrip('_').replace('_', '-')}"
+            found = typer.Option(name, *given.pop("names"), **given)
+        else:
+            type_, shared = get_args(type_)
+            found = copy(shared)
+        found.rich_help_panel = (group.__doc__ or "").splitlines()[0].rstrip(".")
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(field.name, keyword, default=field.default, annotation=Annotated[type_, found])
 
 
-def _below(heading: str, annotation: Any) -> Any:  # noqa: ANN401 - a type form
-    """Return an annotated option that the help text lists below a heading."""
-    if get_origin(annotation) is not Annotated:
-        raise TypeError(f"{annotation} is not an option; use Annotated[..., typer.Option()]")
-    type_, option, *others = get_args(annotation)
-    option = copy(option)
-    option.rich_help_panel = heading
-    return Annotated[type_, option, *others]
-
-
-def given_words(context: "Context") -> tuple[str, ...]:
+def given_words(context: _Context) -> tuple[str, ...]:
     """Return the arguments of a `GroupedCommand` as the user gave them."""
     return tuple(context.meta.get(_WORDS, ()))
 
@@ -202,30 +190,22 @@ def given_words(context: "Context") -> tuple[str, ...]:
 class GroupedCommand(TyperCommand):
     """A command whose help text lists its options in groups, in the order of their first options."""
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         """Parse the arguments, and store them unparsed, too."""
         ctx.meta[_WORDS] = tuple(args)
         return super().parse_args(ctx, args)
 
-    def format_options(self, ctx: "Context", formatter: "ClickHelpFormatter") -> None:
+    def format_options(self, ctx: _Context, formatter: _HelpFormatter) -> None:
         """Write the arguments, then each group of options, then those without a group."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
-        others: list[tuple[str, str]] = []
+        sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is None:
-                continue
-            heading = getattr(parameter, "rich_help_panel", None)
-            if parameter.param_type_name == "argument":
-                sections["Arguments"].append(record)
-            elif heading:
+            if (record := parameter.get_help_record(ctx)) is not None:
+                is_argument = parameter.param_type_name == "argument"
+                heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Other options"
                 sections.setdefault(heading, []).append(record)
-            else:
-                others.append(record)
-        for title, rows in (*sections.items(), (_OTHERS, others)):
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def _print_version(asked: bool) -> None:

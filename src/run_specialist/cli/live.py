@@ -174,7 +174,6 @@ LANDINGS = {
 """Descriptions of the rungs of the landing."""
 # Maximum number of changed files shown below a call.
 _MOST_CHANGES = 10
-_ROOM_FOR_REMAINING = len("  12 remaining")
 
 
 class CallLines:
@@ -246,10 +245,10 @@ class CallLines:
         if child := self._children_by_call.pop(event.id, None):
             self._line = child.outcome_line()
         elif event.phase == "skipped":
-            self._print(self._call_line(" -", event, "dim"), Text("  not run", "dim"))
+            self._print(self._numbered_line(" -", call_text(event), "dim"), Text("  not run", "dim"))
         else:
             self.calls += 1
-            self._line = self._call_line(str(self.calls), event)
+            self._line = self._numbered_line(str(self.calls), call_text(event))
             if event.phase == "failed":
                 reason = Text(f"  {one_line(event.text)}", "red")
                 # Truncate a long call, so that the failure stays visible.
@@ -290,12 +289,6 @@ class CallLines:
         """Return a line with its number; in a child run the specialist's name precedes the text."""
         line = _start(self._depth, f"{self._label}.{number.strip()}" if self._label else number, style)
         return line.append("  ").append(f"{self._name}  " if self._name else "", "cyan").append(text)
-
-    def _call_line(self, number: str, call: events.Called, style: str = "") -> Text:
-        line = self._numbered_line(number, "", style)
-        path = (call.arguments or {}).get("path")
-        room = self._console.width - line.cell_len - _ROOM_FOR_REMAINING
-        return line.append(with_short_path(call_text(call), path if isinstance(path, str) else "", room))
 
     def _print_change(self, event: events.FileChanged) -> None:
         done = f"would {event.change[:-1]}" if event.dry_run else event.change
@@ -351,28 +344,13 @@ def _remaining(budget: events.BudgetSpent) -> Text:
     return Text(f"  {rest} remaining", COLORS[phase])
 
 
-def with_short_path(text: str, path: str, most: int) -> str:
-    """Return a text with `…` in place of the leading folders of a path in it, as many as are too long to fit.
-
-    path: as it is in the text; a text without it stays unchanged.
-    most: length that the text should not exceed [characters]; the name of the file is always kept.
-    """
-    short, rest = text, path
-    while len(short) > most and "/" in rest:
-        rest = rest.partition("/")[2]
-        short = text.replace(path, f"…/{rest}", 1)
-    return short if len(short) < len(text) else text
-
-
 FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
 """The option for each kind of limit."""
-# Suggested new limits where the old limit was 0, which cannot be doubled; 10 for all others.
-_FALLBACK_LIMITS = {Kind.TOKENS: 100_000, Kind.COST: 1, Kind.TIME: 60, Kind.CHARACTERS: 100_000}
 
 
 def summary(outcome: Outcome) -> str:
-    """Return status, calls used and their limit, tokens by kind, cost, cost of the landing, time, on one line."""
-    calls, usage, landing = outcome.tool_calls, outcome.usage, outcome.landing
+    """Return status, calls used and their limit, tokens by kind, cost, time, on one line."""
+    calls, usage = outcome.tool_calls, outcome.usage
     parts = [outcome.status, _calls(outcome)]
     parts += [f"{number} {kind}" for number, kind in ((calls.failed, "failed"), (calls.skipped, "skipped")) if number]
     if usage.total_tokens:
@@ -385,30 +363,21 @@ def summary(outcome: Outcome) -> str:
         by_kind = ", ".join(f"{tokens:,} {name}" for name, tokens in kinds.items() if tokens)
         parts.append(f"{usage.total_tokens:,} tokens ({by_kind})")
         parts.append("price unknown" if outcome.cost_usd is None else units.dollars(outcome.cost_usd))
-    if landing and landing.usage.total_tokens:
-        parts.append(f"landing alone {', '.join(_spent(landing.usage.total_tokens, landing.cost_usd))}")
     parts.append(f"{outcome.duration_s:.1f} s")
     looked_up = [one.verified for one in outcome.evidence if one.verified is not None]
     if looked_up and outcome.status in ("answered", "landed"):
         parts.append(f"{sum(looked_up)} of {len(looked_up)} quotes found")
-    if children := outcome.children:
-        # The usage of each child run includes its own children.
-        costs = [one.cost_usd for one in children if one.cost_usd is not None]
-        cost = sum(costs) if len(costs) == len(children) else None
-        of_children = ", ".join(
-            [
-                units.amount(Kind.TOOL_CALLS, sum(one.tool_calls for one in children)),
-                *_spent(sum(one.usage.total_tokens for one in children), cost),
-            ]
-        )
-        parts.append(f"{units.counted(len(children), 'specialist')} asked: {of_children}, included")
+    if outcome.children:
+        parts.append(f"{units.counted(len(outcome.children), 'specialist')} asked, included")
     return " · ".join(parts)
 
 
 def brief(outcome: Outcome) -> str:
     """Return a shorter summary for a child run: calls, tokens, cost, time."""
-    spent = _spent(outcome.usage.total_tokens, outcome.cost_usd)
-    return " · ".join([_calls(outcome), *spent, f"{outcome.duration_s:.1f} s"])
+    parts = [_calls(outcome)]
+    if tokens := outcome.usage.total_tokens:
+        parts += [f"{tokens:,} tokens", *([] if outcome.cost_usd is None else [units.dollars(outcome.cost_usd)])]
+    return " · ".join([*parts, f"{outcome.duration_s:.1f} s"])
 
 
 def _calls(outcome: Outcome) -> str:
@@ -418,22 +387,18 @@ def _calls(outcome: Outcome) -> str:
     return f"{calls.used} of {units.of(Kind.TOOL_CALLS, calls.limit)}"
 
 
-def _spent(tokens: int, cost_usd: float | None) -> list[str]:
-    """Return tokens and cost as texts; none without tokens, and no cost if it is unknown."""
-    return [f"{tokens:,} tokens", *([] if cost_usd is None else [units.dollars(cost_usd)])] if tokens else []
-
-
 def resume_command(outcome: Outcome, store: str | None) -> str:
     """Return the command that resumes a run with a doubled limit, or with double the usage if that is more.
 
     store: the value of `--store`; None if it was not given.
     """
     flags = []
-    kind = Kind(outcome.landing.reason) if outcome.landing else None
-    spent = outcome.limits[kind] if kind else None
-    if kind and spent and spent.limit is not None:
-        total = 2 * max(spent.limit, spent.used or 0) or _FALLBACK_LIMITS.get(kind, 10)
-        flags = [FLAGS[kind], f"{total:.15g}"]
+    if outcome.landing:
+        kind = Kind(outcome.landing.reason)
+        spent = outcome.limits[kind]
+        if spent.limit is not None:
+            total = 2 * max(spent.limit, spent.used or 0)
+            flags = [FLAGS[kind], f"{total:.15g}" if total else "none"]
     return run_command("resume", outcome, store, *flags)
 
 
@@ -451,16 +416,14 @@ def changed_files(outcome: Outcome, undo: str | None) -> str:
     undo: the command that undoes it; None if the run is not stored.
     """
     counts = Counter(one.change for one in outcome.changes)
-    parts = [f"{counts[kind]} {kind}" for kind in ("created", "changed", "removed") if counts[kind]]
-    if not parts:
+    if not counts:
         return ""
-    number, kind = parts[0].split()
-    parts[0] = f"{units.counted(int(number), 'file')} {kind}"
+    parts = ", ".join(f"{units.counted(number, 'file')} {change}" for change, number in sorted(counts.items()))
     lasting = sum(not one.undoable for one in outcome.changes)
     if undo is None or lasting == len(outcome.changes):
-        return f"{', '.join(parts)}; this cannot be undone"
+        return f"{parts}; this cannot be undone"
     kept = f", but {lasting} of them cannot be undone" if lasting else ""
-    return f"{', '.join(parts)}; to undo: {undo}{kept}"
+    return f"{parts}; to undo: {undo}{kept}"
 
 
 def limit_hint(outcome: Outcome, resume: str | None) -> str | None:

@@ -395,10 +395,9 @@ class MapWorker:
             async with runner:
                 loop = asyncio.get_running_loop()
                 # Closing the terminal ends the batch, unless `nohup` ignores the signal.
-                hang_up = getattr(signal, "SIGHUP", None)
-                hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
-                for number in (signal.SIGINT, signal.SIGTERM, *hang_ups):
-                    loop.add_signal_handler(number, self._interrupt, loop)
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                        loop.add_signal_handler(number, self._interrupt, loop)
                 async for done in self.batch:
                     self.progress.end(done)
                     for write in self._writers:

@@ -2,11 +2,11 @@
 
 import asyncio
 import hashlib
-import math
 import shlex
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
+from run_specialist.api.runner import Runner
 from run_specialist.batch.answer_file import AnswerFile, AnswerFolder, AnswerStream
-from run_specialist.batch.limits import Forecast, Typical, alike, forecast
+from run_specialist.batch.batch import Batch
+from run_specialist.batch.item import Counts
+from run_specialist.batch.limits import alike, forecast
 from run_specialist.batch.questions import Template, asked, check
 from run_specialist.batch.read_items import STDIN, Source, files_source, source_of
 from run_specialist.budget import counted, dollars
@@ -31,18 +34,15 @@ from run_specialist.cli.help import given_words
 from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, label, reason_of, spread
 from run_specialist.cli.tables import duration_words
 from run_specialist.errors import StoreMissing, UsageError
-from run_specialist.record.outcome import Exit
+from run_specialist.record.outcome import Exit, Outcome
 from run_specialist.specialist.project import project_path
+from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.location import NONE, default_folder, place, shown
+from run_specialist.store.reader import Store
+from run_specialist.store.stored import PastRun
 
 if TYPE_CHECKING:
-    from run_specialist.api.runner import Runner
-    from run_specialist.batch.batch import Batch
-    from run_specialist.batch.item import Counts
     from run_specialist.fleet.batches import BatchStatus, Control
-    from run_specialist.record.outcome import Outcome
-    from run_specialist.store.reader import Store
-    from run_specialist.store.stored import PastRun
 
 
 SHOWN = 3
@@ -139,7 +139,7 @@ class MapCall:
                 self.batch.only_read(ended.reason if ended.state == "ended" else None, "cost_limit")
         return self._work_here()
 
-    def _runner_in(self, root: Path | None) -> "Runner":
+    def _runner_in(self, root: Path | None) -> Runner:
         """Return a runner whose file tools can read a folder."""
         project = replace(self.project, root=root)
         return batch_options.batch_runner(self._config, project, self.each_run, quiet=self.answers.quiet)
@@ -170,8 +170,6 @@ class MapCall:
 
         retried: statuses of earlier runs that are resumed.
         """
-        from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
-
         with ExitStack() as stack:
             store: Store | None = None
             # There is no store before the first run.
@@ -203,13 +201,13 @@ class MapCall:
             self._earlier = sum(item.key in ended for item in asked(self._inputs, self._template))
         self._forecast = replace(past, items=None if self._count is None else self._count - self._earlier)
 
-    def _past(self, store: "Store") -> "Sequence[PastRun]":
+    def _past(self, store: Store) -> Sequence[PastRun]:
         """Return past runs comparable to the planned ones (same model, same project), newest first."""
         file, batches = self._runner.registry.find(self.name), self._runner.batches
         request = self._runner.maker.asked(file, self.name, {**self.each_run.settings, "model": self.each_run.model})
         return alike(store.past(file.name, project_path(self._runner.root)), batches.model_of(request), file.digest)
 
-    def _earlier_runs(self, store: "Store", retried: Sequence[str]) -> tuple[set[str], float]:
+    def _earlier_runs(self, store: Store, retried: Sequence[str]) -> tuple[set[str], float]:
         """Return the keys of the items that have an outcome, and the known cost of all earlier runs of the batch [USD].
 
         retried: statuses of earlier runs that are resumed.
@@ -218,8 +216,6 @@ class MapCall:
         own = [run for run in store.runs(ids=[f"{batch_id}-"]) if run.parent_id is None]
         ended = {run.run_id for run in own if run.status in ENDED and run.status not in retried}
         if any(run.status == "failed" for run in own):
-            from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - only if runs have failed
-
             with StoredBatches(store.url) as stored:
                 ended -= stored.endpoint_failures(batch_id)
         return {run_id.removeprefix(f"{batch_id}-") for run_id in ended}, sum(run.cost_usd or 0.0 for run in own)
@@ -230,23 +226,19 @@ class MapCall:
         first = [*islice(asked(self._inputs, self._template), SHOWN)]
         if not self.answers.json_:
             console.print_line(" · ".join(self._plan_parts()))
-            if expected.runs:
-                median, high = (_used(expected, figure) for figure in ("median", "high"))
-                console.print_line(f"an item took {median} (median), and nine of ten at most {high}")
             for one in first:
                 console.print_line(f"\n{one.number}  {label(one.input)}")
                 console.print_line(textwrap.indent(one.question, "    "))
             console.print_line(f"\nbatch {self.batch.id}; nothing was sent")
             return
-
-        def rounded(value: float | None) -> float | None:
-            return None if value is None else round(value, 8)
-
-        def figures(typical: Typical | None) -> dict[str, float | None] | None:
-            if typical is None:
-                return None
-            return {"median": rounded(typical.median), "nine_of_ten": rounded(typical.high)}
-
+        figures = {
+            name: typical and {"median": typical.median, "nine_of_ten": typical.high}
+            for name, typical in (
+                ("tool_calls", expected.calls),
+                ("seconds", expected.seconds),
+                ("cost_usd", expected.cost_usd),
+            )
+        }
         console.print_json(
             {
                 "batch": self.batch.id,
@@ -257,12 +249,10 @@ class MapCall:
                 "first": [{"number": one.number, "input": one.input, "question": one.question} for one in first],
                 "forecast": {
                     "runs": expected.runs,
-                    "tool_calls": figures(expected.calls),
-                    "seconds": figures(expected.seconds),
-                    "cost_usd": figures(expected.cost_usd),
-                    "total_seconds": rounded(expected.total_seconds(at_once)),
-                    "total_cost_usd": rounded(expected.total_cost_low),
-                    "total_cost_usd_90": rounded(expected.total_cost_high),
+                    **figures,
+                    "total_seconds": expected.total_seconds(at_once),
+                    "total_cost_usd": expected.total_cost_low,
+                    "total_cost_usd_90": expected.total_cost_high,
                 },
             }
         )
@@ -335,14 +325,13 @@ class MapCall:
         """
         from run_specialist.fleet.queue import QueueAway  # noqa: PLC0415 - a database library
 
-        said, waited, was_away = "", SECONDS, False
+        said, next_at = "", 0.0
         while True:
             try:
                 (status,) = await control.status(batch_id)
             except QueueAway as away:
-                is_away, line = True, f"the database is unavailable, waiting: {away}"
+                line = f"the database is unavailable, waiting: {away}"
             else:
-                is_away = False
                 rest = status.queued + status.at_work
                 if not rest:
                     return status
@@ -359,12 +348,10 @@ class MapCall:
                     "" if status.reason is None else f"waits: {status.reason}",
                 ]
                 line = " · ".join(filter(None, parts))
-            if is_away != was_away or (waited >= SECONDS and line != said and not self.answers.quiet):
+            if line != said and time.monotonic() >= next_at and not self.answers.quiet:
                 console.say(line)
-                said, waited = line, 0.0
-            was_away = is_away
+                said, next_at = line, time.monotonic() + SECONDS
             await asyncio.sleep(LOOK)
-            waited += LOOK
 
     def _work_here(self) -> int:
         """Run the batch, print the summary, and return the exit code."""
@@ -412,11 +399,12 @@ class MapCall:
             console.print_json({"event": "reduced", "outcome": reduced.as_json()}, None)
         elif reduced is not None and self._prints_data:
             console.print_json({"reduced": reduced.as_json()}, None)
-        if code or not answers.quiet:
-            self._summarize(worker.progress)
+        lines = summary_lines(self, worker.progress) if code or not answers.quiet else ()
+        for number, (line, command) in enumerate(lines):
+            console.say(line, command=command, follows=number > 0)
         return code
 
-    def _reduce(self, folder: AnswerFolder, path: str) -> "Outcome":
+    def _reduce(self, folder: AnswerFolder, path: str) -> Outcome:
         """Ask a specialist about all answers; a repeated call is not paid for twice.
 
         path: of its file.
@@ -430,7 +418,7 @@ class MapCall:
 
         prepare = partial(runner.take_up, run_id, path, question, paths=None, retry=RESUMED)
 
-        async def once() -> "Outcome":
+        async def once() -> Outcome:
             async with runner:
                 return await (await prepare()).outcome()
 
@@ -438,7 +426,7 @@ class MapCall:
             return asyncio.run(with_bounded_cleanup(once()))
         return answer(runner, prepare, OutputOptions(quiet=self.answers.quiet))
 
-    def _summary_json(self, progress: MapProgress, unstored: int, reduced: "Outcome | None") -> dict[str, Any]:
+    def _summary_json(self, progress: MapProgress, unstored: int, reduced: Outcome | None) -> dict[str, Any]:
         batch, counts = self.batch, asdict(self.batch.counts)
         return {
             "batch": batch.id,
@@ -455,36 +443,8 @@ class MapCall:
             "reduced": None if reduced is None else reduced.as_json(),
         }
 
-    def _summarize(self, progress: MapProgress) -> None:
-        """Print the summary for people."""
-        (first, command), *others = summary_lines(self, progress)
-        console.say(first, command=command)
-        # On a terminal they are one message.
-        width = console.stderr_width() - len(INDENT)
-        for line, command in others:
-            if not console.is_terminal(sys.stderr):
-                console.say(line, command=command)
-                continue
-            for part in console.wrapped(console.printable(line), width, console.printable(command or "")):
-                console.print_line(INDENT + part, sys.stderr)
 
-
-INDENT = "  "
-ROOM = 1.1
-"""Factor between the expected cost and a suggested limit: an item begins only if the rest covers a typical one."""
-
-
-def _used(expected: Forecast, figure: str) -> str:
-    """Return what a past run used, e.g. `4 tool calls, 31 s, $0.04`.
-
-    figure: `median`, or `high`: the 90th percentile.
-    """
-    used = (expected.calls, expected.seconds, expected.cost_usd)
-    calls, seconds, cost = (0.0 if one is None else getattr(one, figure) for one in used)
-    return ", ".join([counted(round(calls), "tool call"), duration_words(seconds), *([dollars(cost)] if cost else [])])
-
-
-def _total(counts: "Counts") -> int:
+def _total(counts: Counts) -> int:
     return counts.done + counts.not_run if counts.total is None else counts.total
 
 
@@ -516,12 +476,7 @@ def summary_lines(call: MapCall, progress: MapProgress) -> Iterator[tuple[str, s
     if file is None and not call.writes_rows:
         yield "the answers are stored; the same command with --out FILE writes them at no cost", None
     command = same_command(call.words)
-    if batch.ended_because == "cost_limit" and spent and counts.done:
-        # Enough for all items, if the others cost as much as those so far.
-        needed = max(spent * (counts.done + counts.not_run) / counts.done, batch.cost_limit or 0.0) * ROOM
-        command = same_command(call.words, "--cost-limit", f"{math.ceil(round(100 * needed, 6)) / 100:.2f}")
-        yield f"to continue with a higher limit: {command}", command
-    elif batch.ended_because == "cost_limit":
+    if batch.ended_because == "cost_limit":
         yield "to continue, raise --cost-limit", None
     elif (counts.not_run or counts.aborted) and batch.ended_because != "fleet":
         yield f"to continue: {command}", command

@@ -84,11 +84,8 @@ def mcp(
         if no_token:
             fail("--no-token cannot be combined with a token from --token or SPECIALIST_MCP_TOKEN; remove one of them")
         token = token.strip()
-        if not token:
-            fail("the token is empty; remove --token and SPECIALIST_MCP_TOKEN to generate one")
         if not re.fullmatch("[!-~]+", token):
-            unsendable = "spaces or non-ASCII characters, which an HTTP header cannot carry"
-            fail(f"the token contains {unsendable}; choose another one")
+            fail("the token is empty, or has spaces or non-ASCII characters, which an HTTP header cannot carry")
     if http is None and (token is not None or no_token):
         say(f"warning: {'--no-token' if no_token else 'the token'} has no effect without --http")
     with guarded():

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.budget import counted
 from run_specialist.cli import console
 from run_specialist.cli.console import fail, guarded
 from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl, TrustFlag
-from run_specialist.cli.runs import AllProjects, complete_runs, find_run, open_store, project_filter
+from run_specialist.cli.runs import AllProjects, complete_runs, open_store, project_filter
 
 if TYPE_CHECKING:
     from run_specialist.replay.replay import ReplayResult
@@ -30,7 +31,7 @@ def _print_replay(done: "ReplayResult", saved: Path | None) -> None:
         console.say(f"nothing was saved to {saved}, because the run does not replay the same")
     place = "at the end" if found.request is None else f"at request {found.request} of {requests}"
     console.print_wrapped(f"{cassette.source} differs {place}: {found.part}")
-    console.print_diff("\n".join(found.diff))
+    console.print_diff("\n".join(found.as_json()["diff"]))
     for hint in found.hints:
         console.print_wrapped(hint)
 
@@ -47,18 +48,6 @@ ReplayedRun = Annotated[
         autocompletion=complete_runs,
     ),
 ]
-RootOfRun = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Folder that the file tools can read.  [default: that of the run]"),
-]
-SavedCassette = Annotated[
-    Path | None,
-    typer.Option(
-        "--save",
-        metavar="FILE",
-        help="Write the run to a cassette file without credentials, if it replays the same.",
-    ),
-]
 
 
 def replay(
@@ -66,8 +55,16 @@ def replay(
     trust: TrustFlag = False,
     all_projects: AllProjects = False,
     dir_: Dir = None,
-    root: RootOfRun = None,
-    save: SavedCassette = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder that the file tools can read.  [default: that of the run]"),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the run to a cassette file without credentials, if it replays the same."
+        ),
+    ] = None,
     force: Overwrite = False,
     store: StoreUrl = None,
     json_: Json = False,
@@ -79,30 +76,25 @@ def replay(
     request differs.
     """
     with guarded():
-        from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay import cassette as files  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay.replay import replay as replay_run  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
-        if root is not None and not root.is_dir():
-            fail(f"--root: {root} is not a folder")
+        project = console.project_folder(root)
         if save is not None and save.exists() and not force:
             fail(f"--save: {save} already exists; use --force to overwrite it")
+        file = None
         if run.endswith(".json") or os.sep in run:
-            recorded, file = files.read_cassette(Path(run)), None
+            recorded = files.read_cassette(Path(run))
         else:
             with open_store(store) as opened:
-                stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
+                stored = opened.load(opened.find(run, project_filter(root, all_projects=all_projects)).run_id)
             recorded = files.cassette_of(stored)
-            file = Path(stored.frozen.get("file", ""))
-            # By default the specialist's file is the one that the run found.
             if root is None and Path(stored.frozen["root"]).is_dir():
-                root = Path(stored.frozen["root"])
-                file = file if dir_ is None and file.is_file() else None
-            else:
-                file = None
+                # By default the specialist's file is the one that the run found.
+                root, found = Path(stored.frozen["root"]), Path(stored.frozen.get("file", ""))
+                file = found if dir_ is None and found.is_file() else None
         if save is not None:
-            text = recorded.text(root or project_root(Path.cwd()))
+            text = recorded.text(root or project)
             recorded = files.parsed(text, recorded.source)
         done = asyncio.run(with_bounded_cleanup(replay_run(recorded, root, dir=dir_, file=file, trust=trust)))
         if save is not None and done.difference is None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.budget import counted
-from run_specialist.cli.console import fail, guarded, print_json, print_line, say, write_private
+from run_specialist.cli.console import STDOUT, fail, guarded, print_json, print_line, say, write_private
 from run_specialist.cli.flags import Overwrite, StoreUrl
-from run_specialist.cli.runs import AllProjects, ReportedRun, RunsRoot, find_run, open_store, project_filter
+from run_specialist.cli.runs import AllProjects, ReportedRun, RunsRoot, open_store, project_filter
 from run_specialist.errors import RunSpecialistError
+from run_specialist.store.location import default_folder, file_of, shown
 
 if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
@@ -88,7 +89,7 @@ def report(
             else:
                 from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
 
-                related = with_related(opened, find_run(opened, run, project))
+                related = with_related(opened, opened.find(run, project).run_id)
                 page = _Page(related[0].run_id, lambda _: view.data(*related), view.render)
             if json_:
                 print_json(page.data(None))
@@ -107,7 +108,7 @@ def report(
 def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool, overwrite: bool) -> Path:
     """Write a page, readable by its owner only, and the missing reports on request; return its path.
 
-    A page beside the store, and an index that this command wrote, may be replaced; a link there was not made by it.
+    A page beside the store may be replaced; a link there was not made by this command.
     Raises OSError for a file that the user named.
     """
     if with_reports and page.folder is None:
@@ -115,8 +116,7 @@ def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool
     if not SAFE_ID.fullmatch(page.name) and (out is None or with_reports):
         fail(f"{page.name!r} cannot be part of a file name; name the file with --out")
     path = out or report_path(opened.url, page.name)
-    is_index = page.name == _INDEX
-    replace = overwrite or (_is_index(path) if is_index else out is None and not path.is_symlink())
+    replace = overwrite or (out is None and not path.is_symlink())
     if not replace and os.path.lexists(path):
         fail(f"{path} already exists; use --force to overwrite it")
     folder = None if page.folder is None else path.parent / page.folder
@@ -160,7 +160,6 @@ def _batch(batches: "StoredBatches", batch: "StoredBatch") -> _Page:
 
 def _index(opened: "Store", project: str | None) -> _Page:
     """Return the page that lists the runs of a project, or of all projects if it is None."""
-    from run_specialist.store.location import shown  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.run_index import MOST_RUNS, index_data, run_index  # noqa: PLC0415 - fast `--help`
 
@@ -173,7 +172,7 @@ def _index(opened: "Store", project: str | None) -> _Page:
         reports = reports_in(folder, listed) if folder else {}
         return index_data(runs, outcomes, reports, shown(opened.url), project)
 
-    return _Page(_INDEX, data, run_index, "", lambda: listed)
+    return _Page("index", data, run_index, "", lambda: listed)
 
 
 def report_name(run_id: str) -> str:
@@ -186,19 +185,12 @@ def report_path(url: str, run_id: str) -> Path:
 
     The folder is created if it does not exist, accessible to its owner only.
     """
-    from run_specialist.store.location import default_folder, file_of  # noqa: PLC0415 - fast `--help`
-
     file = file_of(url)
     folder = default_folder() if file is None else file.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / report_name(run_id)
 
 
-STDOUT = Path("-")
-_INDEX = "index"
-_OURS = b'<meta name="generator" content="specialists report --index">'
-# Size of the beginning of a file that is searched for the mark of an index [bytes].
-_HEAD = 64 * 1024
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 """Pattern of ids that can be used in a file name."""
 
@@ -227,14 +219,6 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
             say(f"no report of {run_id}: {error}")
         except FileExistsError:
             say(f"no report of {run_id}: {path} already exists")
-
-
-def _is_index(path: Path) -> bool:
-    """Return whether a regular file, and not a link to one, is an index that this command wrote."""
-    if path.is_symlink() or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return _OURS in file.read(_HEAD)
 
 
 def with_related(opened: "Store", run_id: str) -> tuple["StoredRun", Mapping[str, "StoredRun"], "RelatedRuns"]:

@@ -10,11 +10,11 @@ from run_specialist.budget import Kind, Preset, Style
 from run_specialist.cli import flags
 from run_specialist.cli.ask import MoreWords, answer, more_from
 from run_specialist.cli.console import fail, guarded, print_diff, print_json, print_line, say
-from run_specialist.cli.help import flattened
-from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
+from run_specialist.cli.help import grouped
+from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, open_store, project_filter
+from run_specialist.store.location import LAST
 
 if TYPE_CHECKING:
-    from run_specialist.loop.job import ForkedFrom
     from run_specialist.loop.run import Run
     from run_specialist.record.journal import FileChanging
     from run_specialist.store.reader import StoredChange
@@ -35,22 +35,12 @@ ForkPreset = Annotated[
 ]
 
 
-def cold_line(source: "ForkedFrom", model: str) -> str:
-    """Return a line with the price of the first request if it is sent to another model.
-
-    model: the model of the fork.
-    """
-    price = "unknown" if source.cold_cost is None else f"about {budget.dollars(source.cold_cost)}"
-    tokens = budget.amount(Kind.TOKENS, source.cold_tokens or 0)
-    return f"{model} has no prompt cache of {source.run_id}: it reads about {tokens} anew, price {price}"
-
-
 DespiteChanges = Annotated[
     bool, typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs.")
 ]
 
 
-@flattened
+@grouped
 def resume(
     run: RunId,
     query: MoreWords = None,
@@ -86,11 +76,10 @@ def resume(
     with guarded():
         question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
-        from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 
         if run == LAST:
             with open_store(store) as opened:
-                run = find_run(opened, run, project_filter(root, all_projects=all_projects))
+                run = opened.find(run, project_filter(root, all_projects=all_projects)).run_id
         runner = Runner(
             root=root,
             model=model,
@@ -107,7 +96,10 @@ def resume(
             fork = await runner.fork(run, question, at=at, force=force, **given, **forking, **watched)
             source = fork.forked_from
             if source and source.cold_tokens is not None and not output.quiet:
-                say(cold_line(source, fork.model), dim=True)
+                price = "unknown" if source.cold_cost is None else f"about {budget.dollars(source.cold_cost)}"
+                tokens = budget.amount(Kind.TOKENS, source.cold_tokens)
+                cache = f"{fork.model} has no prompt cache of {source.run_id}"
+                say(f"{cache}: it reads about {tokens} anew, price {price}", dim=True)
             return fork
 
         if root is not None and not output.quiet:
@@ -141,7 +133,7 @@ def undo(
     """
     with guarded(), open_store(store) as opened:
         project = project_filter(root, all_projects=all_projects)
-        listed = opened.find(find_run(opened, run, project))
+        listed = opened.find(run, project)
         run_id = listed.run_id
         if listed.status == "running":
             fail(f"{run_id} is still running; stop it first")
@@ -170,16 +162,10 @@ def undo(
             for killed_run in killed:
                 forget(killed_run)
         if json_:
-            files = [
-                {
-                    "root": str(where),
-                    "path": one.path,
-                    "result": one.result,
-                    "reason": one.reason,
-                    "diff": one.diff.text,
-                }
-                for where, one in done
-            ]
+            files = []
+            for where, one in done:
+                about = {"path": one.path, "result": one.result, "reason": one.reason, "diff": one.diff.text}
+                files.append({"root": str(where), **about})
             print_json({"run_id": run_id, "dry_run": dry_run, "files": files})
         else:
             _print(run_id, done, dry_run=dry_run)

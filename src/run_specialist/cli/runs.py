@@ -15,7 +15,8 @@ from run_specialist.budget import counted
 from run_specialist.cli import tables
 from run_specialist.cli.console import fail, guarded, one_line, print_json, say
 from run_specialist.cli.flags import Json, StoreUrl, one_of_words
-from run_specialist.errors import RunNotFound, StoreMissing
+from run_specialist.errors import StoreMissing
+from run_specialist.store.location import LAST, place, shown
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
@@ -37,7 +38,6 @@ _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 def open_store(store: str | None) -> "Store":
     """Open the store named by `--store`, or the default store; raises StoreUnusable."""
-    from run_specialist.store.location import place  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
 
     return Store(place(store).url)
@@ -52,28 +52,11 @@ def project_filter(root: Path | None, *, all_projects: bool) -> str | None:
     return None if all_projects else project_path((root or Path.cwd()).absolute())
 
 
-def find_run(opened: "Store", run: str, project: str | None) -> str:
-    """Return the id of a run; raises RunNotFound.
-
-    run: as given: an id or a prefix of any project, or `last` for the newest of this project.
-    """
-    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
-
-    try:
-        return opened.find(run, project).run_id
-    except RunNotFound as error:
-        if run == LAST and project and opened.count_elsewhere(project):
-            raise RunNotFound(f"{error}: use --all-projects or the id of a run") from None
-        raise
-
-
 def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> str:
     """Return the line for an empty listing.
 
     filtered: whether there are filters other than the project.
     """
-    from run_specialist.store.location import shown  # noqa: PLC0415 - fast `--help`
-
     what = "no matching runs" if filtered else "no runs"
     if project is None:
         return f"{what} in {shown(opened.url)}"
@@ -98,7 +81,6 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
 def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return the ids and questions of matching batches for shell completion, like `complete_runs`."""
     from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.location import place  # noqa: PLC0415 - fast `--help`
 
     with suppress(Exception), StoredBatches(place(context.params.get("store")).url) as opened:
         found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
@@ -254,7 +236,9 @@ def runs(
             without_batches=not (ids or batch or search or shows_all or status in {"running", "interrupted"}),
         )
         if follow:
-            _follow(store, selection, limit, json_=json_, projects=project is None)
+            if LAST in selection.ids:
+                fail(f"--follow needs the id of a run instead of `{LAST}`")
+            follow_runs(store, selection, limit, json_=json_, projects=project is None)
         try:
             opened = open_store(store)
         except StoreMissing as missing:
@@ -301,7 +285,7 @@ def transcript(
     with guarded(), open_store(store) as opened:
         from run_specialist.store.stored import copied_rows, transcript_rows  # noqa: PLC0415 - fast `--help`
 
-        stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
+        stored = opened.load(opened.find(run, project_filter(root, all_projects=all_projects)).run_id)
         rows, copied = transcript_rows(stored), copied_rows(stored)
         if json_:
             head = {"run_id": stored.run_id, "specialist": stored.specialist, "status": stored.status}
@@ -321,9 +305,7 @@ def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact
 
     exact: each prefix must match exactly one run, which a deletion requires.
     """
-    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
-
-    full = [find_run(opened, one, project) if exact or one == LAST else one for one in ids]
+    full = [opened.find(one, project).run_id if exact or one == LAST else one for one in ids]
     for one in full:
         if not opened.runs(ids=[one], limit=1):
             opened.find(one)
@@ -367,19 +349,8 @@ LOOK_BACK = 3_600.0
 """Maximum difference between the clocks of this process and of those that write the store [s]."""
 
 
-def _follow(store: str | None, selection: "Selection", limit: int, *, json_: bool, projects: bool) -> NoReturn:
-    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
-
-    if LAST in selection.ids:
-        fail(f"--follow needs the id of a run instead of `{LAST}`")
-    try:
-        follow(store, selection, limit, json_=json_, projects=projects)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-
-
-def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool, projects: bool) -> NoReturn:
-    """Print the newest selected runs, oldest first, then each that begins, is resumed or ends; does not return.
+def follow_runs(store: str | None, selection: "Selection", limit: int, *, json_: bool, projects: bool) -> NoReturn:
+    """Print the newest selected runs, oldest first, then each that begins, is resumed or ends; exits on Ctrl-C.
 
     limit: how many at the beginning, as for `Store.trees`.
     """
@@ -402,7 +373,7 @@ def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool
             columns.print([tables.run_cells(run, depth, projects=projects)], head=is_first)
 
     since = time.time() - LOOK_BACK
-    with _wait_for_store(store) as opened:
+    with suppress(KeyboardInterrupt), _wait_for_store(store) as opened:
         # Runs that are not among the newest ones are not printed before they change. They are asked for first:
         # a run that begins in between is printed, now or at the next look.
         earlier = opened.active_since(selection, since)
@@ -412,6 +383,7 @@ def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool
         while True:
             time.sleep(PAUSE)
             print_changed(opened.active_since(selection, since))
+    raise typer.Exit(130)
 
 
 def _wait_for_store(store: str | None) -> "Store":

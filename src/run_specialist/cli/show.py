@@ -1,8 +1,6 @@
 """The commands `specialists show` and `config`: effective settings and their origins, and what cannot work here."""
 
 import asyncio
-import shutil
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,10 +70,10 @@ def show(
             console.print_line("\nWhat a run gets:")
             before = ""
             for label, text in (*_facts(file, effective), *(("past runs", _medians(one)) for one in medians)):
-                _print_row("" if label == before else label, text)
+                console.print_wrapped(f"  {'' if label == before else label:<13}{console.one_line(text)}")
                 before = label
             if note:
-                _print_row("past runs", note)
+                console.print_wrapped(f"  {'past runs':<13}{console.one_line(note)}")
 
 
 BLOCKED = "blocked"
@@ -106,9 +104,6 @@ def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]
 
 # How many of the newest runs of a specialist are considered.
 _MOST_RUNS = 1_000
-# Width of the labels [columns].
-_LABEL = 13
-_NARROWEST = 40
 
 
 def _facts(file: "SpecialistFile", found: "EffectiveSettings") -> Iterator[tuple[str, str]]:
@@ -180,13 +175,6 @@ def _medians(one: dict[str, Any]) -> str:
     return f"{counted(one['runs'], 'run')} with {one['model']}; median {calls}, {one['seconds']:.3g} s, {cost}"
 
 
-def _print_row(label: str, text: str) -> None:
-    head, text = f"  {label:<{_LABEL}}", console.one_line(text)
-    width = max(shutil.get_terminal_size().columns, _NARROWEST)
-    filled = textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
-    console.print_line(filled if console.is_terminal() else head + text)
-
-
 _STATES = {"read": "read", "missing": "does not exist", "no table": "no table [tool.run-specialist]"}
 
 
@@ -200,6 +188,7 @@ def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
         claim = model_claim(read)
         trusted, line = flags.trust_of("the model of the project", [claim] if claim else [])
         if json_:
+            settings = {one.key: {**one.as_json(), "variable": one.origin.variable} for one in held}
             files = [
                 {
                     "path": str(one.path),
@@ -209,11 +198,9 @@ def config(root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
                 }
                 for one in read.files
             ]
-            console.print_json(
-                {"settings": {one.key: one.as_json() for one in held}, "files": files, "trusted": trusted}
-            )
+            console.print_json({"settings": settings, "files": files, "trusted": trusted})
             return
-        print_table(("KEY", "VALUE", "FROM"), [(one.key, one.shown_value, one.origin) for one in held])
+        print_table(("KEY", "VALUE", "FROM"), [(one.key, one.shown, str(one.origin)) for one in held])
         console.print_line("")
         if not read.files:
             console.print_line("No config file is read: SPECIALIST_CONFIG is none.")

@@ -12,6 +12,7 @@ import typer
 
 from run_specialist.budget import dollars
 from run_specialist.cli.console import has_colours, is_terminal, one_line, print_line, print_styled, printable, wrapped
+from run_specialist.store.location import place, shown
 from run_specialist.views.page import iso
 
 if TYPE_CHECKING:
@@ -262,8 +263,6 @@ def size_of(opened: "Store | str | None") -> dict[str, Any]:
 
     opened: the store, or the value of `--store` if it does not exist yet.
     """
-    from run_specialist.store.location import place, shown  # noqa: PLC0415 - fast `--help`
-
     if opened is None or isinstance(opened, str):
         return {"store": shown(place(opened).url), "size_bytes": 0}
     return {"store": shown(opened.url), "size_bytes": opened.size}

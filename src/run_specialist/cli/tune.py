@@ -147,8 +147,6 @@ def _print_calls(tuning: "Tuning") -> None:
     from rich.bar import Bar  # noqa: PLC0415 - fast `--help`
     from rich.table import Table  # noqa: PLC0415 - fast `--help`
 
-    from run_specialist.views.tune import NeedBar  # noqa: PLC0415 - fast `--help`
-
     console.print_line("\nRuns by tool calls used, ended by themselves or cut short:")
     suggested = tuning.suggestion.tool_calls_limit
     labels = {} if tuning.limit is None else {tuning.limit: "limit now"}
@@ -162,9 +160,7 @@ def _print_calls(tuning: "Tuning") -> None:
         table.add_column(head, justify="right")
         table.add_column(ratio=1)
     size = max(max(bar.ended, bar.cut) for bar in tuning.bars)
-    # A labelled number outside all bars gets a row.
-    outside = [NeedBar(number, number, 0, 0) for number in labels if not any(number in one for one in tuning.bars)]
-    for bar in sorted((*tuning.bars, *outside), key=lambda bar: bar.first):
+    for bar in tuning.bars:
         range_ = str(bar.first) if bar.first == bar.last else f"{bar.first}-{bar.last}"
         label = ", ".join(text for number, text in labels.items() if number in bar)
         ended, cut = Bar(size, 0, bar.ended, color="green"), Bar(size, 0, bar.cut, color="yellow")

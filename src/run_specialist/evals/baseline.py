@@ -13,18 +13,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalResult, Variant
-from run_specialist.safety import safe_files
 from run_specialist.safety.git import GitMissing, ask_git
 from run_specialist.specialist.checks import take_values
 from run_specialist.specialist.front_matter import read
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.location import NONE, default_folder, place
-
-KINDS = ("git", "eval", "file")
-"""Prefixes that select the kind of a baseline, such as `git:` in `git:main`."""
-LARGEST_RESULT = 256 * 1024 * 1024
-"""Maximum size of a result in JSON [bytes]."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +48,9 @@ class Baseline:
 def read_result(path: Path) -> EvalResult:
     """Return the result in a file that `--json` wrote; raises UsageError with the place of the problem."""
     try:
-        with safe_files.open_file(path, None) as file:
-            data = file.read(LARGEST_RESULT + 1)
+        return TypeAdapter(EvalResult).validate_json(path.read_bytes())
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(data) > LARGEST_RESULT:
-        raise UsageError(f"{path}: is larger than {LARGEST_RESULT // 1024**2} MiB")
-    try:
-        return TypeAdapter(EvalResult).validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "1:1"
@@ -72,7 +61,7 @@ def read_result(path: Path) -> EvalResult:
 def earlier_eval(name: str, store: str | None) -> Baseline | None:
     """Return the stored eval with this id or id prefix; None if there is none.
 
-    Raises UsageError if the prefix matches several evals, or if the store cannot be read.
+    Raises UsageError if it has no result, or if the store cannot be read.
     """
     where = place(store).url
     if where == NONE or not re.match("eval-.", name):
@@ -80,9 +69,7 @@ def earlier_eval(name: str, store: str | None) -> Baseline | None:
     try:
         with StoredBatches(where) as batches:
             found = batches.find(name)
-    except (StoreMissing, RunNotFound) as error:
-        if "start with" in str(error):
-            raise
+    except (StoreMissing, RunNotFound):
         return None
     result = found.frozen.get("eval", {}).get("result")
     if result is None:
@@ -93,13 +80,13 @@ def earlier_eval(name: str, store: str | None) -> Baseline | None:
 def find_baseline(text: str, specialist: Path, store: str | None, keep: Path | None = None) -> Baseline:
     """Return the baseline that `--baseline` names.
 
-    text: `REF`, `REF:PATH`, the id of an eval, or a path that ends in .md or .json; or only one of `KINDS`, before a
-        colon.
+    text: `REF`, `REF:PATH`, the id of an eval, or a path that ends in .md or .json; or one of them after its kind:
+        `git:`, `eval:` or `file:`.
     keep: folder for copies of past files; None for the default one.
     Raises UsageError with the specialist's file as the place.
     """
     kind, colon, name = text.partition(":")
-    if not colon or kind not in KINDS:
+    if not colon or kind not in {"git", "eval", "file"}:
         kind, name = "", text
     try:
         return _found(kind, name, specialist, store, keep)
@@ -175,10 +162,8 @@ def _content(top: Path, digest: str, path: str) -> bytes:
     """Return the content of a file at a commit, by its path from the top of the work tree; raises UsageError."""
     found = ask_git(top, "cat-file", "blob", f"{digest}:{path}")
     if found.returncode:
-        raise UsageError(
-            f"{path} cannot be read from commit {digest[:10]} ({_reason(found)}); if it had another path, write "
-            "git:REF:PATH; if this is a partial clone that you trust, fetch it with git"
-        )
+        commit = f"{path} cannot be read from commit {digest[:10]} ({_reason(found)})"
+        raise UsageError(f"{commit}; if it had another path, write git:REF:PATH")
     return found.stdout
 
 

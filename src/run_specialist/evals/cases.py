@@ -16,7 +16,6 @@ from run_specialist.evals import evaluators
 from run_specialist.specialist.loader import SpecialistFile, stem
 from run_specialist.specialist.positions import PlacedValue, read
 from run_specialist.specialist.problems import Problems, shown
-from run_specialist.specialist.project import result_path
 from run_specialist.specialist.settings import checked
 
 ENDINGS = (".evals.yaml", ".evals.yml")
@@ -27,9 +26,6 @@ LONGEST = 200
 LONGEST_QUOTE = 120
 """Maximum length of the part of a quote that a case expects [characters]."""
 
-_OF_FILE = ("cases", "evaluators", "name", "$schema")
-_OF_CASE = ("name", "inputs", "evaluators", "expected_output", "metadata")
-_OF_INPUTS = ("question", "settings")
 _HEADER = """\
 # Cases from stored runs of {name}: questions, with what their answers cited. An answer of a stored run is not
 # known to be right, so read and edit each case. Then: specialists eval {name}
@@ -83,7 +79,7 @@ class _FileReader:
         self._check_judge = cache(check_judge)
 
     def cases(self, file: PlacedValue) -> tuple[EvalCase, ...]:
-        self._check_keys(file, _OF_FILE, "the file")
+        self._check_keys(file, ("cases", "evaluators", "name", "$schema"), "the file")
         listed, shared = _value(file, "cases"), self._evaluators(_value(file, "evaluators"))
         if not listed.items:
             self._problems.error(listed.place, "has no cases; expected `cases:` with a list")
@@ -99,11 +95,11 @@ class _FileReader:
         return tuple(found.values())
 
     def _case(self, name: str, given: PlacedValue, shared: Evaluators) -> EvalCase:
-        self._check_keys(given, _OF_CASE, name)
+        self._check_keys(given, ("name", "inputs", "evaluators", "expected_output", "metadata"), name)
         asked = inputs = _value(given, "inputs")
         settings = _value(inputs, "settings")
         if inputs.fields:
-            self._check_keys(inputs, _OF_INPUTS, "inputs")
+            self._check_keys(inputs, ("question", "settings"), "inputs")
             asked = _value(inputs, "question")
         if not isinstance(asked.value, str) or not asked.value.strip():
             text = f"{shown(name)} has no question; expected `inputs: TEXT`, or `inputs:` with `question: TEXT`"
@@ -212,14 +208,3 @@ def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> str:
         cases.append({"name": f"question {number}", "inputs": question, "evaluators": checks})
     text = yaml.safe_dump({"cases": cases}, sort_keys=False, allow_unicode=True, width=110)
     return _HEADER.format(name=name) + text
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a new file; raises UsageError if it exists, OSError if it cannot be written."""
-    try:
-        with (result_path(path.parent) / path.name).open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(
-            f"{path}:1:1: exists already, and was left unchanged; name another file with --cases"
-        ) from None

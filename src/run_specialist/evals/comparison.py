@@ -215,12 +215,10 @@ def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
     mean = exact(fmean(differences)) if differences else 0.0
     if not mean:
         return None
-    if len(differences) == 1:
-        # A single difference has no deviation that could be estimated.
-        return fewest_cases(alpha)
     certain, likely = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(POWER)
-    # A deviation of a million times the mean must give a useless number, not an overflow.
-    count = ((certain + likely) * min(stdev(differences) / abs(mean), 1e6)) ** 2 + certain**2 / 2
+    # Unknown with a single difference; a million times the mean must give a useless number, not an overflow.
+    deviation = min(stdev(differences) / abs(mean), 1e6) if len(differences) > 1 else 0.0
+    count = ((certain + likely) * deviation) ** 2 + certain**2 / 2
     return max(ceil(count), fewest_cases(alpha), len(differences) + 1)
 
 

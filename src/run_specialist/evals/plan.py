@@ -10,22 +10,22 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from run_specialist.api.run_maker import RunRequest
+from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
+from run_specialist.evals.cases import EvalCase
 from run_specialist.record.outcome import Status
+from run_specialist.spawning.spawner import answer_schema
+from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import project_path
 from run_specialist.specialist.settings import Data, checked
-
-if TYPE_CHECKING:
-    from run_specialist.api.run_maker import RunRequest
-    from run_specialist.api.runner import Runner
-    from run_specialist.evals.cases import EvalCase
-    from run_specialist.specialist.loader import SpecialistFile
-    from run_specialist.store import batches
+from run_specialist.store.batches import BatchWriter, StoredBatch
+from run_specialist.store.location import NONE, place
 
 AS_IT_IS = "as it is"
 """Name of the variant that is the unchanged file."""
@@ -105,7 +105,6 @@ class Variant:
     path: str
     digest: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings that differ from the file, by key."""
     is_baseline: bool = False
 
 
@@ -142,7 +141,7 @@ class Subject:
     """A variant with its file and all settings."""
 
     variant: Variant
-    file: "SpecialistFile"
+    file: SpecialistFile
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings that override the file: those of every variant, then those of this one."""
 
@@ -174,7 +173,7 @@ def _value(text: str) -> int | float | str:
 
 
 def subjects(
-    files: "Sequence[SpecialistFile]", common: Mapping[str, Any], vary: Mapping[str, Sequence[Any]]
+    files: Sequence[SpecialistFile], common: Mapping[str, Any], vary: Mapping[str, Sequence[Any]]
 ) -> list[Subject]:
     """Return all combinations of files and values, with common settings; the first file is the specialist itself."""
     found, names = [], [file.path.name for file in files]
@@ -193,10 +192,10 @@ class PlannedRun:
     """One run of one case with one variant."""
 
     number: int
-    case: "EvalCase"
+    case: EvalCase
     subject: Subject
     repeat: int
-    asked: "RunRequest"
+    asked: RunRequest
     key: str
     generation: int = 1
     """From 1; a later one replaces a run whose files have changed, or that was to be repeated."""
@@ -221,7 +220,7 @@ class EvalPlan:
     eval_id: str
     specialist: str
     path: Path
-    cases: "tuple[EvalCase, ...]"
+    cases: tuple[EvalCase, ...]
     subjects: tuple[Subject, ...]
     repeat: int
     project: str
@@ -232,24 +231,22 @@ class EvalPlan:
     stale: int = 0
     """Number of runs to be repeated because files that they read have changed."""
 
-    def row(self, cost_limit: float | None, result: Mapping[str, Any] | None = None) -> "batches.StoredBatch":
+    def row(self, cost_limit: float | None, result: Mapping[str, Any] | None = None) -> StoredBatch:
         """Return the row that stores the eval, at the end with its result."""
-        from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
-
         variants = [{**asdict(one.variant), "settings": dict(one.variant.settings)} for one in self.subjects]
         about = {"cases": str(self.path), "variants": variants, "repeat": self.repeat, "fresh": self.is_fresh}
         frozen = {"eval": about if result is None else {**about, "result": result}}
         question = f"eval of {self.path.name}"
-        return batches.StoredBatch(
+        return StoredBatch(
             self.eval_id, self.specialist, question, time.time(), frozen, None, self.project, cost_limit=cost_limit
         )
 
 
 def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
-    runner: "Runner",
+    runner: Runner,
     specialist: str,
     path: Path,
-    cases: "tuple[EvalCase, ...]",
+    cases: tuple[EvalCase, ...],
     subjects: Sequence[Subject],
     repeat: int = 1,
 ) -> EvalPlan:
@@ -259,9 +256,9 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
     runs: list[PlannedRun] = []
     models = {}
     # The runs of a case with all variants come one after the other, so that they meet the same conditions.
-    for case, (place, subject) in product(cases, enumerate(subjects)):
+    for case, (number, subject) in product(cases, enumerate(subjects)):
         # Cases without their own settings share the resolved ones.
-        same = (place, json.dumps(case.settings, sort_keys=True, default=str))
+        same = (number, json.dumps(case.settings, sort_keys=True, default=str))
         if same not in resolved:
             # The settings of a case are not those of the caller.
             places = partial(lambda case, key: f"{case.places.get(key, case.where)}: settings", case)
@@ -276,13 +273,11 @@ def planned(  # noqa: PLR0913, PLR0917 - the parts of a plan
     return EvalPlan(name, specialist, path, cases, tuple(subjects), repeat, project, tuple(runs))
 
 
-def run_key(asked: "RunRequest", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
+def run_key(asked: RunRequest, model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
     """Return `e` for a case or `j` for a judge, and 16 hexadecimal digits that depend on every input of the run.
 
     The content of the files that it reads is compared before it is reused.
     """
-    from run_specialist.spawning.spawner import answer_schema  # noqa: PLC0415 - fast `--help`
-
     settings: dict[str, Any] = asked.settings.model_dump(mode="json", by_alias=True, exclude_unset=True)
     schema = answer_schema(asked.file, asked.settings)
     settings["output_schema"] = None if schema is None else dict(schema.schema)
@@ -296,9 +291,6 @@ def _digest(parts: Any) -> str:  # noqa: ANN401 - JSON values
 
 def keep_result(plan: EvalPlan, result: Mapping[str, Any], store: str | None) -> None:
     """Store a result as `--json` prints it, in place of that of an earlier call; raises StoreUnusable."""
-    from run_specialist.store.batches import BatchWriter  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.location import NONE, place  # noqa: PLC0415 - as above
-
     if (where := place(store).url) != NONE:
         with BatchWriter(where) as writer:
             writer.set_frozen(plan.eval_id, plan.row(None, result).frozen)

@@ -1,37 +1,31 @@
 """Find stored runs that need not be repeated, because nothing that they depend on has changed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from run_specialist.api.run_maker import RunRequest
+from run_specialist.api.runner import Runner
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, UsageError
 from run_specialist.evals.plan import EvalPlan, PlannedRun
+from run_specialist.record.journal import Returned
 from run_specialist.safety.redact import redactor
 from run_specialist.spawning.prompt_texts import agent_memory, read_texts
 from run_specialist.spawning.trust import RunContext
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.location import NONE, place
 from run_specialist.store.reader import RunSteps, Store
-from run_specialist.tools.base import Tool
+from run_specialist.store.stored import StoredRun
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.threads import in_thread
-
-if TYPE_CHECKING:
-    from run_specialist.api.run_maker import RunRequest
-    from run_specialist.api.runner import Runner
-    from run_specialist.record.journal import Returned
-    from run_specialist.store.stored import StoredRun
 
 ENDED = frozenset({"answered", "landed", "partial", "failed"})
 """Statuses of runs that are reused; others are resumed."""
 READING = frozenset({"search", "grep", "glob", "read", "ls", DELEGATE})
 """Tools whose results depend on files, and the tool whose child runs may use them."""
-
-Steps = Callable[[str], RunSteps | None]
-"""Returns the requests and calls of a stored run, without results; None if it is not stored."""
 
 
 @contextmanager
@@ -44,13 +38,7 @@ def existing_store(url: str | None) -> Iterator[Store | None]:
         yield store
 
 
-def steps_of(store: Store | None, run_ids: Sequence[str]) -> Steps:
-    """Return a function that returns the steps of one of these runs; the first call loads all runs."""
-    loaded = cache(lambda: {} if store is None else store.steps(run_ids))
-    return lambda run_id: loaded().get(run_id)
-
-
-async def reused(plan: EvalPlan, runner: "Runner", store: Store | None, *, fresh: bool) -> EvalPlan:
+async def reused(plan: EvalPlan, runner: Runner, store: Store | None, *, fresh: bool) -> EvalPlan:
     """Return the plan with the newest stored run of each question, or a new run where that is outdated.
 
     An interrupted eval continues with its planned runs.
@@ -68,7 +56,7 @@ async def reused(plan: EvalPlan, runner: "Runner", store: Store | None, *, fresh
         newest |= {(one.key, one.repeat): one for one in stored}
         waiting = [replace(one, generation=one.generation + 1) for one in stored]
     was_fresh, begun = _unfinished(store, plan.eval_id)
-    unchanged = Unchanged(runner, store, steps_of(store, [*statuses]))
+    unchanged = Unchanged(runner, store, store.steps([*statuses]))
     runs, earlier, stale = list[PlannedRun](), set[str](), 0
     for one in plan.runs:
         last = newest.get((one.key, one.repeat))
@@ -103,20 +91,24 @@ def _unfinished(store: Store, eval_id: str) -> tuple[bool, frozenset[str]]:
 class Unchanged:
     """Compares stored runs with what they would read now; identical calls are made once."""
 
-    def __init__(self, runner: "Runner", store: Store, steps: Steps) -> None:
+    def __init__(self, runner: Runner, store: Store, steps: Mapping[str, RunSteps]) -> None:
         """Configure the comparison."""
         self._runner = runner
         self._store = store
         self._steps = steps
         self._hide = redactor(tuple(runner.secrets))
-        self._tools = cache(self._made_tools)
+        self._tools = cache(lambda paths, limit: {tool.name: tool for tool in file_tools(runner.root, paths, limit)})
         self._results: dict[Any, str | None] = {}
 
-    async def holds(self, asked: "RunRequest", run_id: str) -> bool:
+    async def holds(self, asked: RunRequest, run_id: str) -> bool:
         """Return whether a run would read the same files, and have the same texts in its prompt."""
-        return await self._reads_same(run_id) and await self.has_same_texts(asked, run_id)
+        try:
+            return await self._reads_same(run_id) and await self.has_same_texts(asked, run_id)
+        except UsageError:
+            # A skill or a folder is missing: a new run says so.
+            return False
 
-    async def has_same_texts(self, asked: "RunRequest", run_id: str) -> bool:
+    async def has_same_texts(self, asked: RunRequest, run_id: str) -> bool:
         """Return whether a run would get the texts of its stored prompt."""
         settings, trust = asked.settings, self._runner.environments.trust
         if not (settings.skills or settings.project_instructions or settings.memory):
@@ -127,15 +119,11 @@ class Unchanged:
             memory = agent_memory(context, self._runner.secrets)
             return read_texts(context).followed_by(memory.text).added_to(settings.prompt)
 
-        try:
-            return str(self._store.load(run_id).frozen.get("system", "")).startswith(await in_thread(prompt))
-        except UsageError:
-            # A skill is missing: a new run says so.
-            return False
+        return str(self._store.load(run_id).frozen.get("system", "")).startswith(await in_thread(prompt))
 
     async def _reads_same(self, run_id: str) -> bool:
         """Return whether a run and all runs below it would read the same."""
-        steps = self._steps(run_id)
+        steps = self._steps.get(run_id)
         if steps is not None and not any(one.call.name in READING for one in steps.calls):
             return True
         run = self._store.load(run_id)
@@ -148,7 +136,7 @@ class Unchanged:
                 return False
         return True
 
-    async def _differs(self, run: "StoredRun", call: "Returned") -> bool:
+    async def _differs(self, run: StoredRun, call: Returned) -> bool:
         stored = run.frozen.get("settings", {})
         settings = tuple(stored.get("paths") or ()), int(stored.get("tool_result_limit") or 20_000)
         tool = self._tools(*settings).get(call.call.name)
@@ -168,9 +156,3 @@ class Unchanged:
                 "\n".join(line for line in text.split("\n") if not line.startswith("[")) for text in (now, before)
             )
         return now != before
-
-    def _made_tools(self, paths: tuple[str, ...], result_limit: int) -> dict[str, Tool]:
-        try:
-            return {tool.name: tool for tool in file_tools(self._runner.root, paths, result_limit)}
-        except UsageError:
-            return {}

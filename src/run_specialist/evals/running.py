@@ -10,19 +10,20 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic_evals.evaluators import EvaluationReason, EvaluatorContext
 from pydantic_evals.otel import SpanNode, SpanTree, SpanTreeRecordingError
 
+from run_specialist.api.run_maker import RunRequest
+from run_specialist.api.runner import Runner
 from run_specialist.batch.batch import Batch, Bounds
 from run_specialist.batch.item import Done, Item
 from run_specialist.batch.limits import Forecast, alike, forecast
 from run_specialist.errors import RunSpecialistError, SpecialistNotFound, UsageError
 from run_specialist.evals.cases import EvalCase
-from run_specialist.evals.evaluators import RUN, CheckedRun, Judge, Judgement, RunCheck, short
+from run_specialist.evals.evaluators import RUN, CheckedRun, Judge, Judgement, short
 from run_specialist.evals.plan import CaseRun, Check, EvalPlan, EvalResult, PlannedRun, run_key
-from run_specialist.evals.reuse import Steps, steps_of
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import powers
 from run_specialist.spawning.spawner import answer_schema
@@ -32,11 +33,7 @@ from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
 from run_specialist.store import batches
 from run_specialist.store.batch_reader import JUDGES
-
-if TYPE_CHECKING:
-    from run_specialist.api.run_maker import RunRequest
-    from run_specialist.api.runner import Runner
-    from run_specialist.store.reader import RunSteps, Store
+from run_specialist.store.reader import RunSteps, Store
 
 FOLDER = Path(__file__).parent / "judges"
 """Not one of the folders of specialists, so that no agent is offered a judge."""
@@ -51,7 +48,7 @@ Judgements = dict[int, dict[str, Judgement]]
 """Verdicts by number of the judged run, then by the key of the judge."""
 
 
-def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
+def runs_batch(plan: EvalPlan, runner: Runner, bounds: Bounds) -> Batch:
     """Return the batch of all runs."""
     items = []
     for one in plan.runs:
@@ -71,12 +68,12 @@ class JudgedAnswer(NamedTuple):
 
     run: PlannedRun
     judge: Judge
-    asked: "RunRequest"
+    asked: RunRequest
     run_id: str
     """Id of the run of the judge; equal answers have the same judge, who is asked once."""
 
 
-def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -> list[JudgedAnswer]:
+def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: Runner) -> list[JudgedAnswer]:
     """Return the answers that judges are to read; raises UsageError if a judge cannot be asked.
 
     runner: without a model of its own, so that the variants' model does not judge itself.
@@ -94,7 +91,7 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -
     return found
 
 
-def judges_batch(plan: EvalPlan, answers: Sequence[JudgedAnswer], runner: "Runner", bounds: Bounds) -> Batch:
+def judges_batch(plan: EvalPlan, answers: Sequence[JudgedAnswer], runner: Runner, bounds: Bounds) -> Batch:
     """Return the batch of all judges."""
     distinct = {one.run_id: one for one in answers}
     row = batches.StoredBatch(
@@ -153,7 +150,7 @@ def find_judge(registry: Registry, name: str) -> SpecialistFile:
         return load(included)
 
 
-def check_judge(runner: "Runner", name: str) -> None:
+def check_judge(runner: Runner, name: str) -> None:
     """Raise UsageError if the judge does not exist, its file has errors, or its answers contain no verdict."""
     file = find_judge(runner.registry, name)
     settings = resolve(file, {}).settings
@@ -182,16 +179,18 @@ def judge_question(case: EvalCase, outcome: Outcome, rubric: str) -> str:
 
 
 async def result_of(
-    plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, store: "Store | None"
+    plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, store: Store | None
 ) -> EvalResult:
     """Return the runs with their checks."""
-    steps = steps_of(store, [one.outcome.run_id for one in ends.values() if one.outcome is not None])
+    steps = store.steps([one.outcome.run_id for one in ends.values() if one.outcome is not None]) if store else {}
     runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), steps) for one in plan.runs]
     cases, variants = tuple(one.name for one in plan.cases), tuple(one.variant for one in plan.subjects)
     return EvalResult(plan.eval_id, plan.specialist, cases, variants, tuple(runs))
 
 
-async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str, Judgement], steps: Steps) -> CaseRun:
+async def scored(
+    planned: PlannedRun, done: Done | None, judgements: Mapping[str, Judgement], steps: Mapping[str, RunSteps]
+) -> CaseRun:
     """Return a run with its checks; `done` is None if it was not run."""
     case = planned.case
     run = CaseRun(case.name, planned.subject.variant.name, planned.repeat, None, "not run")
@@ -200,8 +199,7 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
         return replace(run, error=None if done is None else done.error)
     output_tokens, tokens = outcome.usage.output_tokens, outcome.usage.total_tokens
     metrics: dict[str, int | float] = {"input_tokens": tokens - output_tokens, "output_tokens": output_tokens}
-    # Only evaluators of pydantic-evals read spans.
-    stored = None if all(isinstance(one, RunCheck) for one in case.evaluators) else steps(outcome.run_id)
+    stored = steps.get(outcome.run_id)
     missing = SpanTreeRecordingError("the run is not stored, so there are no spans; use a store")
     context: EvaluatorContext[Any, Any, Any] = EvaluatorContext(
         name=case.name,
@@ -249,7 +247,7 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
     )
 
 
-def span_tree(run: "RunSteps") -> SpanTree:
+def span_tree(run: RunSteps) -> SpanTree:
     """Return the spans that the run has made, with the names and attributes of docs/python.md."""
     ended = run.started_at if run.ended_at is None else run.ended_at
     about: dict[str, Any] = {
@@ -294,26 +292,22 @@ def span_tree(run: "RunSteps") -> SpanTree:
 
 
 class EvalForecast(NamedTuple):
-    """The forecast for all runs to be made; costs by the median and by the 90th percentile of past runs."""
+    """The forecast for all runs to be made, and for their judges: median and 90th percentile; None = unknown."""
 
     total_cost_usd: float | None
     total_cost_usd_90: float | None
     judges_cost_usd: float | None
-    """Cost of the judges of these runs; judges of stored answers are not counted [USD]."""
     judges_cost_usd_90: float | None
     total_seconds: float | None
-    """Time of all runs; None without past runs of each file and model [s]."""
     typical_cost: float
-    """Typical cost of a run (90th percentile); 0 = unknown [USD]."""
+    """Of one run; 0 = unknown [USD]."""
 
 
-def eval_forecast(
-    plan: EvalPlan, runner: "Runner", store: "Store | None", judging: "Runner", at_once: int
-) -> EvalForecast:
+def eval_forecast(plan: EvalPlan, runner: Runner, store: Store | None, judging: Runner, at_once: int) -> EvalForecast:
     """Return the forecast for the runs that are not stored, and for their judges if any is asked."""
     runs = [one for one in plan.runs if one.run_id not in plan.earlier]
 
-    def parts(asked: Iterable["RunRequest"], by: "Runner") -> list[Forecast]:
+    def parts(asked: Iterable[RunRequest], by: Runner) -> list[Forecast]:
         counts = Counter((one.file.name, one.file.digest, by.batches.model_of(one)) for one in asked)
         past = {name: store.past(name, plan.project) if store else () for name, _, _ in counts}
         return [forecast(alike(past[name], model, digest), of) for (name, digest, model), of in counts.items()]

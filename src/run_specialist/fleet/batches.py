@@ -554,7 +554,7 @@ class BatchHere:
     ) -> "Run | EndedRun":
         """Begin or resume the run of an item, as `Runner.take_up` does."""
         asked = self._runner.maker.asked(self._file, question, {}, self._data)
-        return await self._runner.batches.take_up(asked, run_id, retry, lend)
+        return await self._runner.maker.take_up(replace(asked, lend=lend), run_id, retry)
 
     async def aclose(self) -> None:
         """Close connections, and remove the copy of the file; an error does not end the worker."""

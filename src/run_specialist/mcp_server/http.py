@@ -317,44 +317,32 @@ def access_token(folder: Path | None = None) -> AccessToken:
         folder = platformdirs.user_data_path("run-specialist", appauthor=False)
     path = folder / FILE
     try:
-        return _read(path) or _create(path)
+        with suppress(FileNotFoundError):
+            return _read(path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Accessible to the user only.
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE}-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(secrets.token_urlsafe(32) + "\n")
+            with suppress(FileExistsError):
+                # Atomic; a rename would replace the token of a server that has just started.
+                os.link(name, path)
+        finally:
+            Path(name).unlink()
+        return _read(path)
     except OSError as error:
         reason = f"{path}: {error.strerror or error}"
         return AccessToken(secrets.token_urlsafe(32), f"the token cannot be stored and changes at each start: {reason}")
 
 
-def _create(path: Path) -> AccessToken:
-    """Generate and store a token; return the stored one if another process was faster."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE}-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            if os.name == "posix":
-                os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
-            file.write(secrets.token_urlsafe(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            # Atomic; a rename would replace the token of a server that has just started.
-            os.link(name, path)
-    finally:
-        Path(name).unlink()
-    stored = _read(path)
-    if stored is None:
-        raise FileNotFoundError(None, "the file was deleted immediately", str(path))
-    return stored
-
-
-def _read(path: Path) -> AccessToken | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except FileNotFoundError:
-        return None
+def _read(path: Path) -> AccessToken:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{path} is not a regular file; delete it, and the next start generates a new token")
-        if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)):
+        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise UsageError(
                 f"{path} belongs to another user, or is accessible to others; delete it, and the next start generates "
                 "a new token"

@@ -179,8 +179,8 @@ Each tool is a specialist: it works on one question alone, with a limited number
 its limit with what it has gathered by then. It sees nothing of your conversation, so put all it has to know into the \
 query. Its answer comes with evidence; `verified` says whether a quote was really read. For a question that takes \
 longer than you can wait, use start_run and get_run."""
-SIGNALS = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.OK, "SIGHUP": Exit.OK}
-"""Signals that end the server, if the platform has them, and the exit code of each."""
+SIGNALS = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.OK, signal.SIGHUP: Exit.OK}
+"""Signals that end the server, and the exit code of each."""
 LAST_WORDS = 1.0
 """Time for answering pending calls at shutdown [s]."""
 
@@ -241,10 +241,9 @@ async def serve(runner: Runner, make_transport: "Callable[[], Stdio | Http]", sa
                 os._exit(by_signal or 128 + signal.SIGTERM)
             code, ending = by_signal, asyncio.create_task(stop())
 
-        for name, by_signal in SIGNALS.items():
-            number = getattr(signal, name, None)
+        for number, by_signal in SIGNALS.items():
             # `nohup` ignores SIGHUP.
-            if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 asyncio.get_running_loop().add_signal_handler(number, end, by_signal)
         served = [file for file, _ in (await service.catalogue()).offered.values()]
 

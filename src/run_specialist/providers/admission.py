@@ -8,19 +8,19 @@ A request counts as running only while it is sent and answered, not while its ru
 
 import asyncio
 import hashlib
-import itertools
+import math
 import os
 import threading
 import time
 from collections import deque
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, Self
-from weakref import WeakKeyDictionary
 
 from run_specialist.errors import Unavailable, UsageError
 from run_specialist.providers.base import Queueing, Request
-from run_specialist.providers.errors import Endpoint, Fault, fault_of
+from run_specialist.providers.errors import Endpoint, Fault, fault_of, number_set
 from run_specialist.providers.knowledge import InformedProvider
 from run_specialist.record.events import Waiting
 
@@ -32,8 +32,6 @@ VARIABLE = "SPECIALIST_REQUESTS_AT_ONCE"
 """Environment variable with the maximum number of concurrent requests, if the caller gives none."""
 OVERLOADED = frozenset({429, 503, 529})
 """HTTP statuses for too many requests."""
-TOO_MANY = 429
-"""The status that concerns the key, not the load of the server."""
 MINUTE = 60.0
 """Time without a refusal after which one more request is allowed; a longer `retry-after` ends with a probe [s]."""
 GENEROUS = 20
@@ -50,7 +48,6 @@ NOTICE_AFTER = 1.0
 """Shorter waits are not reported [s]."""
 LONGEST_SLEEP = 10.0
 """A waiting request looks again after so long, in case an event loop ended without ending its requests [s]."""
-_MOST_DIGITS = 9
 _SALT = os.urandom(16)
 
 
@@ -63,12 +60,7 @@ def ceiling(given: int | None) -> int | None:
         if type(given) is not int or given < 1:
             raise UsageError(f"requests_at_once: must be an integer of at least 1, got {given!r}")
         return given
-    text = os.environ.get(VARIABLE, "").strip()
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) >= 1):
-        raise UsageError(f"{VARIABLE}: must be an integer of at least 1, got {text[:40]!r}")
-    return int(text)
+    return number_set(VARIABLE, "an integer", 1)
 
 
 async def sleep_unless_woken(future: asyncio.Future[None], seconds: float) -> None:
@@ -83,7 +75,6 @@ class Pace:
     times as much memory for the garbage collector to scan. An idle event loop delays no request.
     """
 
-    # Only waiting futures refer to the loop, so that the WeakKeyDictionary can drop the entries of dead loops.
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._left = PER_TURN
@@ -114,20 +105,21 @@ class Pace:
                 self._left -= 1
 
 
-_paces: WeakKeyDictionary[asyncio.AbstractEventLoop, Pace] = WeakKeyDictionary()
+class _Running(threading.local):
+    """The event loop that a thread runs, and its Pace; another loop replaces both, so that an ended one is freed."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+    pace = Pace()
+
+
+_running = _Running()
 
 
 def pace_of(loop: asyncio.AbstractEventLoop) -> Pace:
-    """Return the Pace of an event loop, shared by all its requests."""
-    found = _paces.get(loop)
-    if found is None:
-        # Waiting futures keep a closed loop alive. `keyrefs` returns a copy, since other threads may add entries.
-        for reference in _paces.keyrefs():
-            other = reference()
-            if other is not None and other.is_closed():
-                _paces.pop(other, None)
-        found = _paces[loop] = Pace()
-    return found
+    """Return the Pace of the running event loop, shared by all its requests."""
+    if _running.loop is not loop:
+        _running.loop, _running.pace = loop, Pace()
+    return _running.pace
 
 
 @dataclass(slots=True)
@@ -140,9 +132,7 @@ class Closing:
     needs_probe: bool = False
     """Whether only one request at a time is sent, because none was accepted since the closing."""
     probe: "GatedRequest | None" = None
-    """The newest request that was sent to find out."""
-    probed_at: float | None = None
-    """Start of that request [s]; None = the next one may begin."""
+    """The newest request that was sent to find out; None = the next one may begin."""
 
 
 class Obstacle(NamedTuple):
@@ -176,25 +166,20 @@ class Gate:
         self.closings: dict[str, Closing] = {}
         """By model, since APIs limit the requests to each model."""
         self._cut_at = 0.0
-        self._quiet_since = 0.0
-        # The waiting requests of each model, in the order of their arrival.
-        self._queues: dict[str, dict[GatedRequest, int]] = {}
-        self._arrivals = itertools.count()
+        self._quiet_since = -math.inf
+        # The waiting requests, in the order of their arrival.
+        self._queue: dict[GatedRequest, None] = {}
         self._lock = threading.Lock()
 
     @property
     def waiting(self) -> int:
         """Number of requests that wait."""
-        return sum(map(len, tuple(self._queues.values())))
+        return len(self._queue)
 
     @property
     def is_idle(self) -> bool:
         """True if no request runs or waits, and no refusal still applies."""
-        now = self.clock()
-        remembers = any(now < closing.until for closing in self.closings.values()) or (
-            self.most is not None and now < self._quiet_since + LONGEST_CLOSING
-        )
-        return not (self.under_way or self._queues or remembers)
+        return not (self.under_way or self._queue) and self.clock() >= self._quiet_since + LONGEST_CLOSING
 
     def limit(self) -> int | None:
         """Return the maximum number of running requests that the API accepts; None = any number."""
@@ -203,16 +188,15 @@ class Gate:
     def enter(self, request: "GatedRequest") -> Obstacle | None:
         """Begin a request if possible; otherwise let it wait, and return the obstacle."""
         with self._lock:
-            if self._queues or self.closings or self.most is not None or request.ceiling is not None:
-                obstacle = self._closed(request.model) or self._full(request) or self._overtaken(request)
-                if obstacle is not None:
-                    self._queues.setdefault(request.model, {}).setdefault(request, next(self._arrivals))
+            if self._queue or self.closings or self.most is not None or request.ceiling is not None:
+                if obstacle := self._closed(request.model) or self._full(request) or self._overtaken(request):
+                    self._queue.setdefault(request)
                     return obstacle
-                self._leave(request)
+                self._queue.pop(request, None)
             request.begun_at = self.clock()
             self.under_way.add(request)
             if (closing := self.closings.get(request.model)) and closing.needs_probe:
-                closing.probe, closing.probed_at = request, request.begun_at
+                closing.probe = request
             return None
 
     def _closed(self, model: str) -> Obstacle | None:
@@ -221,8 +205,9 @@ class Gate:
             return None
         if self.clock() < closing.until:
             return Obstacle(closing.refusal.reason, closing.until, closing.refusal)
-        if closing.needs_probe and closing.probed_at is not None and self.clock() < closing.probed_at + PROBE_SPACING:
-            return Obstacle(closing.refusal.reason, closing.probed_at + PROBE_SPACING, closing.refusal, is_probed=True)
+        next_probe = closing.probe.begun_at + PROBE_SPACING if closing.needs_probe and closing.probe else 0.0
+        if self.clock() < next_probe:
+            return Obstacle(closing.refusal.reason, next_probe, closing.refusal, is_probed=True)
         return None
 
     def _full(self, request: "GatedRequest") -> Obstacle | None:
@@ -236,25 +221,14 @@ class Gate:
 
     def _overtaken(self, request: "GatedRequest") -> Obstacle | None:
         # Requests to a closed model hold up no other ones.
-        for model, queue in self._queues.items():
-            first, arrival = next(iter(queue.items()))
-            earlier = first is not request if model == request.model else arrival < self._arrival(request)
-            if earlier and not self._closed(model):
-                return Obstacle("other requests come first")
-        return None
-
-    def _arrival(self, request: "GatedRequest") -> float:
-        return self._queues.get(request.model, {}).get(request, float("inf"))
-
-    def _leave(self, request: "GatedRequest") -> None:
-        queue = self._queues.get(request.model, {})
-        if queue.pop(request, None) is not None and not queue:
-            del self._queues[request.model]
+        closed = {model for model in self.closings if self._closed(model)}
+        first = next((one for one in self._queue if one is request or one.model not in closed), request)
+        return None if first is request else Obstacle("other requests come first")
 
     def leave_queue(self, request: "GatedRequest") -> None:
         """Remove a request that has begun or was abandoned from the queue, and make the next one check."""
         with self._lock:
-            self._leave(request)
+            self._queue.pop(request, None)
             self._wake()
 
     def accepted(self, request: "GatedRequest") -> None:
@@ -279,7 +253,7 @@ class Gate:
                 closing = self._refused(request, refusal)
             elif closing is not None and closing.probe is request:
                 # A probe that was neither accepted nor refused proves nothing; the next one may begin immediately.
-                closing.probe, closing.probed_at = None, None
+                closing.probe = None
             self.under_way.discard(request)
             # A longer closing may exceed the patience of each request.
             self._wake(every=closing is not None and closing.until > until)
@@ -294,7 +268,7 @@ class Gate:
             self._cut_at = now
         self._quiet_since = now
         wait = min(refusal.wait or 0, LONGEST_CLOSING)
-        if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
+        if wait <= 0 or (wait <= MINUTE and refusal.status != HTTPStatus.TOO_MANY_REQUESTS):
             return self.closings.get(request.model)
         closing = self.closings.setdefault(request.model, Closing(refusal))
         closing.until = max(closing.until, now + wait)
@@ -304,19 +278,18 @@ class Gate:
 
     def _wake(self, *, every: bool = False) -> None:
         """Make requests check whether they may begin: the first one of each model, or every one."""
-        for queue in self._queues.values():
-            for request in queue:
+        woken: set[str] = set()
+        for request in self._queue:
+            if every or request.model not in woken:
                 request.wake()
-                if not (every or request.is_lost):
-                    break
+            if not request.is_lost:
+                woken.add(request.model)
 
     def sweep(self) -> None:
         """End the requests of event loops that were closed without ending them."""
-        for request in [request for request in tuple(self.under_way) if request.is_lost]:
+        for request in [one for one in (*self.under_way, *self._queue) if one.is_lost]:
             self.end(request)
-        for queue in tuple(self._queues.values()):
-            for request in [request for request in tuple(queue) if request.is_lost]:
-                self.leave_queue(request)
+            self.leave_queue(request)
 
 
 class Gates:
@@ -362,8 +335,7 @@ class GatedRequest:
 
     def __init__(self, gate: Gate, provider: InformedProvider, endpoint: Endpoint, request: Request) -> None:
         """Describe the request, whose body should be built only once it has begun; nothing happens yet."""
-        self._provider, self._endpoint = provider, endpoint
-        self._gate = gate
+        self._gate, self._provider, self._endpoint = gate, provider, endpoint
         self._queueing = request.queueing or Queueing()
         self.model = provider.model
         self.ceiling = provider.requests_at_once
@@ -382,11 +354,10 @@ class GatedRequest:
             turn = pace_of(self._loop).turn(self._loop)
             if turn is not None:
                 await turn
-            obstacle = self._gate.enter(self)
-            if obstacle is not None:
+            if self._gate.enter(self) is not None:
                 stopping = self._queueing.stopping
                 with nullcontext() if stopping is None else stopping.notifying(self.wake):
-                    await self._wait(obstacle)
+                    await self._wait()
         except BaseException:
             self._gate.end(self)
             raise
@@ -402,8 +373,7 @@ class GatedRequest:
 
     def _refusal(self, error: Exception) -> Fault | None:
         """Return what an error says if it reports too many requests; otherwise None."""
-        if not hasattr(error, "body"):
-            # Neither of the SDKs' errors about a reply: a broken connection, an unreadable reply.
+        if not hasattr(error, "body"):  # not an error of an SDK about a reply
             return None
         fault = fault_of(error, self._endpoint, self._provider.client)
         # Waiting does not restore an exhausted quota, unless the API says how long to wait.
@@ -423,48 +393,40 @@ class GatedRequest:
 
     def wake(self) -> None:
         """Make the request check whether it may begin; called from any thread."""
-        future = self._future
-        if future is None:
-            return
-        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - None in other threads, unlike its public form
-            _resolve(future)
-        else:
+        if self._future is not None:
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(_resolve, future)
+                self._loop.call_soon_threadsafe(_resolve, self._future)
 
-    async def _wait(self, obstacle: Obstacle | None) -> None:
+    async def _wait(self) -> None:
         gate, queueing = self._gate, self._queueing
-        since = gate.clock()
-        reason: str | None = None
+        since, reason = gate.clock(), ""
         try:
-            while obstacle is not None:
+            # From here on a change wakes this request.
+            self._future = self._loop.create_future()
+            while (obstacle := gate.enter(self)) is not None:
                 now = gate.clock()
                 if queueing.stopping is not None and queueing.stopping.is_requested:
                     raise Unavailable("the run was stopped while the request waited to begin")
                 self._check_patience(obstacle, now)
-                if reason is None and now - since >= NOTICE_AFTER:
+                if not reason and now - since >= NOTICE_AFTER:
                     reason = obstacle.reason
                     is_closed = obstacle.refusal is not None and not obstacle.is_probed
                     seconds = round(max((obstacle.until or now) - now, 0), 3) if is_closed else None
                     queueing.notify(Waiting("started", seconds, reason))
-                # From here on a change wakes this request: before, it would have been seen by `enter`.
+                end = min(
+                    now + LONGEST_SLEEP,
+                    math.inf if obstacle.until is None else obstacle.until,
+                    math.inf if reason else since + NOTICE_AFTER,
+                    math.inf if queueing.closed_since is None else queueing.ends_at,
+                )
+                await gate.sleep(self._future, max(end - now, 0.001))
+                if not self._future.done():
+                    gate.sweep()
                 self._future = self._loop.create_future()
-                obstacle = gate.enter(self)
-                if obstacle is not None:
-                    ends = [
-                        now + LONGEST_SLEEP,
-                        *([] if obstacle.until is None else [obstacle.until]),
-                        *([since + NOTICE_AFTER] if reason is None else []),
-                        *([] if queueing.closed_since is None else [queueing.ends_at]),
-                    ]
-                    await gate.sleep(self._future, max(min(ends) - now, 0.001))
-                    if not self._future.done():
-                        gate.sweep()
-                    obstacle = gate.enter(self)
         finally:
             self._future = None
             gate.leave_queue(self)
-        if reason is not None:
+        if reason:
             queueing.notify(Waiting("finished", round(gate.clock() - since, 3), reason))
 
     def _check_patience(self, obstacle: Obstacle, now: float) -> None:

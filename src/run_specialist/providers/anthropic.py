@@ -19,7 +19,7 @@ from run_specialist.providers import models, transport
 from run_specialist.providers.admission import GATES, GatedRequest
 from run_specialist.providers.base import Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.errors import MESSAGES, failure, final, kind_of
-from run_specialist.providers.knowledge import InformedProvider, Knowledge, Lessons
+from run_specialist.providers.knowledge import InformedProvider, Knowledge
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.transport import (
     EncodedMessages,
@@ -28,7 +28,6 @@ from run_specialist.providers.transport import (
     count,
     read_arguments,
     send,
-    stream,
     unique_id,
     url_of,
 )
@@ -89,7 +88,7 @@ class AnthropicConversation:
 
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
-        self._lessons = Lessons(provider, opening)
+        self._names = opening.tools.names
         self._watch = watch
         self._streaming: Block = {} if watch is None else {"stream": True}
         self._sent = EncodedMessages()
@@ -134,22 +133,20 @@ class AnthropicConversation:
             raise self._failure(error, request) from error
         self._answered = len(request.messages)
         warning, self._tools.warning = self._tools.warning, ""
-        return self._lessons.taken(request, reply.with_warning(warning))
+        return self._provider.knowledge.taken(request, reply.with_warning(warning), self._names)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
         failed, knowledge = failure(error, MESSAGES, self._provider.client), self._provider.knowledge
         if not _is_refusal(error):
             return failed
-        line = str(failed)
-        if is_too_long(str(error)):
+        line, refusal = str(failed), str(error)
+        if any(text in refusal for text in TOO_LONG):
             return ContextExceeded(line)
-        match request.choice:
-            case Choice.RESPOND | Choice.NONE if self._has_tools and is_about_choice(str(error)):
-                return knowledge.refused(request.choice, line)
-            case _ if request.schema is not None and is_about_schema(str(error)):
-                return knowledge.refused(Choice.SCHEMA, line)
-            case _:
-                return failed
+        if request.choice in {Choice.RESPOND, Choice.NONE} and self._has_tools and "tool_choice" in refusal:
+            return knowledge.refused(request.choice, line)
+        if request.schema is not None and _ABOUT_SCHEMA.search(refusal):
+            return knowledge.refused(Choice.SCHEMA, line)
+        return failed
 
     def _body(self, request: Request) -> bytes:
         messages = request.messages
@@ -177,12 +174,9 @@ class AnthropicConversation:
             # A changed tool choice invalidates the cache of the messages.
             case Choice.RESPOND:
                 varying["tool_choice"] = {"type": "tool", "name": RESPOND}
-            case Choice.NONE if self._has_tools:
-                varying["tool_choice"] = {"type": "none"}
-            case Choice.SCHEMA if self._has_tools and self._provider.capabilities.none_choice:
-                varying["tool_choice"] = {"type": "none"}
-            case _:
-                pass
+            case Choice.NONE | Choice.SCHEMA if self._has_tools:
+                if request.choice is Choice.NONE or self._provider.capabilities.none_choice:
+                    varying["tool_choice"] = {"type": "none"}
         varying |= self._streaming
         # A single join, so that the transcript is copied only once.
         encoded[0] = b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', encoded[0]))
@@ -197,17 +191,15 @@ class AnthropicConversation:
             self._front, self._has_tools = self._encoded_front(), bool(self._tools.definitions)
             return True
         # A schema does without the tool choice beside it.
-        if request.choice is Choice.SCHEMA and is_about_choice(str(error)) and self._provider.capabilities.none_choice:
+        if request.choice is Choice.SCHEMA and "tool_choice" in str(error) and self._provider.capabilities.none_choice:
             self._provider.knowledge.refused(Choice.NONE, str(error))
             return True
         return False
 
     def _send(self, request: Request, gated: GatedRequest) -> Awaitable[Block]:
         client, body = self._provider.client, self._body(request)
-        if self._watch is None:
-            return send(client, self._url, body, MESSAGES, gated.accepted, request.retries)
-        begin = partial(StreamedMessage, self._watch)
-        return stream(client, self._url, body, MESSAGES, gated.accepted, begin, request.retries)
+        begin = partial(StreamedMessage, self._watch) if self._watch else None
+        return send(client, self._url, body, MESSAGES, gated.accepted, request.retries, begin)
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -222,21 +214,6 @@ TOO_LONG = ("prompt is too long", "exceed context limit")
 _ABOUT_SCHEMA = re.compile(
     r"output_config(?!\.effort)|output_format|json_schema|schema|grammar|structured output", re.IGNORECASE
 )
-
-
-def is_too_long(refusal: str) -> bool:
-    """Return whether the request exceeds the model's context window."""
-    return any(text in refusal for text in TOO_LONG)
-
-
-def is_about_choice(refusal: str) -> bool:
-    """Return whether the error is about the tool choice."""
-    return "tool_choice" in refusal
-
-
-def is_about_schema(refusal: str) -> bool:
-    """Return whether the error is about the JSON Schema of the reply."""
-    return _ABOUT_SCHEMA.search(refusal) is not None
 
 
 STOPS = {
@@ -269,18 +246,16 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     if not isinstance(content, list) or not all(map(_is_block, content)):
         raise ProviderError(f"the server's answer has no content blocks; {MESSAGES.wrong_server}")
     blocks: list[Block] = []
-    known: set[str] | None = None
+    known = set(taken)
     for block in content:
         if block["type"] == "tool_use":
-            # A call without a unique id gets a new one.
-            known = set(taken) if known is None else known
             call_id = unique_id(block.get("id"), known, "toolu_")
             known.add(call_id)
-            blocks.append(block if block.get("id") == call_id else {**block, "id": call_id})
+            blocks.append({**block, "id": call_id})
         else:
             blocks.append(block)
     reason = str(message.get("stop_reason") or "")
-    wants_tools = known is not None
+    wants_tools = any(block["type"] == "tool_use" for block in blocks)
     stop = STOPS.get(reason)
     detail = transport.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
@@ -291,15 +266,13 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
         category = details.get("category") if isinstance(details, Mapping) else None
         reason = str(category or reason)
     usage = _object(message.get("usage"))
-    input_tokens, read, written, output_tokens = map(partial(count, usage), _TOKENS)
+    counts = {key: count(usage, key) for key in _TOKENS}
     searches = usage.get("server_tool_use")
     return Reply(
         # With an unknown stop reason, only the text of the reply is used.
         stop=stop or Stop.ANSWERED,
         content=tuple(blocks),
-        usage=Usage(
-            input_tokens, read, written, output_tokens, count(searches, "web_search_requests") if searches else 0
-        ),
+        usage=Usage(**counts, web_search_requests=count(searches, "web_search_requests") if searches else 0),
         reason=reason,
         detail=detail,
         is_stop_known=stop is not None,
@@ -321,8 +294,14 @@ def _is_block(value: object) -> bool:
             return False
 
 
-GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-"""Types of delta that append to a string of a block, with the key of the string."""
+_ARGUMENTS = "partial_json"
+GROWING = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": _ARGUMENTS,
+}
+"""Types of delta that append to a string of a block, with the key of the string; arguments are parsed at the end."""
 
 
 class StreamedMessage:
@@ -332,7 +311,6 @@ class StreamedMessage:
         self._watch = watch
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._arguments: dict[int, list[str]] = {}
         self._grown: dict[tuple[int, str], list[str]] = {}
         self._complete = False
         self._white_space = WhiteSpace()
@@ -359,21 +337,17 @@ class StreamedMessage:
 
     def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         block, kind = self._blocks[index], delta.get("type")
-        if kind == "input_json_delta":
-            fragment = str(delta.get("partial_json", ""))
-            self._arguments.setdefault(index, []).append(fragment)
-            self._white_space.add(fragment)
-            self._watch(Delta(fragment, tool=str(block.get("name", ""))))
-        elif kind == "citations_delta":
+        if kind == "citations_delta":
             # A block may begin with null in place of a list.
             block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
         elif kind in GROWING:
             key = GROWING[kind]
+            piece = str(delta.get(key, ""))
             # Joined at the end: appending each piece to a long string would copy it every time.
-            self._grown.setdefault((index, key), []).append(str(delta.get(key, "")))
-            if kind == "text_delta":
-                self._white_space.add(str(delta.get("text", "")))
-                self._watch(Delta(str(delta.get("text", ""))))
+            self._grown.setdefault((index, key), []).append(piece)
+            if key in {"text", _ARGUMENTS}:
+                self._white_space.add(piece)
+                self._watch(Delta(piece, tool=str(block.get("name", "")) if key == _ARGUMENTS else None))
 
     def result(self) -> Block:
         """Return the message object.
@@ -381,18 +355,17 @@ class StreamedMessage:
         Raises ProviderError if the stream ended early.
         """
         if self.is_endless:
-            # The texts and call arguments received so far.
-            texts = ["".join(pieces) for (_, key), pieces in self._grown.items() if key == "text"]
-            arguments = map("".join, self._arguments.values())
-            self._message["stop_reason"] = transport.stop_reason([*texts, *arguments])
+            pieces_so_far = (pieces for (_, key), pieces in self._grown.items() if key in {"text", _ARGUMENTS})
+            self._message["stop_reason"] = transport.stop_reason(map("".join, pieces_so_far))
         elif not self._complete:
             raise Unavailable("the server's stream was closed in the middle of a reply", "try again", may_have_run=True)
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for (index, key), pieces in self._grown.items():
-            self._blocks[index][key] = "".join([str(self._blocks[index].get(key) or ""), *pieces])
-        for index, fragments in self._arguments.items():
-            if text := "".join(fragments):
-                self._blocks[index]["input"] = read_arguments(text, cut=cut)
+            block, text = self._blocks[index], "".join(pieces)
+            if key != _ARGUMENTS:
+                block[key] = str(block.get(key) or "") + text
+            elif text:
+                block["input"] = read_arguments(text, cut=cut)
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
 
 
@@ -418,12 +391,9 @@ class EndpointTools:
     @property
     def definitions(self) -> list[Mapping[str, Any]]:
         """The definitions of the tools; tools that the endpoint lacks are replaced by those of this program."""
-        definitions = []
-        for tool in self._opening.tools:
-            offered = tool if not tool.on_server or tool in self._on_server else tool.instead
-            if offered:
-                definitions.append(offered.definition)
-        return definitions
+        tools = self._opening.tools
+        offered = (tool.instead if tool.on_server and tool not in self._on_server else tool for tool in tools)
+        return [tool.definition for tool in offered if tool]
 
     def were_refused(self, refusal: str) -> bool:
         """Return whether the endpoint refused its own tools; they are then no longer offered."""
@@ -458,41 +428,27 @@ class UnansweredToolUses:
         known = len(self._without_uses)
         if known > len(messages) or not all(map(is_, self._without_uses, messages)):
             known = 0
-        uses = [
-            place
-            for place, message in enumerate(messages[known:], known)
-            if message.role == "assistant" and any(block["type"] == USE for block in message.blocks)
-        ]
-        if not uses:
+        if not any(block["type"] == USE for message in messages[known:] for block in message.blocks):
             self._without_uses = messages
             return messages
         answered = {str(block.get("tool_use_id")) for one in messages for block in one.blocks if is_result(block)}
-        open_place = None
-        if may_run:
-            # The next request answers the uses of the last reply, if only results follow it.
-            only_results = all(block["type"] == "tool_result" for block in messages[-1].content)
-            is_reply = messages[-1].role == "assistant"
-            open_place = len(messages) - 1 if is_reply else len(messages) - 2 if only_results else None
-        lost = [
-            place
-            for place in uses
-            if place != open_place
-            and any(block["type"] == USE and str(block.get("id")) not in answered for block in messages[place].blocks)
+        # The next request answers the uses of the last reply, if only results follow it.
+        last = max(place for place, message in enumerate(messages) if message.role == "assistant")
+        runs_last = may_run and all(
+            block["type"] == "tool_result" for one in messages[last + 1 :] for block in one.content
+        )
+        kept = [
+            message if runs_last and place == last else self._without(message, answered)
+            for place, message in enumerate(messages)
         ]
-        if not lost:
-            return messages
-        kept = [*messages]
-        for place in lost:
-            kept[place] = self._without(messages[place], answered)
-        return kept
+        return messages if all(map(is_, kept, messages)) else kept
 
     def _without(self, message: Message, answered: set[str]) -> Message:
         """Return a message without its unanswered uses; the same object each time, so that it is encoded once."""
-        known = self._made.get(id(message))
-        if known is not None and known[0] is message:
-            return known[1]
         blocks = tuple(block for block in message.blocks if block["type"] != USE or str(block.get("id")) in answered)
-        left: tuple[Block, ...] = blocks or ({"type": "text", "text": prompts.LEFT_OUT},)
-        made = replace(message, blocks=left)
-        self._made[id(message)] = (message, made)
-        return made
+        if len(blocks) == len(message.blocks):
+            return message
+        if id(message) not in self._made:
+            left: tuple[Block, ...] = blocks or ({"type": "text", "text": prompts.LEFT_OUT},)
+            self._made[id(message)] = message, replace(message, blocks=left)
+        return self._made[id(message)][1]

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from types import SimpleNamespace
+from typing import Any
 
 from run_specialist.errors import NoCredentials, ProviderError, ProviderErrorKind, UsageError
 from run_specialist.providers.anthropic import AnthropicProvider
@@ -15,11 +16,6 @@ from run_specialist.providers.openai_chat import NO_KEY, ChatProvider, chat_clie
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.specialist.checks import split_models
-
-if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
-    from openai import AsyncOpenAI
-
 
 OPENAI = "openai:"
 """Prefix of model ids that use the chat completions API."""
@@ -62,11 +58,12 @@ def why_offline(flag: str | None, file: str | None, default: str | None = None) 
 
 def check_credentials(model: str) -> None:
     """Raise UsageError if the credentials of a non-local model are missing; contacts nothing."""
-    if model.startswith(OPENAI):
-        if not _set(CHAT.key) and not _set(CHAT.url):
-            raise _no_credentials(model, CHAT)
-    elif model != OFFLINE and not _credentials() and not _set(MESSAGES.url):
-        raise _no_credentials(model, MESSAGES)
+    endpoint, has_key = (CHAT, bool(_set(CHAT.key))) if model.startswith(OPENAI) else (MESSAGES, _credentials())
+    if model != OFFLINE and not has_key and not _set(endpoint.url):
+        raise NoCredentials(
+            f"no credentials for {model}: set {endpoint.key}, or set {endpoint.url} to a {endpoint.kind} server, "
+            "or use `model=offline`"
+        )
 
 
 def default_reason(default: str | None = None) -> str:
@@ -143,13 +140,6 @@ def _refuse_secrets_in(endpoint: Endpoint) -> None:
     # A request has only one Authorization header, which contains the key.
     if "@" in _set(endpoint.url).partition("://")[2].partition("/")[0]:
         raise UsageError(f"{endpoint.url} contains a user name or a password; remove it, and set {endpoint.key}")
-
-
-def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:
-    return NoCredentials(
-        f"no credentials for {model}: set {endpoint.key}, or set {endpoint.url} to a {endpoint.kind} server, "
-        "or use `model=offline`"
-    )
 
 
 # The models of one run, tried in order when one fails; for the run they are one provider.
@@ -284,20 +274,18 @@ def choose_models(
         return ChosenModels(names[:1])
     obstacles = {name: _obstacle(name) for name in names}
     usable = tuple(name for name in names if not obstacles[name])
-    if not usable:
-        return ChosenModels(names[:1])
-    return ChosenModels(usable, tuple(f"{name} is left out: {why}" for name, why in obstacles.items() if why))
+    return ChosenModels(
+        usable or names[:1], usable and tuple(f"{name} is left out: {why}" for name, why in obstacles.items() if why)
+    )
 
 
 def _obstacle(model: str) -> str:
     """Return why one of several models cannot be asked here, without asking its server; empty if it can."""
-    if model == OFFLINE:
-        return "it is not a language model"
     try:
         check_usable(model)
     except UsageError as error:
         return str(error)
-    return ""
+    return "it is not a language model" if model == OFFLINE else ""
 
 
 def check_usable(model: str) -> None:
@@ -310,11 +298,8 @@ def check_usable(model: str) -> None:
         check_credentials(model)
 
 
-@dataclass(frozen=True, slots=True)
-class _NoClient:
-    """Placeholder for an SDK client, whose import takes a second."""
-
-    base_url: str = ""
+# Placeholder for an SDK client, whose import takes a second.
+_NO_CLIENT: Any = SimpleNamespace(base_url="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,13 +325,10 @@ def described(model: str) -> DescribedModel:
         return DescribedModel(OfflineProvider(), None)
     prefix, _, name = model.partition(":")
     if prefix_of(model):
-        server = SERVERS.get(f"{prefix}:")
-        client = cast("AsyncOpenAI", _NoClient())
-        return DescribedModel(
-            ChatProvider(name, client, server.endpoint if server else WEIGHTS_ENDPOINT), None, is_local=True
-        )
+        endpoint = SERVERS[f"{prefix}:"].endpoint if f"{prefix}:" in SERVERS else WEIGHTS_ENDPOINT
+        return DescribedModel(ChatProvider(name, _NO_CLIENT, endpoint), None, is_local=True)
     if model.startswith(OPENAI):
-        url = os.environ.get(CHAT.url, "").strip() or OPENAI_URL
-        return DescribedModel(ChatProvider(name, cast("AsyncOpenAI", _NoClient(url))), price(name, "openai"))
-    provider = AnthropicProvider(model, cast("AsyncAnthropic", _NoClient()))
+        client: Any = SimpleNamespace(base_url=_set(CHAT.url) or OPENAI_URL)
+        return DescribedModel(ChatProvider(name, client), price(name, "openai"))
+    provider = AnthropicProvider(model, _NO_CLIENT)
     return DescribedModel(provider, price(provider.model, "anthropic"))

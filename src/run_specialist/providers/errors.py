@@ -4,18 +4,28 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import ProviderErrorKind
+from run_specialist.errors import ProviderError, ProviderErrorKind, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from openai import AsyncOpenAI
 
-    from run_specialist.errors import ProviderError
+
+def number_set(variable: str, what: str, least: int) -> int | None:
+    """Return the number in an environment variable; None if it is not set.
+
+    Raises UsageError if it is not a number of at least `least`, described by `what`.
+    """
+    text = os.environ.get(variable, "").strip()
+    if text and not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS and int(text) >= least):
+        raise UsageError(f"{variable}: must be {what} of at least {least}, got {text[:40]!r}")
+    return int(text) if text else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +36,17 @@ class Endpoint:
     """Package of the SDK; the SDKs of both APIs use the same names for their exceptions."""
     kind: str
     """Name of the kind of server in error messages."""
-    vendor: str = ""
-    """Prefix of its models, also reported in telemetry; empty = the name of the SDK."""
-    key_variable: str = ""
-    """Environment variable with the API key, if it is not the default one."""
-    url_variable: str = ""
-    """Environment variable with the base URL, if it is not the default one."""
-
-    @property
-    def key(self) -> str:
-        """The environment variable with the API key."""
-        return self.key_variable or f"{self.sdk.upper()}_API_KEY"
-
-    @property
-    def url(self) -> str:
-        """The environment variable with the base URL."""
-        return self.url_variable or f"{self.sdk.upper()}_BASE_URL"
+    vendor: str
+    """Prefix of its models, also reported in telemetry."""
+    key: str
+    """Environment variable with the API key."""
+    url: str
+    """Environment variable with the base URL."""
 
     @property
     def prefix(self) -> str:
         """The prefix of model ids, with the colon."""
-        return f"{self.vendor or self.sdk}:"
+        return f"{self.vendor}:"
 
     @property
     def wrong_server(self) -> str:
@@ -54,13 +54,15 @@ class Endpoint:
         return f"does {self.url} point to a {self.kind} server?"
 
 
-MESSAGES = Endpoint("anthropic", "Messages-compatible")
-CHAT = Endpoint("openai", "chat completions")
+MESSAGES = Endpoint("anthropic", "Messages-compatible", "anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+CHAT = Endpoint("openai", "chat completions", "openai", "OPENAI_API_KEY", "OPENAI_BASE_URL")
 
 OPENAI_URL = "https://api.openai.com/v1"
 """Base URL of the vendor of chat completions."""
 
 
+MOST_DIGITS = 9
+"""Maximum length of a number in an environment variable."""
 LONGEST_LINE = 600
 """Maximum length of an error message [characters]."""
 SHORTEST_KEY = 8
@@ -93,13 +95,11 @@ class Fault:
     wait: float | None = None
 
 
-def failure(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> "ProviderError":
+def failure(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> ProviderError:
     """Return the error of a failed request, in one line without secrets: `Unavailable` if it may succeed later.
 
     client: the client that sent the request; with `max_retries=0` no error is `Unavailable`.
     """
-    from run_specialist.errors import ProviderError, Unavailable  # noqa: PLC0415 - fast `--help`
-
     fault = fault_of(error, endpoint, client)
     reason, advice = fault.reason, fault.advice
     if fault.may_pass and client.max_retries:
@@ -132,10 +132,8 @@ def fault_of(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asy
     return replace(fault, reason=tidy(masked(fault.reason)), advice=tidy(masked(fault.advice)))
 
 
-def final(error: "ProviderError", client: "AsyncAnthropic | AsyncOpenAI") -> "ProviderError":
+def final(error: ProviderError, client: "AsyncAnthropic | AsyncOpenAI") -> ProviderError:
     """Return an error that was raised while a reply was read; never `Unavailable` if the client does not retry."""
-    from run_specialist.errors import Unavailable  # noqa: PLC0415 - fast `--help`
-
     return error.as_final() if isinstance(error, Unavailable) and not client.max_retries else error
 
 
@@ -155,8 +153,6 @@ def _describe(error: Exception, endpoint: Endpoint, base_url: object, masked: Ca
     """
     import aiohttp  # noqa: PLC0415 - loaded with the request
     import httpx2  # noqa: PLC0415 - as above
-
-    from run_specialist.errors import ProviderError  # noqa: PLC0415 - fast `--help`
 
     sdk: Any = import_module(endpoint.sdk)
     causes = [*_causes(error)]
@@ -206,7 +202,10 @@ def _connection_fault(causes: list[BaseException], endpoint: Endpoint, base_url:
     """Describe a connection that failed before the reply began."""
     import httpx2  # noqa: PLC0415 - as above
 
-    text = _system_error(causes[-1]) or str(causes[0].__cause__ or "")
+    last, text = causes[-1], str(causes[0].__cause__ or "")
+    if isinstance(last, OSError) and last.errno:
+        # The text of the operating system, without that of the HTTP library.
+        text = os.strerror(last.errno) if last.errno > 0 else str(last.strerror or text)
     return Fault(
         f"cannot reach {base_url}" + (f" ({text})" if text else ""),
         f"check the network, or {endpoint.url}",
@@ -233,13 +232,6 @@ def _could_not_connect(causes: list[BaseException]) -> bool:
     return any(isinstance(cause, kinds) for cause in causes)
 
 
-def _system_error(error: BaseException) -> str:
-    """Return the operating system's text for a connection error, without the text of the HTTP library."""
-    if not isinstance(error, OSError) or not error.errno:
-        return ""
-    return os.strerror(error.errno) if error.errno > 0 else str(error.strerror or "")
-
-
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
@@ -264,33 +256,22 @@ def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) 
     return Fault(f"the API answered {what}: {message}", advice, kind, may_pass, status=status, wait=wait)
 
 
-NAMES: dict[str, tuple[ProviderErrorKind, int | None]] = {
+_NAMED: tuple[tuple[ProviderErrorKind, int | None, str], ...] = (
     # A payment or a raised limit ends these, whatever their status is.
-    **dict.fromkeys(
-        """
-        billing_error billing_hard_limit_reached billing_not_active credit_balance_exhausted
-        enforced_spend_limit_reached insufficient_credits insufficient_quota organization_spend_limit_exceeded
-        organization_usage_limit_exceeded project_spend_limit_exceeded
-        """.split(),  # noqa: SIM905 - more readable than ten quoted words
-        ("quota", None),
-    ),
-    "model_not_found": ("model_missing", None),
-    "not_found_error": ("model_missing", None),
-    "authentication_error": ("credentials", None),
-    "invalid_api_key": ("credentials", None),
-    "permission_error": ("credentials", None),
-    "rate_limit_error": ("rate_limited", 429),
-    "rate_limit_exceeded": ("rate_limited", 429),
-    "overloaded_error": ("overloaded", 529),
-    "server_is_overloaded": ("overloaded", None),
-    "slow_down": ("overloaded", None),
-    "invalid_request_error": ("invalid_request", None),
-    "request_too_large": ("invalid_request", None),
-    "api_error": ("server_error", 500),
-    "internal_server_error": ("server_error", 500),
-    "server_error": ("server_error", 500),
-    "timeout_error": ("server_error", 504),
-}
+    ("quota", None, "billing_error billing_hard_limit_reached billing_not_active credit_balance_exhausted"),
+    ("quota", None, "enforced_spend_limit_reached insufficient_credits insufficient_quota"),
+    ("quota", None, "organization_spend_limit_exceeded organization_usage_limit_exceeded"),
+    ("quota", None, "project_spend_limit_exceeded"),
+    ("model_missing", None, "model_not_found not_found_error"),
+    ("credentials", None, "authentication_error invalid_api_key permission_error"),
+    ("rate_limited", 429, "rate_limit_error rate_limit_exceeded"),
+    ("overloaded", 529, "overloaded_error"),
+    ("overloaded", None, "server_is_overloaded slow_down"),
+    ("invalid_request", None, "invalid_request_error request_too_large"),
+    ("server_error", 500, "api_error internal_server_error server_error"),
+    ("server_error", 504, "timeout_error"),
+)
+NAMES = {name: (kind, status) for kind, status, names in _NAMED for name in names.split()}
 """Kind of failure by type or code of an error; and its HTTP status, if it is temporary in the middle of a stream.
 
 Source: https://platform.claude.com/docs/en/api/errors, https://platform.openai.com/docs/guides/error-codes.
@@ -383,41 +364,22 @@ _SERVER_ERROR = 500
 
 def is_retryable(status: int, headers: Mapping[str, str]) -> bool:
     """Return whether a request that failed with a status may succeed later, by the same rules as in the SDKs."""
-    match headers.get("x-should-retry"):
-        case "true":
-            return True
-        case "false":
-            return False
-        case _:
-            return status in _BUSY or status >= _SERVER_ERROR
+    told = headers.get("x-should-retry")
+    return told == "true" if told in {"true", "false"} else status in _BUSY or status >= _SERVER_ERROR
 
 
 def requested_wait(headers: Mapping[str, str]) -> float | None:
     """Return the wait that a server requests [s], possibly infinite; None if none above 0 is requested."""
-    wait = _number(headers.get("retry-after-ms"), 1_000)
-    if wait is None:
-        text = headers.get("retry-after")
-        wait = _number(text, 1)
-        if wait is None and text is not None:
-            # An HTTP date, by the clock of the server if the headers contain its time.
-            then, now = _date(text), _date(headers.get("date") or "")
-            wait = (then - (now or datetime.now(UTC))).total_seconds() if then else None
-    return wait if wait is not None and wait > 0 else None
-
-
-def _number(text: str | None, per_second: int) -> float | None:
-    try:
-        number = float(text or "") / per_second
-    except ValueError:
-        return None
-    return None if math.isnan(number) else number
-
-
-def _date(text: str) -> datetime | None:
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - only refusals need it
 
+    for header, per_second in (("retry-after-ms", 1_000), ("retry-after", 1)):
+        with suppress(ValueError):
+            wait = float(headers.get(header, "")) / per_second
+            return wait if wait > 0 else None
     try:
-        date = parsedate_to_datetime(text)
-    except (TypeError, ValueError, IndexError, OverflowError):
+        # An HTTP date, by the clock of the server if the headers contain its time.
+        now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
+        wait = (parsedate_to_datetime(headers["retry-after"]) - now).total_seconds()
+    except (LookupError, TypeError, ValueError, OverflowError):
         return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
+    return wait if wait > 0 else None

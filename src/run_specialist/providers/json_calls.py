@@ -9,9 +9,8 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from operator import is_not
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from run_specialist import prompts
@@ -33,15 +32,6 @@ _FIRST_QUOTE = {
     "quote": {"type": "string", "description": "That line, word for word."},
 }
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL | re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenCall:
-    """A tool call in the text of a reply."""
-
-    tool: str
-    arguments: Mapping[str, Any] | None
-    """None if the arguments are not an object."""
 
 
 def call_schema(tools: Iterable[Tool]) -> dict[str, Any]:
@@ -90,22 +80,13 @@ def _closed(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-def _undescribed(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _undescribed(schema: Any) -> Any:  # noqa: ANN401 - a schema, or a part of one
     """Return a strict schema without descriptions, because the system prompt contains them."""
-    converted: dict[str, Any] = {}
-    for key, value in schema.items():
-        match key:
-            case "description":
-                continue
-            case "properties":
-                converted[key] = {name: _undescribed(part) for name, part in value.items()}
-            case "items":
-                converted[key] = _undescribed(value)
-            case "anyOf":
-                converted[key] = [_undescribed(branch) for branch in value]
-            case _:
-                converted[key] = value
-    return converted
+    if isinstance(schema, Mapping):
+        # The description of a parameter with that name is an object.
+        parts = ((key, part) for key, part in schema.items() if key != "description" or not isinstance(part, str))
+        return {key: _undescribed(part) for key, part in parts}
+    return [*map(_undescribed, schema)] if isinstance(schema, list) else schema
 
 
 def written(tool: str, arguments: object) -> str:
@@ -113,9 +94,10 @@ def written(tool: str, arguments: object) -> str:
     return json.dumps({"call": {"tool": tool, "arguments": arguments}}, ensure_ascii=False)
 
 
-def read_call(text: str, tools: Toolset, *, cut: bool = False) -> WrittenCall | None:
-    """Return the call that a text consists of; None for any other text.
+def read_call(text: str, tools: Toolset, *, cut: bool = False) -> tuple[str, Mapping[str, Any] | None] | None:
+    """Return tool and arguments of the call that a text consists of; None for any other text.
 
+    The arguments are None if they are not an object.
     cut: the text may be incomplete; the received part is returned, because a cut call is never run.
     """
     stripped = text.strip()
@@ -123,9 +105,7 @@ def read_call(text: str, tools: Toolset, *, cut: bool = False) -> WrittenCall | 
     match read_arguments(fenced[1] if fenced else stripped, cut=cut):
         case {"call": {"tool": str(name), **rest}} if name:
             arguments, tool = rest.get("arguments"), tools.get(name)
-            if tool is not None:
-                return WrittenCall(name, _as_meant(tool, arguments))
-            return WrittenCall(name, arguments if isinstance(arguments, dict) else None)
+            return name, _as_meant(tool, arguments) if tool else arguments if isinstance(arguments, dict) else None
         case _:
             return None
 
@@ -160,6 +140,7 @@ class JsonCalls:
         plain = replace(opening, system=system, tools=Toolset([]))
         self._conversation = provider.open(plain, None if watch is None else self._show)
         self._messages = PlainMessages()
+        self._schemas: dict[bool | None, Mapping[str, Any]] = {}
         self._has_replied = self._was_ignored = False
 
     async def ask(self, request: Request) -> Reply:
@@ -195,25 +176,13 @@ class JsonCalls:
         )
 
     def _schema(self, request: Request, *, ends: bool) -> Mapping[str, Any]:
-        if ends:
-            return self._only_respond
-        if self._call_first and self._without_respond and not has_calls(request.messages):
-            return self._without_respond
-        return self._any_tool
-
-    @cached_property
-    def _any_tool(self) -> Mapping[str, Any]:
-        return call_schema(self._tools)
-
-    @cached_property
-    def _only_respond(self) -> Mapping[str, Any]:
-        return call_schema(tool for tool in self._tools if tool.name == RESPOND)
-
-    @cached_property
-    def _without_respond(self) -> Mapping[str, Any] | None:
-        """Return the schema without `respond`; None if there is no other tool."""
-        others: list[Tool] = [tool for tool in self._tools if tool.name != RESPOND]
-        return call_schema(others) if others else None
+        """Return the schema of the next call: of `respond`, of another tool, or of any."""
+        is_first = self._call_first and not has_calls(request.messages)
+        wanted = True if ends else False if is_first else None
+        if wanted not in self._schemas:
+            tools = [tool for tool in self._tools if wanted in {None, tool.name == RESPOND}]
+            self._schemas[wanted] = call_schema(tools or self._tools)
+        return self._schemas[wanted]
 
     def _read(self, reply: Reply, *, constrained: bool) -> Reply:
         """Return a reply whose text is a call as a reply with that call; any other reply unchanged."""
@@ -227,19 +196,16 @@ class JsonCalls:
         if call is None and is_cut and reply.text.startswith("{"):
             return replace(reply, content=_without_text(reply.content))
         if call is None:
-            return self._text(reply, constrained=constrained)
+            if not constrained or self._was_ignored or is_cut or not reply.text:
+                return reply
+            self._was_ignored = True
+            return reply.with_warning(IGNORED)
         # Of a cut call only an answer is of any use; the rest would fill the transcript.
-        arguments = call.arguments if call.tool == RESPOND or not is_cut else {}
-        block = self._with_own_id({"type": "tool_use", "name": call.tool, "input": arguments})
+        tool, arguments = call
+        sent = arguments if tool == RESPOND or not is_cut else {}
+        block = self._with_own_id({"type": "tool_use", "name": tool, "input": sent})
         stop = Stop.TRUNCATED if is_cut else Stop.WANTS_TOOLS
         return replace(reply, stop=stop, content=(*_without_text(reply.content), block))
-
-    def _text(self, reply: Reply, *, constrained: bool) -> Reply:
-        """Return a reply without a call, with a warning if there should have been one."""
-        if not constrained or self._was_ignored or reply.stop is not Stop.ANSWERED or not reply.text:
-            return reply
-        self._was_ignored = True
-        return reply.with_warning(IGNORED)
 
     def _with_own_id(self, block: Block) -> Block:
         """Return a call with an id that is unique in the run; any other block unchanged."""
@@ -259,6 +225,7 @@ def _without_text(content: Iterable[Block]) -> tuple[Block, ...]:
 _HEAD = re.compile(r'\s*\{\s*"call"\s*:\s*\{\s*"tool"\s*:\s*"([^"\\]*)"\s*,\s*"arguments"\s*:\s*(?=\{)')
 # Number of characters after which a text that has not become a call is shown as text.
 _LONGEST_HEAD = 300
+_DECODER = json.JSONDecoder()
 
 
 class CallStream:
@@ -269,8 +236,7 @@ class CallStream:
         self._head = ""
         self._tool: str | None = None
         self._is_text = False
-        self._depth = 0
-        self._in_string = self._escaped = False
+        self._arguments = ""
 
     def add(self, delta: Delta) -> None:
         """Pass on the next piece, without the JSON around the arguments of a call."""
@@ -289,34 +255,24 @@ class CallStream:
 
     def _add_arguments(self, text: str) -> None:
         """Pass on the part of a text that belongs to the arguments object."""
-        end = 0
-        for end, character in enumerate(text, 1):  # noqa: B007 - the number of characters that belong to it
-            if self._in_string:
-                self._in_string = self._escaped or character != '"'
-                self._escaped = character == "\\" and not self._escaped
-            elif character == '"':
-                self._in_string = True
-            else:
-                self._depth += (character in "{[") - (character in "}]")
-            if self._depth == 0:
-                break
+        shown, end = len(self._arguments), None
+        self._arguments += text
+        if "}" in text:
+            with suppress(ValueError, RecursionError):
+                _, end = _DECODER.raw_decode(self._arguments)
+        if piece := self._arguments[shown:end]:
+            self._watch(Delta(piece, tool=self._tool))
         if end:
-            self._watch(Delta(text[:end], tool=self._tool))
-        if end and self._depth == 0:
             # The rest closes the call.
-            self._watch = _ignore
-
-
-def _ignore(delta: Delta) -> None:
-    del delta
+            self._watch = lambda _: None
 
 
 class PlainMessages:
     """A cache of converted messages: an already converted message stays the same object."""
 
     def __init__(self) -> None:
-        self._sources: list[Message] = []
-        self._plain: list[Message] = []
+        # By the identity of the message, which is kept so that no other one gets it.
+        self._plain: dict[int, tuple[Message, Message]] = {}
         self._names: dict[str, str] = {}
 
     @property
@@ -329,14 +285,11 @@ class PlainMessages:
         self._names.setdefault(call_id, "")
 
     def take(self, messages: Sequence[Message]) -> list[Message]:
-        """Return a transcript, which extends the previous one or replaces it, as plain messages."""
-        changed = map(is_not, self._sources, messages)
-        known = next((place for place, is_new in enumerate(changed) if is_new), min(len(self._sources), len(messages)))
-        del self._sources[known:], self._plain[known:]
-        for message in messages[known:]:
-            self._sources.append(message)
-            self._plain.append(self._converted(message))
-        return [*self._plain]
+        """Return a transcript as plain messages."""
+        for message in messages:
+            if id(message) not in self._plain:
+                self._plain[id(message)] = message, self._converted(message)
+        return [self._plain[id(message)][1] for message in messages]
 
     def _converted(self, message: Message) -> Message:
         if message.role == "assistant":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
-from run_specialist.providers.base import Capabilities, Choice, Opening, Request
+from run_specialist.providers.base import Capabilities, Choice, Request
 from run_specialist.record.messages import Block, Reply, Stop, has_calls, spoken, text_of
 from run_specialist.specialist.answer_schema import matches
 from run_specialist.tools.respond import NAME as RESPOND
@@ -36,8 +36,7 @@ MOST_NESTED = 50
 
 _ARGUMENTS = ({"name", "arguments"}, {"name", "parameters"}, {"name", "input"})
 _ANSWER = {"answer", "evidence", "gaps"}
-_FENCE_OPENS = re.compile(r"```\w*[ \t]*\r?\n\s*")
-_FENCE = "```"
+_FENCED = re.compile(r"```\w*[ \t]*\r?\n(.*)```", re.DOTALL)
 _TAG_OPENS = re.compile(r"<tool_call>\s*")
 _TAG_CLOSES = re.compile(r"\s*</tool_call>\s*")
 _SPACE = re.compile(r"\s*")
@@ -94,15 +93,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
     Raises ValueError for other or incomplete text, RecursionError for too deep nesting.
     """
-    opens, closes, end = _SPACE, _SPACE, len(text)
-    if text.startswith("<"):
-        opens, closes = _TAG_OPENS, _TAG_CLOSES
-    position = 0
-    if fence := _FENCE_OPENS.match(text):
-        if not text.endswith(_FENCE):
-            raise ValueError("the fence is not closed")
-        position, end = fence.end(), end - len(_FENCE)
-    while position < end:
+    opens, closes = (_TAG_OPENS, _TAG_CLOSES) if text.startswith("<") else (_SPACE, _SPACE)
+    fenced, position = _FENCED.fullmatch(text), 0
+    text = fenced[1] if fenced else text
+    while position < len(text):
         begin = opens.match(text, position)
         if begin is None or text[begin.end() : begin.end() + 1] != "{":
             raise ValueError("no JSON object")
@@ -181,6 +175,15 @@ class Knowledge:
                 self.capabilities = replace(self.capabilities, none_choice=False)
                 return ChoiceRefused(line)
 
+    def taken(self, request: Request, reply: Reply, tools: Collection[str]) -> Reply:
+        """Learn from a reply; return it, with a warning if another setting of `tool_calls` may suit the model.
+
+        tools: the names of all tools that the model may call.
+        """
+        if self.learn_from(request, reply):
+            reply = reply.with_warning(FORCE_IGNORED)
+        return reply.with_warning(UNREAD) if self.has_answered_unread(request, reply, tools) else reply
+
     def learn_from(self, request: Request, reply: Reply) -> bool:
         """Record if a reply shows that replies are not constrained; return whether a forced choice was ignored."""
         if request.choice is not Choice.RESPOND and request.schema is None:
@@ -198,10 +201,7 @@ class Knowledge:
         return was_ignored
 
     def has_answered_unread(self, request: Request, reply: Reply, tools: Collection[str]) -> bool:
-        """Count a reply that answers without having read anything; return whether it is the one to warn about.
-
-        tools: the names of all tools that the model may call.
-        """
+        """Count a reply that answers without having read anything; return whether it is the one to warn about."""
         if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.calls or reply.text):
             return False
         if any(call.name != RESPOND for call in reply.calls or leaked_calls(reply, tools)):
@@ -245,24 +245,3 @@ class InformedProvider:
     def capabilities(self) -> Capabilities:
         """The capabilities known so far."""
         return self.knowledge.capabilities
-
-    @capabilities.setter
-    def capabilities(self, capabilities: Capabilities) -> None:
-        self.knowledge.capabilities = capabilities
-
-
-class Lessons:
-    """Learns from the replies of one conversation."""
-
-    def __init__(self, provider: InformedProvider, opening: Opening) -> None:
-        self._provider = provider
-        self._tools = opening.tools.names
-        self._has_warned = False
-
-    def taken(self, request: Request, reply: Reply) -> Reply:
-        """Learn from a reply; return it, with a warning if another setting of `tool_calls` may suit the model."""
-        knowledge = self._provider.knowledge
-        if knowledge.learn_from(request, reply) and not self._has_warned:
-            self._has_warned = True
-            reply = reply.with_warning(FORCE_IGNORED)
-        return reply.with_warning(UNREAD) if knowledge.has_answered_unread(request, reply, self._tools) else reply

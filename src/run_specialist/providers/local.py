@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from run_specialist.errors import UsageError
 from run_specialist.installation import adding
-from run_specialist.providers.errors import tidy
+from run_specialist.providers.errors import number_set, tidy
 from run_specialist.providers.local_servers import PROPS, WEIGHTS, WEIGHTS_ENDPOINT, ask_all, of_llamacpp, with_context
 from run_specialist.providers.openai_chat import ChatProvider, chat_client
 from run_specialist.tools.threads import in_thread
@@ -62,13 +62,9 @@ class LlamaServer:
         self._drain = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
         self._drain.start()
         with suppress(OSError):
-            self._input.write(json.dumps(dict(config)).encode() + b"\n")
-            self._input.flush()
-
-    @property
-    def _input(self) -> IO[bytes]:
-        assert self._process.stdin is not None  # noqa: S101 - a pipe
-        return self._process.stdin
+            assert self._process.stdin is not None  # noqa: S101 - a pipe
+            self._process.stdin.write(json.dumps(dict(config)).encode() + b"\n")
+            self._process.stdin.flush()
 
     def wait(self) -> str:
         """Block until the model is loaded, and return the URL of the server.
@@ -141,8 +137,6 @@ CONTEXT_VARIABLE = "SPECIALIST_LOCAL_CONTEXT"
 """Environment variable with the length of the context [tokens]."""
 SHORTEST_CONTEXT = 256
 """Minimum of that variable [tokens]."""
-_PART = re.compile(r"-00001-of-(\d{5})\.gguf\Z")
-
 Report = Callable[[str], None]
 """Called with a line while a model is loaded."""
 
@@ -257,26 +251,15 @@ def _config(model: str, path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(f"`model={model}`: {path} cannot be read: {reason}") from None
-    return {"path": str(path), "name": path.name, "context": _given_context() or 0}
-
-
-def _given_context() -> int | None:
-    """Return the context length that the user has set; raises UsageError if it is invalid."""
-    text = os.environ.get(CONTEXT_VARIABLE, "").strip()
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) >= SHORTEST_CONTEXT):  # noqa: PLR2004
-        raise UsageError(
-            f"{CONTEXT_VARIABLE}: must be a number of tokens of at least {SHORTEST_CONTEXT}, got {text[:40]!r}"
-        )
-    return int(text)
+    return {
+        "path": str(path),
+        "name": path.name,
+        "context": number_set(CONTEXT_VARIABLE, "a number of tokens", SHORTEST_CONTEXT) or 0,
+    }
 
 
 def _size(path: Path) -> str:
     """Return the size of the weights, including all parts of a split file, with its unit."""
-    size = path.stat().st_size
-    if found := _PART.search(path.name):
-        stem = path.name[: found.start()]
-        parts = (path.with_name(f"{stem}-{number:05}-of-{found[1]}.gguf") for number in range(1, int(found[1]) + 1))
-        size = sum(part.stat().st_size for part in parts if part.is_file())
+    parts = path.parent.glob(path.name.replace("-00001-of-", "-?????-of-"))
+    size = sum(part.stat().st_size for part in parts) or path.stat().st_size
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"  # noqa: PLR2004 - the unit

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 API = "/v1"
 """Path of the chat completions API."""
-_LARGEST_PORT = 65535
 _SCHEME_PORTS = {"http": 80, "https": 443}
 
 
@@ -89,8 +88,8 @@ def _netloc(host: str, port: int | None) -> str:
             # This address tells a server to listen on all interfaces; a client cannot connect to it everywhere.
             address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")  # noqa: PLR2004
         host = str(address) if address.version == 4 else f"[{address}]"  # noqa: PLR2004
-    if port is not None and not 0 < port <= _LARGEST_PORT:
-        raise ValueError(f"port {port} is not valid")
+    if port == 0:
+        raise ValueError("port 0 is not valid")
     return host if port is None else f"{host}:{port}"
 
 
@@ -237,7 +236,7 @@ def with_context(provider: "ChatProvider", context: ContextLength) -> "ChatProvi
     if context.tokens is not None:
         known = provider.capabilities
         longest = min(known.max_output_tokens, max(context.tokens // REPLY_SHARE, 1))
-        provider.capabilities = replace(
+        provider.knowledge.capabilities = replace(
             known, max_output_tokens=longest, context_tokens=context.tokens, context_note=context.note
         )
     return provider

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -43,21 +43,13 @@ def capabilities(model: str) -> Capabilities:
     model: full id.
     """
     found = _FAMILY.search(model.lower())
-    if found is None:
-        return Capabilities(
-            forced_choice=True,
-            max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS,
-            schema=True,
-            server_tools=True,
-            vendor=VENDOR,
-        )
-    family, version = found[1], (int(found[2] or 0), int(found[3] or 0))
+    family, version = (found[1], (int(found[2] or 0), int(found[3] or 0))) if found else ("", (0, 0))
     since = UNFORCEABLE_SINCE.get(family)
     always_thinks = since is not None and version >= since
     return Capabilities(
         # A model that always thinks cannot be forced.
         forced_choice=not always_thinks,
-        max_output_tokens=MAX_OUTPUT_TOKENS[family],
+        max_output_tokens=MAX_OUTPUT_TOKENS.get(family, UNKNOWN_MAX_OUTPUT_TOKENS),
         schema=True,
         thinks=always_thinks,
         server_tools=True,
@@ -104,42 +96,29 @@ def check_served(model: str, place: str = "") -> None:
 def _meant(model: str) -> Sequence[str]:
     """Return the names that a misspelt one probably means; empty if it is not misspelt."""
     prefix, colon, name = model.partition(":")
+    if colon and prefix == "openai":
+        # Other servers have models of any name.
+        fixed = name if os.environ.get(CHAT.url, "").strip() else _corrected(name, CHAT_WORDS)
+        return [f"openai:{fixed}"] if fixed != name else []
     if colon:
-        if prefix == "openai":
-            return _meant_by_chat(name)
         return [f"{near}:{name}"] if (near := _near(prefix, PREFIXES)) else []
     if model.isalpha() and model.isascii():
         return [near] if (near := _near(model, _BARE)) else []
-    return _meant_by_claude(model)
-
-
-def _meant_by_claude(model: str) -> Sequence[str]:
-    """Return the probable ids for a name whose family is misspelt, or whose part before the family is."""
-    words = _WORD.findall(model)
-    if CLAUDE not in words and not any(_near(word, [CLAUDE]) for word in words):
-        return []
+    fixed = _corrected(model, (CLAUDE, *FAMILIES))
+    words = _WORD.findall(fixed)
     family = next((word for word in words if word in FAMILIES), None)
-    if family and CLAUDE in words:
-        return []
-    fixed = _WORD.sub(lambda found: _near(found[0], [CLAUDE, *FAMILIES]) or found[0], model)
-    family = family or next((word for word in _WORD.findall(fixed) if word in FAMILIES), None)
-    if family is None:
+    if fixed == model or CLAUDE not in words or family is None:
         return []
     newest = ALIASES.get(family)
     return [fixed] if newest in {None, fixed} else [fixed, f"{newest} ({family})"]
 
 
-def _meant_by_chat(name: str) -> Sequence[str]:
-    """Return the correct id for a vendor's id with a misspelt word; models of other servers are not checked."""
-    if os.environ.get(CHAT.url, "").strip():
-        return []
-    fixed = _WORD.sub(lambda found: _near(found[0], CHAT_WORDS) or found[0], name)
-    return [f"openai:{fixed}"] if fixed != name else []
+def _corrected(name: str, known: Sequence[str]) -> str:
+    return _WORD.sub(lambda found: _near(found[0], known) or found[0], name)
 
 
-def _near(word: str, known: Iterable[str]) -> str | None:
+def _near(word: str, known: Sequence[str]) -> str | None:
     """Return the known word that this one misspells; None if it is known, or no misspelling."""
-    known = [*known]
     return None if word in known else next((one for one in known if _misspells(word, one)), None)
 
 

@@ -3,9 +3,8 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log
 from pathlib import PurePosixPath
@@ -15,16 +14,18 @@ from run_specialist.prompts import NOT_DELIVERED
 from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.offline_text import (
     Findings,
-    Question,
     Term,
     Unit,
-    all_units,
+    code_units,
     definitions,
+    is_about_behaviour,
     is_code,
     literal,
+    prose_units,
     roots,
     statements,
     synonyms,
+    terms_of,
 )
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolCall, Usage, text_of
 from run_specialist.tools.base import Toolset
@@ -50,23 +51,22 @@ class OfflineProvider:
         """Do nothing: this provider has no connections."""
 
 
+@dataclass(frozen=True)
 class OfflineConversation:
     """The conversation of one run; stateless between turns."""
 
-    def __init__(self, opening: Opening, watch: Watch | None) -> None:
-        """Start a conversation with the tools of a run."""
-        self._tools = opening.tools
-        self._watch = watch
+    opening: Opening
+    watch: Watch | None
 
     async def ask(self, request: Request) -> Reply:
         """Return the next turn, a pure function of the transcript."""
         messages, choice = request.messages, request.choice
-        ranking = Ranking(Findings.of(messages))
+        ranking = Ranking(Findings(messages))
         is_last = choice is not Choice.AUTO or ranking.gathered.must_answer
-        if calls := [] if is_last else next_calls(ranking, self._tools):
+        if calls := [] if is_last else next_calls(ranking, self.opening.tools):
             return self._calls(calls, messages)
         response = answer(ranking)
-        if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self._tools):
+        if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self.opening.tools):
             was_returned = text_of(messages[-1].blocks).startswith(NOT_DELIVERED)
             text = response.model_dump_json() if was_returned else response.answer
             self._show(text)
@@ -83,8 +83,8 @@ class OfflineConversation:
         return Reply(Stop.WANTS_TOOLS, tuple(blocks), reason="tool_use")
 
     def _show(self, text: str, tool: str | None = None) -> None:
-        if self._watch is not None:
-            self._watch(Delta(text, tool))
+        if self.watch is not None:
+            self.watch(Delta(text, tool))
 
 
 # Number of passages from which on a word has hardly any weight; assumed number for a word not searched for yet.
@@ -92,68 +92,57 @@ _COMMON, _UNKNOWN = 1000, 30
 # Maximum weight of a word that is not a name; factors for names, and for participles in questions about code: names in
 # code usually describe the subject.
 _ORDINARY, _NAME, _VERB = 3.5, 1.3, 0.6
-_PARTICIPLE = re.compile(
-    r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|chosen|written|taken|given"
-)
+_PARTICIPLE = re.compile(r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|written|taken|given")
 # Bonus for a unit whose headings and path contain all terms of the question: for prose, for code.
 _TOPIC, _NAMED = 0.6, 0.8
 # Factors: for prose where code answers, additionally for changelogs; for code where prose answers: statements, and
-# comments.
-_PROSE, _OLD, _CODE_ASIDE, _COMMENT_ASIDE = 0.55, 0.6, 0.6, 1.6
-# Factor for a reason if the question asks for one.
-_REASON = 1.25
-_WHY = re.compile(r"(?i)\b(?:why|reasons?|causes?|how come|explain)\b")
-_BECAUSE = re.compile(
-    r"(?i)\b(?:because|due to|since|so that|caus\w*|reason\w*|rationale|therefore|to (?:avoid|prevent|ensure|keep)"
-    r"|cannot|can't|in order to|instead of)\b|→"
-)
+# comments; for a reason, if the question asks why.
+_PROSE, _OLD, _CODE_ASIDE, _COMMENT_ASIDE, _REASON = 0.55, 0.6, 0.6, 1.6, 1.25
+_BECAUSE = re.compile(r"(?i)\b(?:because|due to|since|so that|caus\w*|reason\w*|therefore|in order to|instead of)\b")
 _CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
-# Factor for prose without words of its own, and the number of such words for the full score.
-_REPETITION, _NEW_WORDS = 0.8, 5
 # Factor for how much reading an unread definition may reveal.
 _UNREAD = 1.8
 
 
 class Ranking:
-    """What was found so far, ranked by how much of the question it covers."""
+    """What was found so far: by unit the share of the question's weight that it covers, and how well it answers."""
 
     def __init__(self, gathered: Findings) -> None:
         """Calculate the weight of each term: highest for rare words and names."""
         self.gathered = gathered
-        self.question = question = Question(gathered.question)
-        self.in_code = question.is_about_behaviour and any(map(is_code, gathered.lines))
-        """Whether the question is about a behaviour, and there is code."""
-        self._asks_why = _WHY.search(question.text) is not None
+        self.terms, self.of_question = terms_of(gathered.question), roots(gathered.question)
+        self.in_code = is_about_behaviour(gathered.question) and any(map(is_code, gathered.lines))
+        self._asks_why = "why" in self.of_question
         self.weights: dict[Term, float] = {}
-        for term in question.terms:
+        for term in self.terms:
             weight = log(1 + _COMMON / max(gathered.counts.get(term.text.casefold(), _UNKNOWN), 1))
             # A rare name is specific; an ordinary word that is rare in the notes is not.
             ordinary = min(weight, _ORDINARY) * (_VERB if self.in_code and _PARTICIPLE.fullmatch(term.text) else 1.0)
             self.weights[term] = _NAME * weight if term.is_name else ordinary
         self._total = sum(self.weights.values()) or 1.0
-        self.units = all_units(gathered)
+        self.units: list[Unit] = []
+        for path, lines in gathered.lines.items():
+            if is_code(path):
+                rows = tuple((number, line.text, line.origin) for number, line in sorted(lines.items()))
+                self.units += code_units(path, rows)
+            else:
+                self.units += prose_units(path, lines)
         self.coverage = {
             unit: sum(weight * unit.confidence(term) for term, weight in self.weights.items()) / self._total
             for unit in self.units
         }
-        """Share of the question's weight that each unit covers, from 0 to 1."""
         self.scores = {unit: covered and covered * self._factor(unit) for unit, covered in self.coverage.items()}
-        """How well each unit answers the question."""
-        self.absent = [term for term in question.terms if gathered.absent(term)]
-        """Terms that occur in no file."""
+        self.absent = [term for term in self.terms if gathered.absent(term)]
 
     def _factor(self, unit: Unit) -> float:
         above = sum(weight for term, weight in self.weights.items() if term.is_in(unit.above)) / self._total
         factor = unit.form * (1 + (_NAMED if unit.is_code else _TOPIC) * above)
-        if self._asks_why and _BECAUSE.search("\n".join([*unit.headings[-1:], unit.text])):
+        if self._asks_why and _BECAUSE.search(unit.text):
             factor *= _REASON
         if unit.is_code:
             return factor * (1.0 if self.in_code else _COMMENT_ASIDE if unit.is_comment else _CODE_ASIDE)
-        if not any(term.is_in(unit.roots) for term in self.question.terms):
+        if not any(term.is_in(unit.roots) for term in self.terms):
             factor *= 0.8
-        # A unit that only repeats the question tells little.
-        new_words = len(unit.roots - unit.above - self.question.roots)
-        factor *= min(1.0, _REPETITION + (1 - _REPETITION) * new_words / _NEW_WORDS)
         return factor * (_PROSE * (_OLD if _CHANGES.search(unit.path) else 1.0) if self.in_code else 1.0)
 
     def rate(self, text: str, *, code: bool) -> float:
@@ -180,8 +169,7 @@ _LONGEST_QUERY, _MOST_NAMES, _RARE, _FILES = 4000, 120, 40, 6
 def next_calls(ranking: Ranking, tools: Toolset) -> list[Call]:
     """Return the calls of the next turn; an empty list = time to answer."""
     gathered = ranking.gathered
-    at_once = _AT_ONCE_IN_CODE if ranking.in_code else _AT_ONCE
-    most = min(at_once, MOST - gathered.recent) if gathered.calls else 1
+    most = min(_AT_ONCE_IN_CODE if ranking.in_code else _AT_ONCE, MOST - gathered.recent) if gathered.calls else 1
     called = {completed.call.key for completed in gathered.calls}
     new: dict[str, Call] = {}
     for name, arguments in _candidates(ranking, with_search="search" in tools):
@@ -194,12 +182,11 @@ def next_calls(ranking: Ranking, tools: Toolset) -> list[Call]:
 
 
 def _candidates(ranking: Ranking, *, with_search: bool) -> Iterator[Call]:
-    gathered, question = ranking.gathered, ranking.question
-    specific = sorted(question.terms, key=ranking.weights.__getitem__, reverse=True)
-    yield "search", {"query": question.text[:_LONGEST_QUERY], "limit": 15}
+    gathered = ranking.gathered
+    specific = sorted(ranking.terms, key=ranking.weights.__getitem__, reverse=True)
+    yield "search", {"query": gathered.question[:_LONGEST_QUERY], "limit": 15}
     if not with_search:
-        names_first = sorted(question.terms, key=lambda term: (not term.is_name, -len(term.text)))
-        yield from (_grep(term.text) for term in names_first[:5])
+        yield from (_grep(term.text) for term in specific[:5])
     if ranking.in_code:
         words = [word for term in specific[:6] for word in (term.text, *synonyms(term.text)[:4])]
         suffixes = sorted({PurePosixPath(path).suffix[1:] for path in gathered.lines if is_code(path)})
@@ -234,15 +221,12 @@ def _reads(ranking: Ranking) -> Iterator[Call]:
         if completed.call.name == "read" and isinstance(first, int) and isinstance(limit, int):
             seen.append((arguments.get("path"), range(first, first + limit)))
 
-    def promise(unit: Unit) -> float:
-        return ranking.scores[unit] * (_UNREAD if unit.is_unread else 1.0)
-
-    best = sorted(ranking.units, key=lambda unit: (-promise(unit), unit.path, unit.line))
+    promise = {unit: score * (_UNREAD if unit.is_unread else 1.0) for unit, score in ranking.scores.items()}
+    best = sorted(ranking.units, key=lambda unit: (-promise[unit], unit.path, unit.line))
     for unit in best[: _SURE if ranking.gathered.recent >= ENOUGH else _HOPEFUL]:
-        first, length = max(1, unit.line - _BEFORE), _WINDOW
-        if unit.is_code:
-            is_near = unit.start and unit.line - unit.start < _CODE_WINDOW - _BEFORE
-            first, length = max(1, (unit.start if is_near else unit.line - _BEFORE) - 2), _CODE_WINDOW
+        is_near = unit.start and unit.line - unit.start < _CODE_WINDOW - _BEFORE
+        begin = unit.start if is_near else unit.line - _BEFORE
+        first, length = (max(1, begin - 2), _CODE_WINDOW) if unit.is_code else (max(1, begin), _WINDOW)
         about = first if unit.is_code else unit.line
         if not any(path == unit.path and about in lines for path, lines in seen):
             seen.append((unit.path, range(first, first + length)))
@@ -266,44 +250,40 @@ _UNLIKELY, _LIKELY = 0.45, 0.62
 class Quote(NamedTuple):
     """Verbatim text with its source."""
 
-    path: str
-    line: int
+    source: str
+    """Path and line, as `path:line`."""
     text: str
     is_code: bool
-
-    @property
-    def source(self) -> str:
-        """The source as `path:line`."""
-        return f"{self.path}:{self.line}"
 
     def __str__(self) -> str:
         if self.is_code:
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
-            source = self.source if "`" in self.path else f"`{self.source}`"
-            return f"{source}\n{fence}{PurePosixPath(self.path).suffix[1:]}\n{self.text}\n{fence}"
+            source = self.source if "`" in self.source else f"`{self.source}`"
+            language = PurePosixPath(self.source.rpartition(":")[0]).suffix[1:]
+            return f"{source}\n{fence}{language}\n{self.text}\n{fence}"
         return f'> "{self.text}" — {self.source}'
 
 
 def answer(ranking: Ranking) -> Response:
     """Return the best answer from the lines seen so far."""
-    question, absent = ranking.question, ranking.absent
+    absent = ranking.absent
     gaps = [term.text for term in absent]
     best = max(ranking.coverage.values(), default=0.0)
-    names = [term for term in question.terms if term.is_name]
+    names = [term for term in ranking.terms if term.is_name]
     known = [term for term in names if term not in absent]
     least = _MIN_KNOWN if known else _MIN_ABSENT if absent else _MIN_COVERAGE
     quotes: list[Quote] = []
+    lead = _lead(absent, best)
     if best >= least and (known or not names):
-        left = LONGEST_ANSWER - len(_lead(absent, best, place_word(())))
+        left = LONGEST_ANSWER - len(lead)
         for quote in _quotes(ranking):
             size = len(str(quote)) + len("\n\n")
             if size <= left and len(quotes) < MOST_QUOTES:
                 quotes.append(quote)
                 left -= size
     if not quotes:
-        gaps = gaps or [text for text in [question.text[:200].strip()] if text]
+        gaps = gaps or [text for text in [ranking.gathered.question[:200].strip()] if text]
         return Response(answer=_refusal(ranking), gaps=gaps)
-    lead = _lead(absent, best, place_word(quote.path for quote in quotes))
     return Response(
         answer="\n\n".join([lead, *map(str, quotes)]),
         evidence=[Citation(source=quote.source, quote=quote.text) for quote in quotes],
@@ -315,57 +295,32 @@ def _refusal(ranking: Ranking) -> str:
     looked_up = (one for one in ranking.gathered.calls if one.call.name in ("search", "grep", "read"))
     if all(completed.is_error for completed in looked_up):
         return "Nothing could be looked up, so no file has a word in this answer."
-    place, absent = place_word(ranking.gathered.lines), ranking.absent
-    missing = _listed([term for term in absent if term.is_name] or absent or ranking.question.terms)
+    absent = ranking.absent
+    missing = _listed([term for term in absent if term.is_name] or absent or ranking.terms)
     if not missing:
-        return f"The question names nothing that could be looked up in the {place}."
+        return "The question names nothing that could be looked up in the files."
     reason = "no file mentions it" if absent else "what they say nearest to it is about something else"
-    return f"The {place} hold nothing on {missing}: {reason}."
+    return f"The files hold nothing on {missing}: {reason}."
 
 
-def _lead(absent: Sequence[Term], best: float, place: str) -> str:
-    """Return the introductory line above the quotes.
-
-    place: the word for the quoted files.
-    """
+def _lead(absent: Sequence[Term], best: float) -> str:
+    """Return the introductory line above the quotes."""
     if names := _listed(term for term in absent if term.is_name or best < _LIKELY):
-        return f"The {place} do not mention {names}; nearest to the question they say:"
+        return f"The files do not mention {names}; nearest to the question they say:"
     if best < _UNLIKELY:
-        return f"The {place} do not seem to answer this; nearest to the question they say:"
-    return f"The {place} say, best match first:" if best >= _LIKELY else f"Nearest to the question the {place} say:"
+        return "The files do not seem to answer this; nearest to the question they say:"
+    return "The files say, best match first:" if best >= _LIKELY else "Nearest to the question the files say:"
 
 
 def _listed(terms: Iterable[Term]) -> str:
     return " or ".join(term.text for term in terms)[:_LONGEST_LIST]
 
 
-_NOTE = re.compile(r"(?i)\.(?:md|markdown|mdx|txt|rst|org|adoc|asciidoc)$")
-_NOT_A_NOTE = re.compile(
-    r"(?i)(?:^|/)(?:readme|changelog|changes|history|news|contributing|contributors|authors|licen[sc]e|copying|notice"
-    r"|security|code[_-]of[_-]conduct|requirements)(?:[._][^/]*)?$|(?:^|/)(?:docs?|documentation|manual|src|lib|tests?"
-    r"|examples?)/"
-)
-
-
-def place_word(paths: Iterable[str]) -> str:
-    """Return `notes` or `files`, which are equally long; `files` if there is no path.
-
-    paths: paths of files, relative to the root.
-    """
-    known = [bool(_NOTE.search(path)) and not _NOT_A_NOTE.search(path) for path in paths]
-    return "notes" if known and all(known) else "files"
-
-
 def _quotes(ranking: Ranking) -> Iterator[Quote]:
     """Yield the best quotes, avoiding repetition."""
     best = max(ranking.scores.values(), default=0.0)
-    of_question = ranking.question.roots
-    following = {
-        before: after
-        for before, after in pairwise(ranking.units)
-        if before.path == after.path and after.line == before.end + 1
-    }
-    labels = {after: before for before, after in following.items() if _leads(before, after)}
+    of_question = ranking.of_question
+    following = dict(pairwise(ranking.units))
     taken: set[Unit] = set()
     quoted: list[frozenset[str]] = []
     per_file: Counter[str] = Counter()
@@ -385,26 +340,20 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         if value(unit) < _MIN_SCORE * best:
             return
         longest = _OTHER if quoted else _FIRST
-        block = [labels[unit], unit] if unit in labels and labels[unit] not in taken else [unit]
-        # A quote grows by the lines below it: those that its last line leads up to, or that answer nearly as well.
-        while (after := following.get(block[-1])) and after not in taken:
-            good = ranking.scores[after] >= _GROWS * ranking.scores[unit]
-            near = good and after.headings == block[-1].headings and not after.is_heading
-            size = sum(len(one.text) + 1 for one in block) + len(after.text)
-            if size > longest or not (near or _leads(block[-1], after)):
+        block = [unit]
+        # A quote grows by the lines below it that answer nearly as well.
+        while after := following.get(block[-1]):
+            end = block[-1].line + block[-1].text.count("\n")
+            is_next = (after.path, after.line, after.headings) == (unit.path, end + 1, unit.headings)
+            is_good = after not in taken and ranking.scores[after] >= _GROWS * ranking.scores[unit]
+            if not (is_next and is_good) or sum(len(one.text) + 1 for one in block) + len(after.text) > longest:
                 break
             block.append(after)
         taken.update(block)
-        merged = replace(block[0], text="\n".join(one.text for one in block))
-        quote = cut(merged, longest, partial(ranking.rate, code=unit.is_code))
+        quote = _cut(replace(unit, text="\n".join(one.text for one in block)), longest, ranking)
         per_file[unit.path] += 1
         quoted.append(roots(quote.text) - of_question)
         yield quote
-
-
-def _leads(label: Unit, unit: Unit) -> bool:
-    """Return whether a unit belongs to the label in the line above it."""
-    return label.is_label and unit.headings[-1:] == (label.text,)
 
 
 # Where a piece may start or end, preferred boundaries first.
@@ -413,24 +362,19 @@ _ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+")
 _LINE_ENDS = (re.compile(r"\n"), re.compile(r"\s+"))
 
 
-def cut(unit: Unit, longest: int, rate: Callable[[str], float]) -> Quote:
-    """Return a quote of a unit: all of it, else the best sentences that fit, else the best lines or words.
-
-    longest: maximum length [characters].
-    rate: scores a piece of text.
-    """
+def _cut(unit: Unit, longest: int, ranking: Ranking) -> Quote:
+    """Return a quote of at most so many characters: all of a unit, else the best sentences, else lines or words."""
     text, end_of_text = unit.text, len(unit.text.rstrip())
     begin = 0 if unit.is_code else len(text) - len(text.lstrip())
-    spans = [(begin, end_of_text)]
-    if end_of_text - begin > longest:
-        stops = [begin, end_of_text]
-        for ends in _LINE_ENDS if unit.is_code else _ENDS:
-            stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, end_of_text))})
-            if all(after - before <= longest for before, after in pairwise(stops)):
-                break
-        spans = []
-        for position, start in enumerate(stops[:-1]):
-            fitting = [stop for stop in stops[position + 1 :] if stop - start <= longest]
-            spans.append((start, start + len(text[start : fitting[-1] if fitting else start + longest].rstrip())))
-    start, end = max(spans, key=lambda span: (rate(text[slice(*span)]), -span[0]))
-    return Quote(unit.path, unit.line + text.count("\n", 0, start), text[start:end], unit.is_code)
+    stops = [begin, end_of_text]
+    for ends in _LINE_ENDS if unit.is_code else _ENDS:
+        if all(after - before <= longest for before, after in pairwise(stops)):
+            break
+        stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, end_of_text))})
+    spans = []
+    for position, start in enumerate(stops[:-1]):
+        end = max((stop for stop in stops[position + 1 :] if stop - start <= longest), default=start + longest)
+        spans.append((start, start + len(text[start:end].rstrip())))
+    start, end = max(spans, key=lambda span: (ranking.rate(text[slice(*span)], code=unit.is_code), -span[0]))
+    line = unit.line + text.count("\n", 0, start)
+    return Quote(f"{unit.path}:{line}", text[start:end], unit.is_code)

@@ -2,15 +2,19 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from calendar import day_name, month_name
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from run_specialist.prompts import ASKS
 from run_specialist.record.messages import Block, CompletedCall, Message, ToolCall, text_of
 from run_specialist.tools.search import content_terms, parts, spellings, stem
+
+_T = TypeVar("_T")
 
 # Words that describe the desired answer, not its subject.
 _ASKING = frozenset(
@@ -21,74 +25,37 @@ _ASKING = frozenset(
     stood summarise summarize summary think told whole
     """.split()  # noqa: SIM905 - as in STOP_WORDS
 )
-_CALENDAR = re.compile(
-    r"(?i)(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april|may|june|july|august|september"
-    r"|october|november|december"
-)
+_CALENDAR = {*month_name, *day_name}
 _NAME_SHAPE = re.compile(r"[A-Z].*[A-Z]|\d|[_/#@+]|[a-z][A-Z]|\w\.\w|::")
 _BEHAVIOUR = re.compile(r"(?i)\b(?:how|where|when|what happens|what does|which|does|do|is|are|can)\b")
 _NOT_BEHAVIOUR = re.compile(
     r"(?i)\b(?:why|who|whom|whose|decisions?|rationale|reasons?|agreed|policy)\b|\b(?:did|do|have|had|are|were) we\b"
     r"|\bwe (?:use|chose|decided?|settled?|picked)\b"
 )
-_SUFFIXES = (
-    *("ization", "isation", "ication", "ability", "ation", "ition", "ement", "ments", "ment", "ness", "able", "ible"),
-    *("tion", "sion", "ence", "ance", "ious", "ive", "ity", "ion", "ize", "ise", "ier", "est", "ors", "ers", "or"),
-    *("er", "al", "ic", "ed", "ly", "at", "if"),
+# Endings of derived words, after at least four letters.
+_SUFFIX = re.compile(
+    r"(?<=.{4})(?:ization|isation|ication|ability|ation|ition|ement|ments|ment|ness|able|ible|tion|sion|ence|ance|ious"
+    r"|ive|ity|ion|ize|ise|ier|est|ors|ers|or|er|al|ic|ed|ly|at|if)$"
 )
-_SHORTEST = 4
-_MOST_TERMS = 24
+_SHORTEST, _MOST_TERMS = 4, 24
 # Maximum length of a stored line, and of the part of a question that is analyzed [characters].
 _LONGEST = 4000
+# Groups of words for the same thing, most of them in code.
 _SYNONYMS = """
-argument parameter param arg
-asynchronous async await
-authentication auth login
-calculate compute calc
-cancel abort stop
-check verify validate
-close shutdown dispose
-command cmd
-compare equal eq diff
-configuration config conf setting option
-connection conn
-context ctx
-create make build new
-directory dir folder
-error err exc exception failure fail
-environment env
-execute run exec invoke call
-fetch get load retrieve
-function fn func
-identifier id name
-initialize init setup start
-length len size
-limit max maximum
-message msg
-number num count
-position pos index offset
-remove delete del drop revert
-request req
-response reply resp res
-retry repeat attempt
-send write emit
-successful success succeed ok
-temporary temp tmp
-value val
-version ver
-wait delay sleep
+argument parameter param arg, asynchronous async await, authentication auth login, calculate compute calc, cancel
+abort stop, check verify validate, close shutdown dispose, command cmd, compare equal eq diff, configuration config
+conf setting option, connection conn, context ctx, create make build new, directory dir folder, error err exc
+exception failure fail, environment env, execute run exec invoke call, fetch get load retrieve, function fn func,
+identifier id name, initialize init setup start, length len size, limit max maximum, message msg, number num count,
+position pos index offset, remove delete del drop revert, request req, response reply resp res, retry repeat attempt,
+send write emit, successful success succeed ok, temporary temp tmp, value val, version ver, wait delay sleep
 """
-# Other words for the same thing, most of them in code; a group per line.
 
 
 @lru_cache(maxsize=65_536)
 def root(word: str) -> str:
     """Return the root of a word, shared by its inflections and derivations such as `predicting` and `prediction`."""
-    reduced = stem(word)
-    for suffix in _SUFFIXES:
-        if reduced.endswith(suffix) and len(reduced) - len(suffix) >= _SHORTEST:
-            return reduced.removesuffix(suffix)
-    return reduced
+    return _SUFFIX.sub("", stem(word))
 
 
 @lru_cache(maxsize=8192)
@@ -107,7 +74,7 @@ def roots(text: str) -> frozenset[str]:
 def synonyms(word: str) -> tuple[str, ...]:
     """Return words that prose or code may use instead of a word."""
     own = root(word)
-    groups = (line.split() for line in _SYNONYMS.split("\n"))
+    groups = (group.split() for group in _SYNONYMS.split(","))
     found = [other for group in groups if own in map(root, group) for other in group]
     return tuple(other for other in dict.fromkeys(found) if root(other) != own)
 
@@ -122,13 +89,11 @@ class Term:
     """One word or identifier of a question."""
 
     text: str
-    """The term as spelled in the question."""
     forms: tuple[frozenset[str], ...]
     """Word roots of each spelling; a text contains the term if it contains all roots of one spelling."""
     kin: frozenset[str]
     """Roots of its synonyms."""
     is_name: bool
-    """True if the term looks like a name or an identifier."""
 
     @cached_property
     def beginning(self) -> str | None:
@@ -144,43 +109,26 @@ class Term:
         return False
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question and its analysis."""
-
-    text: str
-
-    @cached_property
-    def terms(self) -> tuple[Term, ...]:
-        """Terms for the subject of the question, in order."""
-        words = content_terms(self.text[:_LONGEST])
-        subject = [word for word in words if word.casefold() not in _ASKING]
-        distinct: dict[frozenset[str], Term] = {}
-        for term in map(self._term, subject or words):
-            distinct.setdefault(term.forms[0], term)
-        return tuple(distinct.values())[:_MOST_TERMS]
-
-    def _term(self, word: str) -> Term:
+def terms_of(question: str) -> tuple[Term, ...]:
+    """Return the terms for the subject of a question, in order."""
+    words = content_terms(question[:_LONGEST])
+    subject = [word for word in words if word.casefold() not in _ASKING]
+    found: dict[frozenset[str], Term] = {}
+    for word in subject or words:
         pieces = [piece for piece in parts(word) if len(piece) > 1] or parts(word)
+        forms = tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word))))
+        kin = frozenset(map(root, synonyms(pieces[0]))) if len(pieces) == 1 else frozenset[str]()
         # The first word of a sentence is always capitalized.
         inside = rf"(?<![.?!:]\s)(?<!^)(?<!\n)\b{re.escape(word)}"
-        is_name = word[:1].isupper() and not _CALENDAR.fullmatch(word) and re.search(inside, self.text) is not None
-        return Term(
-            word,
-            tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word)))),
-            frozenset(map(root, synonyms(pieces[0]))) if len(pieces) == 1 else frozenset(),
-            is_name or bool(_NAME_SHAPE.search(word)),
-        )
+        is_capital = word[:1].isupper() and word not in _CALENDAR and re.search(inside, question)
+        is_name = bool(is_capital or _NAME_SHAPE.search(word))
+        found.setdefault(forms[0], Term(word, forms, kin, is_name))
+    return tuple(found.values())[:_MOST_TERMS]
 
-    @cached_property
-    def roots(self) -> frozenset[str]:
-        """Roots of all words."""
-        return roots(self.text)
 
-    @cached_property
-    def is_about_behaviour(self) -> bool:
-        """Whether code, if there is any, answers the question best: how something is done, or where."""
-        return bool(_BEHAVIOUR.search(self.text)) and not _NOT_BEHAVIOUR.search(self.text)
+def is_about_behaviour(question: str) -> bool:
+    """Return whether code, if there is any, answers a question best: how something is done, or where."""
+    return bool(_BEHAVIOUR.search(question)) and not _NOT_BEHAVIOUR.search(question)
 
 
 _FOUND = re.compile(r"(.+?):(\d+): (.*)")
@@ -205,42 +153,30 @@ class SeenLine:
         return self.pieces[0]
 
 
-@dataclass
 class Findings:
-    """Everything that a transcript shows."""
+    """Everything that a transcript of any content shows."""
 
-    question: str
-    calls: Sequence[CompletedCall]
-    must_answer: bool
-    """True if the newest message ends with the order to answer: further calls would not be executed."""
-    recent: int
-    """Number of calls since the last user message, so that a resumed run starts at 0."""
-    lines: dict[str, dict[int, SeenLine]] = field(default_factory=dict)
-    """By path and line number."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
-    fruitless: set[str] = field(default_factory=set)
-    """Patterns of `grep` calls without a match."""
-    files: list[str] = field(default_factory=list)
-    """Paths from the results of `glob` and `ls`."""
-    _rows: int = 0
-    _last: tuple[str, int] = ("", 0)
-
-    @classmethod
-    def of(cls, messages: Sequence[Message]) -> "Findings":
-        """Parse a transcript with any content; never raises."""
+    def __init__(self, messages: Sequence[Message]) -> None:
         texts = [text_of(message.blocks) if message.role == "user" else "" for message in messages]
-        from_user = [at for at, text in enumerate(texts) if text] or [0]
         # The newest question is the one added on resume, otherwise the first.
         added = [text.partition(ASKS)[2] for text in texts if ASKS in text]
-        question = [*[text for text in texts if text][:1], *added] or [""]
-        calls = tuple(_calls(messages))
-        recent = len(tuple(_calls(messages[from_user[-1] :])))
-        gathered = cls(question[-1], calls, bool(messages and messages[-1].landing_instruction), recent)
-        for completed in calls:
+        self.question = [*[text for text in texts if text][:1], *added][-1] if any(texts) else ""
+        self.calls = tuple(_calls(messages))
+        self.must_answer = bool(messages and messages[-1].landing_instruction)
+        """Whether the newest message ends with the order to answer: further calls would not be executed."""
+        begun = max((at for at, text in enumerate(texts) if text), default=0)
+        self.recent = len(tuple(_calls(messages[begun:])))
+        """Number of calls since the last user message, so that a resumed run starts at 0."""
+        self.lines: dict[str, dict[int, SeenLine]] = {}
+        """By path and line number."""
+        self.counts: dict[str, int] = {}
+        """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
+        self.fruitless: set[str] = set()
+        self.files: list[str] = []
+        self._rows, self._last = 0, ("", 0)
+        for completed in self.calls:
             if not completed.is_error:
-                gathered._learn(completed)
-        return gathered
+                self._learn(completed)
 
     def absent(self, term: Term) -> bool:
         """Return whether a search has shown that a term occurs in no file."""
@@ -287,35 +223,20 @@ def _calls(messages: Sequence[Message]) -> Iterator[CompletedCall]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
         for block in message.blocks:
-            if block.get("type") == "tool_use":
-                arguments = block.get("input")
-                name, id_ = str(block.get("name", "")), str(block.get("id", ""))
-                calls[id_] = ToolCall(id_, name, arguments if isinstance(arguments, Mapping) else None)
-            elif block.get("type") == "tool_result":
-                call = calls.get(str(block.get("tool_use_id", "")))
-                if call is not None:
-                    yield CompletedCall(call, _result_text(block), bool(block.get("is_error")))
+            match block:
+                case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": arguments}:
+                    calls[call_id] = ToolCall(call_id, name, arguments if isinstance(arguments, Mapping) else None)
+                case {"type": "tool_result", "tool_use_id": str(call_id)} if call_id in calls:
+                    yield CompletedCall(calls[call_id], _result_text(block), bool(block.get("is_error")))
 
 
 def _result_text(block: Block) -> str:
     text = text_of(block.get("content"))
     # A result that also reports the limits is a JSON object with the output in one field.
-    if text.startswith("{"):
-        try:
-            fields = json.loads(text)
-        except ValueError:
-            return text
-        if isinstance(fields, dict) and isinstance(fields.get("output"), str):
-            return str(fields["output"])
+    with suppress(ValueError, LookupError, TypeError):
+        output = json.loads(text)["output"] if text.startswith("{") else None
+        return output if isinstance(output, str) else text
     return text
-
-
-class Place(NamedTuple):
-    """Where words can support a unit, such as its own text or the headings above it."""
-
-    weight: float
-    """Confidence that a unit is about a word found here, from 0 to 1."""
-    roots: frozenset[str]
 
 
 # Factor on the weight of a place if only the beginning of a word is there, or a synonym; bonus for code that has the
@@ -329,31 +250,20 @@ class Unit:
 
     path: str
     line: int
-    """Number of the first line."""
     text: str
-    """Verbatim lines, joined by newlines."""
+    """Verbatim lines from that one on, joined by newlines."""
     headings: tuple[str, ...]
     """Headings above the unit, or the names of the definitions around it, as far as they were seen."""
     around: str = ""
     """Lines just before and after the unit; for code, comments and docstring of its definition."""
     form: float = 1.0
     """Factor for how likely a unit of this form answers: highest for prose, and for statements in a function."""
-    is_heading: bool = False
-    is_label: bool = False
-    """True if the unit introduces what follows: the line before a list, a table header."""
     is_code: bool = False
-    """True for the lines of a source file."""
     is_comment: bool = False
-    """True for comments of a source file."""
     start: int = 0
     """Line where the innermost definition around code begins; 0 outside of any."""
     is_unread: bool = False
     """True for a definition of which only the first line is known."""
-
-    @property
-    def end(self) -> int:
-        """Number of the last line."""
-        return self.line + self.text.count("\n")
 
     @cached_property
     def roots(self) -> frozenset[str]:
@@ -367,157 +277,88 @@ class Unit:
         return roots(" ".join([*self.headings, path.with_suffix("").as_posix() if self.is_code else self.path]))
 
     @cached_property
-    def places(self) -> tuple[Place, ...]:
-        """The places of the unit, the most telling one first."""
+    def places(self) -> tuple[tuple[float, frozenset[str]], ...]:
+        """The words in and around the unit, each with the confidence that it is about them; the highest first."""
         label = roots(self.headings[-1]) if self.headings else frozenset[str]()
         if self.is_code:
             named = label if self.start else frozenset[str]()
-            return Place(0.9, named), Place(0.85, self.roots), Place(0.7, self.above), Place(0.6, roots(self.around))
-        return (
-            Place(1.0, self.roots),
-            Place(0.7, label),
-            Place(0.5, self.above),
-            Place(0.4, self.roots | roots(self.around) | self.above),
-        )
+            return (0.9, named), (0.85, self.roots), (0.7, self.above), (0.6, roots(self.around))
+        return (1.0, self.roots), (0.7, label), (0.5, self.above), (0.4, self.roots | roots(self.around) | self.above)
 
-    @cached_property
-    def _known(self) -> dict[str, float]:
-        return {}
-
+    @lru_cache(maxsize=100_000)  # noqa: B019 - units are cached anyway
     def confidence(self, term: Term) -> float:
         """Return the confidence that the unit is about a term, from 0 to 1."""
-        known = self._known.get(term.text)
-        if known is None:
-            known = 0.0
-            for weight, found in self.places:
-                if weight <= known:
-                    break
-                if term.is_in(found):
-                    known = weight
-                elif (
-                    weight * _BEGINS > known
-                    and (start := term.beginning)
-                    and any(one.startswith(start) for one in found)
-                ):
-                    known = weight * _BEGINS
-                elif weight * _KIN > known and not term.kin.isdisjoint(found):
-                    known = weight * _KIN
-            if self.is_code and known == self.places[0].weight and term.is_in(self.roots):
-                known += _TWICE
-            self._known[term.text] = known
-        return known
-
-
-def all_units(gathered: Findings) -> list[Unit]:
-    """Group the known lines of all files into units."""
-    found: list[Unit] = []
-    for path, lines in gathered.lines.items():
-        if is_code(path):
-            found += _blocks(path, tuple((number, line.text, line.origin) for number, line in sorted(lines.items())))
-        else:
-            found += prose_units(path, lines)
-    return found
+        known = 0.0
+        for weight, found in self.places:
+            if weight <= known:
+                break
+            if term.is_in(found):
+                known = weight
+            elif (start := term.beginning) and any(one.startswith(start) for one in found):
+                known = max(known, weight * _BEGINS)
+            elif not term.kin.isdisjoint(found):
+                known = max(known, weight * _KIN)
+        return known + (_TWICE if self.is_code and known == self.places[0][0] and term.is_in(self.roots) else 0.0)
 
 
 _HEADING = re.compile(r"#{1,6}\s+\S")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|[^\w\s!-~]{1,2})\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_RULE = re.compile(r"\s*\|[\s:|-]*-[\s:|-]*")
 _EMPTY = re.compile(r"[\W_]*")
-_KEY = re.compile(r"\w+:( |$)")
-_POINTER = re.compile(r"[\w./-]+\.md\b|^\s*(?:[-*]|\d+\.)\s+(?:\*\*File\*\*: )?`[\w./-]+\.\w{1,5}`")
-_CODE_LINE = re.compile(
-    r"^\s*(?:```|~~~|<!--|//|#\[|@|assert |\w+(?:\.\w+)* = )"
-    r"|^\s*(?:import|use|from|let|fn|def|return|pub|class|async|const|var) "
-    r"|[;{]$|^\s{6,}\S"
-)
-# Lines of a unit; level of a label, below that of all headings; missing lines after which a fence counts no more
-# (search results omit blank ones); lines that count as near; lines of front matter; length of a scrap [characters].
-_MOST_LINES, _LABEL, _GAP, _NEAR, _FRONT, _SHORT = 8, 7, 3, 3, 3, 30
+# Lines of a unit; level of a label, below that of all headings; lines that count as near; factor for headings.
+_MOST_LINES, _LABEL, _NEAR, _HEADINGS = 8, 7, 3, 0.6
 
 
 def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
     """Group the known lines of a file of prose."""
     headings: dict[int, str] = {}
-    fenced = _fenced(lines)
     led = False
     for numbers in _paragraphs(lines):
         first, last = numbers[0], numbers[-1]
         text = "\n".join(lines[number].text for number in numbers)
         if led and not (_ITEM.match(text) or _ALONE.match(text)):
             headings.pop(_LABEL, None)
-        level = 0
-        if _HEADING.match(text) and first not in fenced:
-            level = text.index(" ")
-        elif first == last and first not in fenced:
-            below = lines[last + 1].text if last + 1 in lines else ""
-            leads = text.rstrip().rstrip("*_").endswith((":", "?")) or _RULE.fullmatch(below)
-            level = _LABEL if leads else 0
+        level = text.index(" ") if _HEADING.match(text) else 0
+        if not level and first == last and text.rstrip().rstrip("*_").endswith((":", "?")):
+            level = _LABEL
         if level:
             headings = {depth: heading for depth, heading in headings.items() if depth < level}
         near = (*range(first - _NEAR, first), *range(last + 1, last + 1 + _NEAR))
         around = "\n".join(piece for number in near if number in lines for piece in lines[number].pieces)
         # If only parts of a line are known, each part is a unit.
         for piece in lines[first].pieces if first == last else [text]:
-            yield Unit(
-                path,
-                first,
-                piece,
-                tuple(headings.values()),
-                around,
-                form=_form(piece, first, level, is_code=first in fenced),
-                is_heading=0 < level < _LABEL,
-                is_label=level == _LABEL,
-            )
+            yield Unit(path, first, piece, tuple(headings.values()), around, _HEADINGS if level else 1.0)
         if level:
             headings[level] = text
         # A label introduces one paragraph, or the list or table below it.
         led = level != _LABEL
 
 
-def _form(text: str, line: int, level: int, *, is_code: bool) -> float:
-    text = text.rstrip()
-    if level == _LABEL or text.endswith(":"):
-        return 0.5
-    if level or is_code or (line <= _FRONT and _KEY.match(text)) or _CODE_LINE.search(text) or _POINTER.search(text):
-        return 0.6
-    return 0.8 if len(text.strip()) < _SHORT or text.endswith("?") or text.lstrip().startswith("- [ ]") else 1.0
-
-
-def _fenced(lines: Mapping[int, SeenLine]) -> set[int]:
-    """Return the numbers of the lines in fenced code blocks, as far as the fences were seen."""
-    code: set[int] = set()
-    is_open, before = False, 0
-    for number in sorted(lines):
-        is_fence = bool(_FENCE.match(lines[number].text))
-        is_open = is_open and number - before <= _GAP
-        if is_fence or is_open:
-            code.add(number)
-        is_open, before = is_open != is_fence, number
-    return code
-
-
 def _paragraphs(lines: Mapping[int, SeenLine]) -> Iterator[list[int]]:
     """Yield the numbers of lines that belong together, without lines that contain no words."""
-    group: list[int] = []
-    for number in sorted(lines):
-        line, is_empty = lines[number], bool(_EMPTY.fullmatch(lines[number].text))
-        before = lines[group[-1]] if group else line
-        joins = (
-            group
-            and number == group[-1] + 1
+
+    def joins(group: Sequence[int], number: int) -> bool:
+        before, line = lines[group[-1]], lines[number]
+        return (
+            number == group[-1] + 1
             and len(group) < _MOST_LINES
             and len(line.pieces) == 1 == len(before.pieces)
             and line.origin == before.origin
-            and not (is_empty or _HEADING.match(line.text) or _ITEM.match(line.text) or _ALONE.match(line.text))
+            and not (_HEADING.match(line.text) or _ITEM.match(line.text) or _ALONE.match(line.text))
             and not (_HEADING.match(before.text) or _ALONE.match(before.text))
         )
-        if group and not joins:
+
+    return _groups((number for number in sorted(lines) if not _EMPTY.fullmatch(lines[number].text)), joins)
+
+
+def _groups(items: Iterable[_T], joins: Callable[[Sequence[_T], _T], bool]) -> Iterator[list[_T]]:
+    """Yield items in groups; `joins` decides whether an item belongs to the group before it."""
+    group: list[_T] = []
+    for item in items:
+        if group and not joins(group, item):
             yield group
             group = []
-        if not is_empty:
-            group.append(number)
+        group.append(item)
     if group:
         yield group
 
@@ -532,10 +373,9 @@ _TEST = re.compile(
     r"vendor\w*|third_party|node_modules|migrations)/|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*[._-](?:test|spec)s?\.\w+)$"
 )
 _CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__eq__", "toString"})
-# Factor on the score of code, by its number of lines that do something.
-_ACTIONS = (0.5, 0.8, 1.0)
-# Factors for comments, for what every object does, for files beside the program itself.
-_COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.4
+# Factors on the score of code: by its number of lines that do something; for comments, for what every object does, for
+# files beside the program itself.
+_ACTIONS, _COMMENTS, _CONSTRUCTOR, _IN_TESTS = (0.5, 0.8, 1.0), 0.5, 0.85, 0.4
 # Rating of a line that does something, maximum number of such lines, deduction for starting inside a statement.
 _DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
 _MIDDLE = (")", "]", "}", "else", "except")
@@ -543,13 +383,12 @@ _COMMENT = re.compile(r"\s*(?:#(?:[\s#!:]|$)|//|/\*|\*(?:\s|/|$)|--\s|;;)")
 _DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
 _TRIPLE = re.compile(r"\"\"\"|'''")
 _CLOSING = re.compile(r"\s*(?:[)\]}]|end\b)")
-# Length at which a block always ends, and at which it ends at the next blank line [characters].
-_LONGEST_BLOCK, _ENOUGH = 700, 240
-# Number of unknown lines after which a method is no longer assumed to continue.
-_FAR = 80
+# Length at which a block always ends, and at which it ends at the next blank line [characters]; number of unknown lines
+# after which a method is no longer assumed to continue.
+_LONGEST_BLOCK, _ENOUGH, _FAR = 700, 240, 80
 
 
-@dataclass
+@dataclass(eq=False)
 class _Scope:
     """A definition while its lines are collected."""
 
@@ -559,31 +398,43 @@ class _Scope:
     doc: list[str] = field(default_factory=list)
 
 
+class _CodeLine(NamedTuple):
+    number: int
+    text: str
+    origin: int
+    scope: _Scope
+    is_comment: bool
+
+
 @lru_cache(maxsize=128)
-def _blocks(path: str, lines: tuple[tuple[int, str, int], ...]) -> tuple[Unit, ...]:
-    """Return the units of a source file; cached, so that each file is analyzed once."""
-    return tuple(code_units(path, lines))
-
-
-def code_units(path: str, lines: Sequence[tuple[int, str, int]]) -> Iterator[Unit]:
+def code_units(path: str, lines: tuple[tuple[int, str, int], ...]) -> tuple[Unit, ...]:
     """Group the known lines of a source file into statements, comments and first lines of one definition each.
 
     lines: number, text and origin; the definition around a line follows from the indentation of those before it.
     """
     suffix, known = PurePosixPath(path).suffix.casefold(), {number for number, _, _ in lines}
+
+    def joins(group: Sequence[_CodeLine], line: _CodeLine) -> bool:
+        before, size = group[-1], sum(len(each.text) + 1 for each in group)
+        most = _LONGEST_BLOCK if before.text.strip() else _ENOUGH
+        return line.number == before.number + 1 and line[2:] == before[2:] and size < most
+
+    units = (_code_unit(path, suffix, group, known) for group in _groups(_in_scopes(lines, suffix), joins))
+    return tuple(unit for unit in units if unit)
+
+
+def _in_scopes(lines: Iterable[tuple[int, str, int]], suffix: str) -> Iterator[_CodeLine]:
+    """Yield the lines with the innermost definition around each, which collects its docstring and comments."""
     scopes, comments, quoted, before = [_Scope(-1, 0, ())], list[str](), "", 0
-    group: list[tuple[int, str]] = []
-    shared: tuple[_Scope, bool, int] | None = None
     for number, text, origin in lines:
         if number > before + 1:
             quoted, comments = "", []
         if number > before + _FAR:
             del scopes[2:]
-        was_quoted, quoted = bool(quoted), _quoted(quoted, text)
+        was_quoted, quoted, before = bool(quoted), _quoted(quoted, text), number
         is_docstring = not was_quoted and bool(_DOCSTRING.match(text))
         is_comment = was_quoted or is_docstring or bool(_COMMENT.match(text))
-        expanded = text.expandtabs(4)
-        indent = len(expanded) - len(expanded.lstrip())
+        indent = len(text.expandtabs(4)) - len(text.expandtabs(4).lstrip())
         if text.strip() and (is_docstring or not is_comment):
             # It ends the definitions above that are indented as much or more.
             while scopes[-1].indent >= indent + bool(_CLOSING.match(text)):
@@ -599,38 +450,31 @@ def code_units(path: str, lines: Sequence[tuple[int, str, int]]) -> Iterator[Uni
             else:
                 scopes[-1].doc += comments
             comments = []
-        size = sum(len(line) + 1 for _, line in group)
-        joins = number == before + 1 and shared == (scopes[-1], is_comment, origin)
-        if group and not (joins and size < (_LONGEST_BLOCK if group[-1][1].strip() else _ENOUGH)):
-            yield from _code_unit(path, group, known, shared)
-            group = []
-        group.append((number, text))
-        shared, before = (scopes[-1], is_comment, origin), number
-    yield from _code_unit(path, group, known, shared)
+        yield _CodeLine(number, text, origin, scopes[-1], is_comment)
 
 
-def _code_unit(
-    path: str, group: Sequence[tuple[int, str]], known: set[int], shared: tuple[_Scope, bool, int] | None
-) -> Iterator[Unit]:
-    filled = [at for at, (_, text) in enumerate(group) if text.strip()]
+def _code_unit(path: str, suffix: str, group: Sequence[_CodeLine], known: set[int]) -> Unit | None:
+    filled = [at for at, line in enumerate(group) if line.text.strip()]
     kept = group[filled[0] : filled[-1] + 1] if filled else ()
-    if shared is None or not any(re.search(r"\w", text) for _, text in kept):
-        return
-    (scope, is_comment, _), line = shared, kept[0][0]
-    suffix, form = PurePosixPath(path).suffix.casefold(), _COMMENTS
-    if not is_comment:
-        body = [text for _, text in kept if scope.line and not (_STUB.match(text) or defined(text, suffix))]
-        form = _ACTIONS[min(sum(map(bool, map(_ACTION.search, body))), len(_ACTIONS) - 1)]
+    text = "\n".join(line.text for line in kept)
+    if not re.search(r"\w", text):
+        return None
+    scope, line, form = kept[0].scope, kept[0].number, _COMMENTS
+    if not kept[0].is_comment:
+        texts = [
+            line.text for line in kept if scope.line and not (_STUB.match(line.text) or defined(line.text, suffix))
+        ]
+        form = _ACTIONS[min(sum(map(bool, map(_ACTION.search, texts))), len(_ACTIONS) - 1)]
         form *= _CONSTRUCTOR if scope.names and scope.names[-1] in _CONSTRUCTORS else 1.0
-    yield Unit(
+    return Unit(
         path,
         line,
-        "\n".join(text for _, text in kept),
+        text,
         scope.names,
         "\n".join(scope.doc),
         form=form * (_IN_TESTS if _TEST.search(path) else 1.0),
         is_code=True,
-        is_comment=is_comment,
+        is_comment=kept[0].is_comment,
         start=scope.line,
         is_unread=len(group) == 1 and line == scope.line and line + 1 not in known,
     )
@@ -704,19 +548,13 @@ def defined(line: str, suffix: str) -> str | None:
         return None
     if found := _BOUND.match(line) or _NAMED_ARGUMENT.match(line):
         return found[1]
-    words = line.split(maxsplit=1)
-    if not words or not line.rstrip().endswith("{") or "=>" in line or re.match(r"\W*(\w+)", line) is None:
-        return None
-    found = _METHOD.match(line)
-    first = re.split(r"\W", words[0].lstrip("}"))[0]
-    return found[1] if found and first not in _CONTROL and found[1] not in _CONTROL else None
+    found = None if "=>" in line or not line.rstrip().endswith("{") else _METHOD.match(line)
+    first = re.split(r"\W", line.strip(" \t}"))[0]
+    return found[1] if found and not {first, found[1]} & _CONTROL else None
 
 
 def definitions(words: Sequence[str]) -> str | None:
-    """Return a regular expression for lines that define a name in which one of these words begins; None without words.
-
-    Use it without regard to case.
-    """
+    """Return a caseless pattern of lines that define a name in which one of these words begins; None without words."""
     stems = set()
     for word in words:
         endings = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "s", "y", "e")

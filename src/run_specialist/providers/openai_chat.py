@@ -14,16 +14,16 @@ from run_specialist.providers import models, transport
 from run_specialist.providers.admission import GATES, GatedRequest
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.errors import CHAT, OPENAI_URL, Endpoint, failure, final
-from run_specialist.providers.knowledge import InformedProvider, Lessons
+from run_specialist.providers.knowledge import InformedProvider
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import StreamedCompletion, encoded, read_reply
-from run_specialist.providers.transport import EncodedMessages, connection, send, stream, url_of
+from run_specialist.providers.transport import EncodedMessages, connection, send, url_of
 from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.safety.redact import redact
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
-    from openai import APIError, AsyncOpenAI
+    from openai import AsyncOpenAI
 
 
 NO_KEY = "none-needed"
@@ -71,7 +71,7 @@ class ChatProvider(InformedProvider):
                 schema_first=not is_vendor,
                 # Some of the vendor's models do.
                 thinks=is_vendor,
-                vendor=endpoint.prefix.removesuffix(":"),
+                vendor=endpoint.vendor,
             )
         )
         self.client: AsyncOpenAI = client
@@ -87,14 +87,15 @@ class ChatProvider(InformedProvider):
 
         refusal: error text. max_tokens: limit in the refused request [tokens].
         """
-        unknown = {key for key in (MAX_TOKENS, STREAMING) if is_unknown(key, refusal)}
+        unknown = {key for key in (MAX_TOKENS, STREAMING) if key in refusal and _UNKNOWN_KEY.search(refusal.lower())}
         if unknown - self.knowledge.unknown:
             self.knowledge.unknown |= unknown
             return max_tokens
-        largest = max_output(refusal)
-        if largest is not None and 0 < largest < max_tokens:
-            self.capabilities = replace(self.capabilities, max_output_tokens=largest)
-            return largest
+        if found := _MAX_OUTPUT.search(refusal):
+            largest = int(found[found.lastindex or 0])
+            if 0 < largest < max_tokens:
+                self.knowledge.capabilities = replace(self.capabilities, max_output_tokens=largest)
+                return largest
         left = context_left(refusal, max_tokens)
         return left if left is not None and MIN_OUTPUT <= left < max_tokens else None
 
@@ -151,24 +152,22 @@ class ChatConversation:
 
     def __init__(self, provider: ChatProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
-        self._lessons = Lessons(provider, opening)
+        self._names = opening.tools.names
         self._watch = watch
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
         self._gate = GATES.of(provider.client)
         self._url = url_of(provider.client, PATH)
         self._has_tools = bool(opening.tools.local)
-        front: dict[str, Any] = {"model": provider.id}
-        if self._has_tools:
-            front["tools"] = [
-                {
-                    "type": "function",
-                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
-                }
-                for tool in opening.tools.local
-            ]
-        if opening.effort:
-            front["reasoning_effort"] = opening.effort
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
+            }
+            for tool in opening.tools.local
+        ]
+        front = {"model": provider.id, "tools": tools, "reasoning_effort": opening.effort}
+        front = {key: value for key, value in front.items() if value}
         self._front = encode(front).removesuffix(b"}")
         self._system = encode({"role": "system", "content": opening.system}) if opening.system else b""
 
@@ -183,7 +182,7 @@ class ChatConversation:
                 try:
                     completion = await self._send(request, limit, gated)
                 except APIStatusError as error:
-                    new_limit = self._provider.learn(text_of_error(error), limit)
+                    new_limit = self._provider.learn(f"{error} {error.body}", limit)
                     if new_limit is None:
                         raise
                     completion = await self._send(request, new_limit, gated)
@@ -193,7 +192,7 @@ class ChatConversation:
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
             raise self._failure(error, request) from error
-        return self._lessons.taken(request, reply)
+        return self._provider.knowledge.taken(request, reply, self._names)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
@@ -205,30 +204,29 @@ class ChatConversation:
         failed = ProviderError(ended) if ended else failure(error, self._provider.endpoint, self._provider.client)
         line = str(failed)
         if isinstance(error, APIError):
-            text = text_of_error(error)
+            text = f"{error} {error.body}"
             # Whether the choice restricts which tools the model may call.
             is_constrained = self._has_tools and request.choice in {Choice.RESPOND, Choice.NONE}
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
-            if is_too_long(text):
+            if any(each in text.lower() for each in TOO_LONG):
                 failed = ContextExceeded(line)
             # Some servers report a schema that their grammar cannot express as a server error.
-            elif isinstance(error, APIStatusError) and request.schema and is_about_schema(text):
+            elif isinstance(error, APIStatusError) and request.schema and _ABOUT_SCHEMA.search(text):
                 failed = self._provider.knowledge.refused(Choice.SCHEMA, line)
-            elif refused and is_constrained and is_about_choice(text):
+            elif refused and is_constrained and re.search(r"(?i)tool[_ ]choice", text):
                 failed = self._provider.knowledge.refused(request.choice, line)
         return failed
 
     def _send(self, request: Request, max_tokens: int, gated: GatedRequest) -> Awaitable[Block]:
         client, endpoint, body = self._provider.client, self._provider.endpoint, self._body(request, max_tokens)
-        if self._watch is None:
-            return send(client, self._url, body, endpoint, gated.accepted, request.retries)
         watch = self._watch
 
         def begin() -> StreamedCompletion:
+            assert watch is not None  # noqa: S101 - only then
             self._streamed = StreamedCompletion(watch)
             return self._streamed
 
-        return stream(client, self._url, body, endpoint, gated.accepted, begin, request.retries)
+        return send(client, self._url, body, endpoint, gated.accepted, request.retries, begin if watch else None)
 
     def _body(self, request: Request, max_tokens: int) -> bytes:
         unknown = self._provider.knowledge.unknown
@@ -274,17 +272,6 @@ _ABOUT_SCHEMA = re.compile(
 _UNKNOWN_KEY = re.compile(r"unrecogni[sz]ed|unknown|unexpected|unsupported|not supported|extra|not permitted")
 
 
-def text_of_error(error: "APIError") -> str:
-    """Return message and body of an error."""
-    return f"{error} {error.body}"
-
-
-def max_output(refusal: str) -> int | None:
-    """Return the model's maximum output [tokens]; None if the error text does not contain it."""
-    found = _MAX_OUTPUT.search(refusal)
-    return int(found[found.lastindex or 0]) if found else None
-
-
 def context_left(refusal: str, max_tokens: int) -> int | None:
     """Return the context left for the reply [tokens]; None if the error text does not contain it.
 
@@ -294,23 +281,3 @@ def context_left(refusal: str, max_tokens: int) -> int | None:
     if context and requested:
         return int(context[1]) - (int(requested[1]) - max_tokens)
     return int(context[1]) - int(prompt[1]) if context and prompt else None
-
-
-def is_too_long(refusal: str) -> bool:
-    """Return whether the request exceeds the model's context window."""
-    return any(text in refusal.lower() for text in TOO_LONG)
-
-
-def is_about_choice(refusal: str) -> bool:
-    """Return whether the error is about the tool choice."""
-    return re.search(r"tool[_ ]choice", refusal, re.IGNORECASE) is not None
-
-
-def is_about_schema(refusal: str) -> bool:
-    """Return whether the error is about the JSON Schema of the reply."""
-    return _ABOUT_SCHEMA.search(refusal) is not None
-
-
-def is_unknown(key: str, refusal: str) -> bool:
-    """Return whether the server does not support a key of the request."""
-    return key in refusal and _UNKNOWN_KEY.search(refusal.lower()) is not None

@@ -43,11 +43,9 @@ def _user(message: Message) -> Iterator[dict[str, Any]]:
 def _assistant(message: Message) -> Iterator[dict[str, Any]]:
     calls = [_call(block) for block in message.blocks if block["type"] == "tool_use"]
     fields = {key: value for block in message.blocks if block["type"] == FIELDS for key, value in block["chat"].items()}
-    chat_message: dict[str, Any] = {"role": "assistant", "content": _content(message.blocks), **fields}
-    if calls:
-        yield {**chat_message, "tool_calls": calls}
-    else:
-        yield {**chat_message, "content": chat_message["content"] or ""}
+    content = _content(message.blocks)
+    written = {"role": "assistant", "content": content if content or calls else "", **fields}
+    yield {**written, "tool_calls": calls} if calls else written
 
 
 def _content(blocks: tuple[Block, ...]) -> str | list[Mapping[str, Any]] | None:
@@ -249,11 +247,9 @@ class StreamedCompletion:
 
     def _add_fragment(self, fragment: Mapping[str, Any]) -> None:
         call = self._call_of(fragment)
-        match fragment.get("function"):
-            case {**values}:
-                function = call["function"]
-            case _:
-                return
+        if not isinstance(sent := fragment.get("function"), Mapping):
+            return
+        function, values = call["function"], dict(sent)
         function["name"] = function.get("name") or values.pop("name", None)
         values.pop("name", None)
         arguments = values.pop("arguments", None)

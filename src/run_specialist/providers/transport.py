@@ -94,55 +94,32 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     endpoint: Endpoint,
     accepted: Accepted,
     retries: int = 0,
+    begin: Callable[[], StreamedReply] | None = None,
 ) -> Block:
-    """Send a request once and return the JSON object of the response.
+    """Send a request once and return the reply as a JSON object.
 
     url: as returned by `url_of`.
     accepted: called once a successful response begins.
     retries: number of earlier attempts.
+    begin: creates the assembler of a streamed reply; None = the reply is not streamed.
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
-    options = _options(client, retries)
-    response = await client.post(url, cast_to=httpx2.Response, content=body, options=options)
-    accepted()
-    return read_object(response.headers.get("content-type", ""), response.content, endpoint)
-
-
-def url_of(client: Any, path: str) -> str:  # noqa: ANN401 - as above
-    """Return the absolute URL of a path below the client's base URL, which an SDK parses only once."""
-    return str(client.base_url).rstrip("/") + path
-
-
-def _options(client: Any, retries: int) -> dict[str, Any]:  # noqa: ANN401 - as above
     headers = {_RETRIES: str(retries)} if retries else {}
     # The SDK would deep-copy missing options from its defaults. Runs retry by themselves, so that they can report it.
-    return {"headers": headers, "timeout": client.timeout, "max_retries": 0}
-
-
-async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the stream
-    client: Any,  # noqa: ANN401 - as above
-    url: str,
-    body: bytes,
-    endpoint: Endpoint,
-    accepted: Accepted,
-    begin: Callable[[], StreamedReply],
-    retries: int = 0,
-) -> Block:
-    """Send a request once and return the reply assembled from the stream; a plain JSON response is accepted too.
-
-    begin: creates the assembler at the start of the stream.
-    url, accepted, retries: as in `send`.
-    Raises the same errors as `send`.
-    """
+    options = {"headers": headers, "timeout": client.timeout, "max_retries": 0}
+    if begin is None:
+        response = await client.post(url, cast_to=httpx2.Response, content=body, options=options)
+        accepted()
+        return read_object(response.headers.get("content-type", ""), response.content, endpoint)
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
-    options = _options(client, retries)
     stream = await client.post(url, cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class)
     async with stream:
         accepted()
         kind = stream.response.headers.get("content-type", "")
         if not kind.lower().startswith("text/event-stream"):
+            # Some servers do not stream.
             return read_object(kind, await stream.response.aread(), endpoint)
         reply = begin()
         async for event in stream:
@@ -151,6 +128,11 @@ async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the strea
                 # Leaving the context closes the connection, so that the server stops.
                 break
         return reply.result()
+
+
+def url_of(client: Any, path: str) -> str:  # noqa: ANN401 - as above
+    """Return the absolute URL of a path below the client's base URL, which an SDK parses only once."""
+    return str(client.base_url).rstrip("/") + path
 
 
 MOST_TOKENS = 10**12
@@ -340,18 +322,13 @@ def stop_reason(texts: Iterable[str]) -> str:
 
     texts: its text, and the arguments of its calls.
     """
-    return CUT if any(map(_breaks_off, texts)) else COMPLETE
-
-
-def _breaks_off(text: str) -> bool:
-    """Return whether a text begins as JSON but is not complete."""
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return True
-    return False
+    for text in texts:
+        if text.lstrip().startswith("{"):
+            try:
+                json.loads(text)
+            except (ValueError, RecursionError):
+                return CUT
+    return COMPLETE
 
 
 def warning(reason: str) -> str:

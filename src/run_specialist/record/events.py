@@ -30,6 +30,8 @@ def _copied(value: Any) -> Any:  # noqa: ANN401 - the value of any field
     # Most are text or numbers, for which `asdict` would take ten times as long.
     if value is None or isinstance(value, str | int | float):
         return value
+    if isinstance(value, Event | Outcome):
+        return value.as_json()
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else deepcopy(value)
 
 
@@ -272,10 +274,6 @@ class ChildTold(Event):
     told: Event
     """The event of the child run."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the event as JSON values, with the child's event nested in it."""
-        return {"event": self.event, "run_id": self.run_id, "specialist": self.specialist, "told": self.told.as_json()}
-
 
 @dataclass(frozen=True, slots=True)
 class Finished(Event):
@@ -283,10 +281,6 @@ class Finished(Event):
 
     event = "finished"
     outcome: Outcome
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the event as JSON values, with the outcome as `--json` prints it."""
-        return {"event": self.event, "outcome": self.outcome.as_json()}
 
 
 Listener = Callable[[Event], None]

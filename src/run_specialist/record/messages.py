@@ -166,13 +166,9 @@ class Message(_ComputedOnce):
         texts = [block["text"] for block in self.blocks if block["type"] == "text"]
         results = [block for block in self.blocks if block["type"] != "text"]
         lines = [*texts, *([self.landing_instruction] if self.landing_instruction else [])]
-        if not results or not lines:
-            return (
-                self.blocks
-                if results or not self.landing_instruction
-                else ({"type": "text", "text": "\n".join(lines)},)
-            )
-        return (*results[:-1], {**results[-1], "content": "\n".join([results[-1]["content"], *lines])})
+        if results and lines:
+            return (*results[:-1], {**results[-1], "content": "\n".join([results[-1]["content"], *lines])})
+        return ({"type": "text", "text": "\n".join(lines)},) if self.landing_instruction else self.blocks
 
     @property
     def encoded(self) -> bytes:

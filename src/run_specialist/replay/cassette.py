@@ -200,7 +200,7 @@ class Cassette(BaseModel):
             child = waiting.pop(0)
             ids[child.run_id] = f"CHILD-{len(ids)}"
             waiting += child.children
-        text = json.dumps(normalizer(root, ids)(values), ensure_ascii=False, indent=1) + "\n"
+        text = json.dumps(cleaner(root, ids)(values), ensure_ascii=False, indent=1) + "\n"
         # An editor or a terminal may not show the other characters.
         return re.sub(r"[^\n]", lambda it: it[0] if it[0].isprintable() else json.dumps(it[0])[1:-1], text)
 
@@ -231,7 +231,7 @@ def parsed(content: bytes | str, source: str) -> Cassette:
     return found.model_copy(update={"source": source, "is_file": True})
 
 
-def normalizer(root: Path, ids: Mapping[str, str] | None = None) -> Callable[[Any], Any]:
+def cleaner(root: Path, ids: Mapping[str, str] | None = None) -> Callable[[Any], Any]:
     """Return a function that replaces credentials, paths and ids in all texts of JSON values.
 
     root: the folder of the file tools.
@@ -252,10 +252,6 @@ def normalizer(root: Path, ids: Mapping[str, str] | None = None) -> Callable[[An
         return [clean(one) for one in value] if isinstance(value, Sequence) else value
 
     return clean
-
-
-# Kinds of failure that no stored reply can reproduce.
-_OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
 
 
 def cassette_of(run: StoredRun) -> Cassette:
@@ -311,7 +307,10 @@ def _obstacle(run: StoredRun) -> str:
             "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed",
         ),
         (is_summarized, "its transcript was summarized, and the replies to the requests for summaries are not stored"),
-        (kind in _OTHER_FAILURES, f"it ended by a failure that no stored reply can reproduce ({kind})"),
+        (
+            kind in {"store_lost", "internal", "context_exceeded"},
+            f"it ended by a failure that no stored reply can reproduce ({kind})",
+        ),
         (
             timed or (landing and landing["reason"] == Kind.TIME),
             "its messages depend on its time limit, and a replay takes no time; replay a run with more time",

@@ -1,5 +1,6 @@
-"""Replay a recorded run: the specialist's current file goes through the loop with the recorded replies and results."""
+"""Replay a recorded run: the current file goes through the loop with the recorded replies, up to a difference."""
 
+import difflib
 import json
 import re
 from collections import deque
@@ -19,18 +20,9 @@ from run_specialist.loop.run import Run
 from run_specialist.providers.base import Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.choose import ModelChain, described
 from run_specialist.providers.local_servers import prefix_of
-from run_specialist.record.messages import Message, Reply, ToolCall, Usage
+from run_specialist.record.messages import Message, Reply, ToolCall, Usage, encode
 from run_specialist.record.outcome import Outcome
-from run_specialist.replay import differences
-from run_specialist.replay.cassette import (
-    NOT_KEPT,
-    Cassette,
-    RecordedCall,
-    RecordedOutcome,
-    RecordedRequest,
-    normalizer,
-)
-from run_specialist.replay.differences import Difference, Parts, message_parts
+from run_specialist.replay.cassette import NOT_KEPT, Cassette, RecordedCall, RecordedOutcome, RecordedRequest, cleaner
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.prompt_texts import AddedText
 from run_specialist.spawning.server_tools import server_tool, server_tools
@@ -55,6 +47,25 @@ _READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
 _REFUSED = {Choice.RESPOND: ForcingRefused, Choice.SCHEMA: SchemaRefused}
 _NOT_OVERRIDDEN = NOT_KEPT | {"model", "fallback_models"}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference."""
+
+    request: int | None
+    """Number of the request, from 1; None for the end of the run."""
+    part: str
+    """The differing part, e.g. `system prompt`, `definition of the tool read` or `message 3`."""
+    stored: str
+    now: str
+    hints: tuple[str, ...] = ()
+    """The probable causes, one sentence each."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the difference as JSON values, with the lines of a unified diff."""
+        diff = difflib.unified_diff(self.stored.split("\n"), self.now.split("\n"), "stored", "now", lineterm="")
+        return {**asdict(self), "hints": [*self.hints], "diff": [*diff]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,7 @@ async def replay(
     trust: whether to allow everything that the file declares.
     Raises UsageError if the specialist cannot be found or run.
     """
-    normalize = normalizer(root or project_root(Path.cwd())) if cassette.is_file else lambda value: value
+    normalize = cleaner(root or project_root(Path.cwd())) if cassette.is_file else lambda value: value
     recorded = _RecordedRun(cassette, normalize)
     providers = [_RecordedProvider(recorded, number) for number in range(len(cassette.models))]
     provider = ModelChain(providers[0], providers[1:]) if providers[1:] else providers[0]
@@ -139,6 +150,35 @@ def _hints(cassette: Cassette, file: SpecialistFile, now: Mapping[str, Any]) -> 
     return hints
 
 
+def shown_text(value: object) -> str:
+    """Return a JSON value as text on several lines, also where a text in it has several."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, indent=2).replace("\\n", "\n")
+
+
+def opening_parts(system: str, tools: Iterable[Mapping[str, Any]], settings: Opening | Specialist) -> dict[str, Any]:
+    """Return the parts that are the same in all requests."""
+    definitions = {f"definition of the tool {one['name']}": one for one in sorted(tools, key=lambda one: one["name"])}
+    return {"system prompt": system, **definitions, "effort": settings.effort, "tool_calls": settings.tool_calls}
+
+
+def message_parts(messages: Sequence[Message]) -> dict[str, Any]:
+    """Return the parts of messages, each result apart; the last one without its landing instruction."""
+    parts: dict[str, Any] = {}
+    names = {str(block.get("id")): block.get("name") for one in messages for block in one.blocks}
+    for number, message in enumerate(messages, 1):
+        for block in message.blocks:
+            name = f"message {number}"
+            if block["type"] == "tool_result":
+                call = str(block.get("tool_use_id"))
+                name = f"result of the tool {names.get(call, call)} in {name}"
+            parts.setdefault(name, [message.role]).append(block)
+        if number < len(messages):
+            parts[f"instruction at the end of message {number}"] = message.landing_instruction
+    return parts
+
+
 class _Differs(BaseException):
     """The replay differs; not an Exception, so that the loop does not mistake it for a failure of the endpoint."""
 
@@ -162,11 +202,15 @@ class _RecordedRun:
             self._calls.setdefault(ToolCall(one.id, one.name, one.arguments).key, deque()).append(one)
         self._children = [*cassette.children]
 
-    def compare(self, stored: Parts, now: Parts, *, at_end: bool = False) -> None:
-        """Raise _Differs for the first part that differs."""
-        found = self.found or differences.first_difference(None if at_end else self.sent, stored, now, self._normalize)
-        if found is not None:
-            raise _Differs(found)
+    def compare(self, stored: Mapping[str, Any], now: Mapping[str, Any], *, at_end: bool = False) -> None:
+        """Raise _Differs for the first part that differs; a None is the same as a missing part."""
+        if self.found is not None:
+            raise _Differs(self.found)
+        for part in {**stored, **now}:
+            before, after = stored.get(part), now.get(part)
+            if encode(before) != encode(after) and encode(before) != encode(after := self._normalize(after)):
+                request = None if at_end else self.sent
+                raise _Differs(Difference(request, part, shown_text(before), shown_text(after)))
 
     def compare_end(self, outcome: Outcome, transcript: Sequence[Message]) -> None:
         """Compare the number of requests, the outcome and all messages."""
@@ -188,7 +232,7 @@ class _RecordedRun:
             call = ToolCall(context_of_the_call.call_id, tool.name, arguments)
             calls = self._calls.get(call.key)
             if not calls:
-                text = f"{call.name} {differences.shown_text(call.arguments)}"
+                text = f"{call.name} {shown_text(call.arguments)}"
                 part = "a tool call that the run did not execute"
                 self.found = self.found or Difference(self.sent + 1, part, "", text)
                 return Output("", is_error=True)
@@ -243,10 +287,9 @@ class _RecordedProvider:
         stored: dict[str, Any] = {}
         now: dict[str, Any] = {}
         if self._opening is not None and run.sent == 1:
-            opening, settings = self._opening, cassette.settings
-            stored |= differences.opening_parts(cassette.system, cassette.tools, settings.effort, settings.tool_calls)
-            definitions = [tool.definition for tool in opening.tools]
-            now |= differences.opening_parts(opening.system, definitions, opening.effort, opening.tool_calls)
+            stored |= opening_parts(cassette.system, cassette.tools, cassette.settings)
+            definitions = (tool.definition for tool in self._opening.tools)
+            now |= opening_parts(self._opening.system, definitions, self._opening)
         # A request that was refused has no stored messages.
         if line.reply is not None:
             stored |= message_parts(cassette.messages_before(run.sent))

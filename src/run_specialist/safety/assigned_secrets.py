@@ -61,7 +61,6 @@ def ends_like_a_name(value: str) -> bool:
     return len(value) <= _LONGEST_NAME and value.lower().endswith(NAME_ENDINGS) and _NAME.fullmatch(value) is not None
 
 
-_LONGEST_KEY = 64
 # Length of the text before a name that is examined [characters].
 _LONGEST_HEAD = 250
 
@@ -118,7 +117,7 @@ def _place_of(text: str, start: int, end: int) -> _Place | None:
     start, end: span of the word that ends the name, such as `token`.
     """
     found = _OPERATOR.match(text, end)
-    head = text[max(0, start - _LONGEST_KEY) : start]
+    head = text[max(0, start - 64) : start]
     begun = start - (len(head) - len(head.rstrip(_OF_NAMES)))
     name = text[begun:end]
     kind = _secrecy_of(name)
@@ -138,15 +137,7 @@ _OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _ANCHORS = tuple(
     # Each pattern starts with literal letters, for which `re` searches fastest.
     re.compile(rf"{word}(?={_SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
-    for word in (
-        "pass(?:word|wd|phrase|(?<=_pass))",
-        "pwd(?<![a-z]pwd)",
-        "secret",
-        "credentials?",
-        "token",
-        "key",
-        "_auth",
-    )
+    for word in "pass(?:word|wd|phrase|(?<=_pass)) pwd(?<![a-z]pwd) secret credentials? token key _auth".split()  # noqa: SIM905
 )
 _FLAG = re.compile(
     r"""--(?=[a-z])[a-z-]{0,40}(?:password|passwd|passphrase|secret|token|api-?key|access-key)"""
@@ -213,7 +204,6 @@ _IDENTIFIER = r"(?:[a-z_][a-z0-9_]{0,31}|[A-Z_]{1,31}|[A-Za-z]?[a-z]{1,31}(?:[A-
 _PATH_OF_NAMES = re.compile(rf"{_IDENTIFIER}(?:[./-]{_IDENTIFIER})+")
 # Length from which a path component with a digit is not considered a word [characters].
 _LONG = 16
-_MIXED = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 
 
 def _is_no_literal(value: str) -> bool:
@@ -227,7 +217,7 @@ def _is_token_like(value: str) -> bool:
         return False
     parts = re.split(r"[./_-]", value)
     has_long_part = any(len(part) >= _LONG and any(letter.isdigit() for letter in part) for part in parts)
-    return bool(_MIXED.search(value)) and (has_long_part or not _PATH_OF_NAMES.fullmatch(value))
+    return bool(re.search(r"\d[A-Za-z]|[A-Za-z]\d", value)) and (has_long_part or not _PATH_OF_NAMES.fullmatch(value))
 
 
 _PATH = re.compile(r"(?:~|\.{1,2})?/[a-z0-9_./-]*|[\w./-]+\.(?:pem|key|crt|pub|json|ya?ml|txt|toml|env|asc|gpg|md|py)")
@@ -242,7 +232,6 @@ _LEAST = 3
 _SAMPLES = {"test", "dummy", "fake", "example", "none-needed", "not-needed"}
 _QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
 _ESCAPE, _OF_LINE = "\\", r"[^\n]"
-_ALNUM = re.compile(r"\w")
 _JOINTS = re.compile(r"[\s_.-]+")
 
 
@@ -260,9 +249,7 @@ def _quoted(place: _Place, quote: re.Match[str]) -> TextSpan | None:
     letter = f"(?!{mark}){'.' if len(quote['quote'].lstrip(_ESCAPE)) > 1 else _OF_LINE}"
     letters = letter if quote["quote"].startswith(_ESCAPE) else rf"\\.|{letter}"
     found = re.compile(f"(?s:{letters})*+").match(place.text, quote.end())
-    start, end = found.span() if found else (quote.end(), quote.end())
-    value = place.text[start:end].removesuffix("\r")
-    end = start + len(value)
+    start, value = quote.end(), (found[0] if found else "").removesuffix("\r")
     if "\n" in value and len(quote["quote"]) > 1:
         # A document, which may contain other names and values.
         return None
@@ -285,12 +272,11 @@ def _quoted(place: _Place, quote: re.Match[str]) -> TextSpan | None:
         )
     elif place.kind == "password":
         is_constant = value.isupper() and "_" in value and ends_like_a_name(value)
-        is_secret = not is_constant and _ALNUM.search(value) is not None
-    elif is_blank or len(value) < _LEAST or value in _SAMPLES or _is_name_or_path(value):
-        is_secret = False
+        is_secret = not is_constant and re.search(r"\w", value) is not None
     else:
-        is_secret = place.kind == "secret" or place.is_environment or _is_token_like(value)
-    return (start, end) if is_secret else None
+        is_sample = is_blank or len(value) < _LEAST or value in _SAMPLES or _is_name_or_path(value)
+        is_secret = not is_sample and (place.kind == "secret" or place.is_environment or _is_token_like(value))
+    return (start, start + len(value)) if is_secret else None
 
 
 # Minimum number of digits of a numeric password; shorter numbers are lengths or counts.
@@ -329,20 +315,17 @@ def _is_secret_word(place: _Place, value: str, end: int) -> bool:
     is_password = place.kind == "password"
     if value.isdigit():
         return is_password and len(value) >= _NUMBER
-    if not is_password and (_is_name_or_path(value)):
+    if not is_password and _is_name_or_path(value):
         return False
     ends_line = _REST_OF_LINE.match(place.text, end) is not None
+    after, previous = place.text[end : end + 1], place.head.rstrip()[-1:]
     if place.is_environment:
-        return (
-            ends_line
-            if place.operator == ":"
-            else place.head.rstrip()[-1:] not in {",", "("} or not _EXPRESSION.fullmatch(value)
-        )
+        is_literal = previous not in {",", "("} or not _EXPRESSION.fullmatch(value)
+        return ends_line if place.operator == ":" else is_literal
     is_setting = place.operator == "=" and place.is_tight
     if place.head[-1:] in {"?", "&", "="} and is_setting:
         return len(value) >= _NUMBER
     # In YAML, an INI file or a connection string a word is always a literal.
-    after, previous = place.text[end : end + 1], place.head.rstrip()[-1:]
     if ends_line and place.starts_line:
         is_spaced = place.operator == ":" and place.text[place.at - 1 : place.at] in {" ", "\t"}
         is_literal = is_spaced or (is_setting and place.head.strip(" \t") == place.head)
@@ -351,8 +334,8 @@ def _is_secret_word(place: _Place, value: str, end: int) -> bool:
         if ";" in {after, place.head[-1:]}:
             is_part = is_part or is_named
         else:
-            is_part = is_part and place.head[-1] == " " and previous not in {",", "("}
-            is_part = is_part and after in {"", " ", "\n", '"', "'"}
+            is_apart = place.head[-1:] == " " and previous not in {",", "("} and after in {"", " ", "\n", '"', "'"}
+            is_part = is_part and is_apart
         is_literal = is_setting and (is_password or is_named) and is_part
     if is_literal and place.kind != "perhaps":
         return not (_EXPRESSION.fullmatch(value) and ends_like_a_name(value))

@@ -7,6 +7,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 NUMBERED = r"(?:[ \t]*\d{1,7}\t|[^\s:]{1,200}?[:-]\d{1,7}[:-][ ])?"
 """Matches the prefix of a line in a tool result: nothing, its number, or path and number."""
@@ -173,64 +174,50 @@ def request_credentials(text: str, lower: str) -> Iterator[TextSpan]:
 def _is_user_and_password(encoded: str) -> bool:
     """Return whether a value is base64 of `user:password`, possibly truncated; English words never are."""
     unpadded = encoded.rstrip("=")
-    try:
-        decoded = base64.b64decode(unpadded[: len(unpadded) // 4 * 4].translate(_STANDARD))
-    except binascii.Error:
-        return False
-    return b":" in decoded and all(byte in _PRINTABLE for byte in decoded)
-
-
-_STANDARD = str.maketrans("-_", "+/")
+    with suppress(binascii.Error):
+        decoded = base64.urlsafe_b64decode(unpadded[: len(unpadded) // 4 * 4])
+        return b":" in decoded and all(byte in _PRINTABLE for byte in decoded)
+    return False
 
 
 # Tokens of well-known services. Most patterns come from the gitleaks rules (https://github.com/gitleaks/gitleaks,
 # config/gitleaks.toml; MIT License, Copyright (c) 2019 Zachary Rice), loosened, as masking tolerates false positives.
 
 _WORD = "[A-Za-z0-9_-]"
-_TOKENS = (
-    # Prefixes of tokens, and the pattern of the rest.
-    (
-        (
-            "gsk_ r8_ hf_ api_org_ ghp_ gho_ ghu_ ghs_ ghr_ npm_ pnu_ ntn_ xai- pplx- lin_api_ lin_oauth_ shpat_ "
-            "shpca_ shppa_ shpss_ dop_v1_ doo_v1_ dor_v1_ rubygems_ pul- shippo_live_ shippo_test_ AGE-SECRET-KEY-"
-        ),
-        "[A-Za-z0-9]{30,}",
+# The pattern of the rest of a token, by the prefixes that come before it.
+_TOKENS = {
+    """
+    gsk_ r8_ hf_ api_org_ ghp_ gho_ ghu_ ghs_ ghr_ npm_ pnu_ ntn_ xai- pplx- lin_api_ lin_oauth_ shpat_ shpca_ shppa_
+    shpss_ dop_v1_ doo_v1_ dor_v1_ rubygems_ pul- shippo_live_ shippo_test_ AGE-SECRET-KEY-
+    """: "[A-Za-z0-9]{30,}",
+    """
+    sk-ant- sk-proj- sk-svcacct- sk-admin- sk-lf- sk-or-v1- github_pat_ pypi-AgE GOCSPX- sq0atp- sq0csp- NRAK- NRII-
+    NRJS- hvs. hvb. hvr. sgp_ duffel_live_ duffel_test_ AIza GR1348941 1//0 sha256~
+    """: rf"{_WORD}{{16,}}",
+    "glpat- gldt- glrt- glptt- glcbt- glft- glimt- glsoat- glagent- gloas- glffct-": (
+        rf"{_WORD}{{20,}}(?:\.[A-Za-z0-9]{{2,12}})*"
     ),
-    (
-        (
-            "sk-ant- sk-proj- sk-svcacct- sk-admin- sk-lf- sk-or-v1- github_pat_ pypi-AgE GOCSPX- sq0atp- sq0csp- "
-            "NRAK- NRII- NRJS- hvs. hvb. hvr. sgp_ duffel_live_ duffel_test_ AIza GR1348941 1//0 sha256~"
-        ),
-        rf"{_WORD}{{16,}}",
-    ),
-    (
-        "glpat- gldt- glrt- glptt- glcbt- glft- glimt- glsoat- glagent- gloas- glffct-",
-        rf"{_WORD}{{20,}}(?:\.[A-Za-z0-9]{{2,12}})*",
-    ),
-    (
-        (
-            "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. tfp_ fo1_ fm1r_ fm1a_ fm2_ sntryu_ sntrys_ ops_eyJ dt0c01. "
-            "SG. xkeysib- ABSK PMAK- HRKU-AA v1.0-"
-        ),
-        r"[A-Za-z0-9_+/=.-]{40,}(?<!\.)",
-    ),
-    ("pscale_tkn_ pscale_pw_ pscale_oauth_ glc_ glsa_", r"[A-Za-z0-9_+/=.-]{32,}(?<!\.)"),
-    ("ya29. ATATT3", r"[A-Za-z0-9_=.-]{20,}(?<!\.)"),
-    ("sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_", r"[A-Za-z0-9+/]{10,}=*"),
-    ("xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- xoxe.xoxb- xoxe.xoxp-", "[A-Za-z0-9-]{10,}"),
-    ("AKIA ASIA", r"[0-9A-Z]{16}\b"),
-    ("SK dapi", r"[A-Fa-f0-9]{32}(?:-\d)?\b"),
+    """
+    dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. tfp_ fo1_ fm1r_ fm1a_ fm2_ sntryu_ sntrys_ ops_eyJ dt0c01. SG.
+    xkeysib- ABSK PMAK- HRKU-AA v1.0-
+    """: r"[A-Za-z0-9_+/=.-]{40,}(?<!\.)",
+    "pscale_tkn_ pscale_pw_ pscale_oauth_ glc_ glsa_": r"[A-Za-z0-9_+/=.-]{32,}(?<!\.)",
+    "ya29. ATATT3": r"[A-Za-z0-9_=.-]{20,}(?<!\.)",
+    "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_": r"[A-Za-z0-9+/]{10,}=*",
+    "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- xoxe.xoxb- xoxe.xoxp-": "[A-Za-z0-9-]{10,}",
+    "AKIA ASIA": r"[0-9A-Z]{16}\b",
+    "SK dapi": r"[A-Fa-f0-9]{32}(?:-\d)?\b",
     # Some CSS classes also start with `sk-`.
-    ("sk-", rf"(?:[A-Za-z0-9]{{20}}|(?={_WORD}{{0,60}}?\d)(?={_WORD}{{0,60}}?[A-Z]){_WORD}{{20}}){_WORD}*"),
+    "sk-": rf"(?:[A-Za-z0-9]{{20}}|(?={_WORD}{{0,60}}?\d)(?={_WORD}{{0,60}}?[A-Z]){_WORD}{{20}}){_WORD}*",
     # Vault before version 1.10; the digit excludes methods of a variable named `s`.
-    ("s.", r"(?=[A-Za-z0-9]{0,24}\d)(?=[A-Za-z0-9]{0,24}[A-Z])[A-Za-z0-9]{24}(?![\w.(-])"),
+    "s.": r"(?=[A-Za-z0-9]{0,24}\d)(?=[A-Za-z0-9]{0,24}[A-Z])[A-Za-z0-9]{24}(?![\w.(-])",
     # Notion before 2024.
-    ("secret_", r"(?=[A-Za-z0-9]{0,43}\d)[A-Za-z0-9]{43}\b"),
-    ("hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/", "[A-Za-z0-9+/_]{20,}"),
-    ("discord.com/api/webhooks/ discordapp.com/api/webhooks/", rf"\d{{8,20}}/{_WORD}{{40,}}"),
-)
+    "secret_": r"(?=[A-Za-z0-9]{0,43}\d)[A-Za-z0-9]{43}\b",
+    "hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/": "[A-Za-z0-9+/_]{20,}",
+    "discord.com/api/webhooks/ discordapp.com/api/webhooks/": rf"\d{{8,20}}/{_WORD}{{40,}}",
+}
 _PATTERNS = (
-    *(f"(?:{'|'.join(map(re.escape, begins.split()))}){rest}" for begins, rest in _TOKENS),
+    *(f"(?:{'|'.join(map(re.escape, begins.split()))}){rest}" for begins, rest in _TOKENS.items()),
     # JSON Web Tokens, Telegram, Entra, Terraform Cloud, Discord.
     rf"(?<!-)eyJ{_WORD}{{10,}}\.eyJ{_WORD}{{10,}}\.{_WORD}{{10,}}",
     rf"\d{{6,12}}:AA{_WORD}{{33}}(?![\w-])",

@@ -27,20 +27,11 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 # Settings that win over those of the repository, whose configuration is a file of the project.
-_OVERRIDDEN = (
-    "protocol.allow=never",
-    f"core.hooksPath={os.devnull}",
-    "core.fsmonitor=false",
-    "core.askPass=",
-    "core.sshCommand=false",
-    "core.alternateRefsCommand=false",
-    "credential.helper=",
-    "diff.external=",
-    "fetch.bundleURI=",
-    "fetch.recurseSubmodules=false",
-    "maintenance.auto=false",
-    "gc.auto=0",
-)
+_OVERRIDDEN = f"""
+    protocol.allow=never core.hooksPath={os.devnull} core.fsmonitor=false core.askPass= core.sshCommand=false
+    core.alternateRefsCommand=false credential.helper= diff.external= fetch.bundleURI= fetch.recurseSubmodules=false
+    maintenance.auto=false gc.auto=0
+""".split()
 
 
 class GitMissing(UsageError):

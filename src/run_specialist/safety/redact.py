@@ -96,11 +96,7 @@ def _forms(secret: str) -> Iterator[str]:
         yield escaped.replace("/", "\\/")
         # JSON inside JSON, as in many server responses.
         yield json.dumps(escaped, ensure_ascii=plain)[1:-1]
-    yield from _in_base64(raw)
-
-
-def _in_base64(raw: bytes) -> Iterator[str]:
-    """Yield the base64 of the bytes at each of the three alignments inside a longer text."""
+    # Its base64 at each of the three alignments inside a longer text.
     for before, touched in ((0, 0), (1, 2), (2, 3)):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             encoded = encode(b"\0" * before + raw).decode()[touched:]

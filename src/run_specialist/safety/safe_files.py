@@ -35,8 +35,6 @@ _THROUGH = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
 _NO_WAIT = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _FILE = _NO_WAIT | os.O_RDONLY
 _NEW = _NO_WAIT | os.O_WRONLY | os.O_CREAT
-# Exists if the kernel exposes processes as files, including their environment and memory.
-_PROC = "/proc/self"
 
 
 class NotRegular(OSError):
@@ -61,11 +59,6 @@ class Folder:
     """Path of the folder; used only if there is no descriptor."""
     descriptor: int | None
     """File descriptor; None if the platform cannot hold folders open."""
-
-    @classmethod
-    def at(cls, root: Path) -> "Folder":
-        """Open a root folder; raises OSError."""
-        return cls(str(root), os.open(root, _THROUGH) if _HELD else None)
 
     def folder(self, name: str) -> "Folder":
         """Open a subfolder; raises OSError, also for a symlink."""
@@ -104,11 +97,6 @@ class Folder:
             if readable is not None:
                 os.close(readable)
 
-    def make(self, name: str) -> None:
-        """Create a subfolder, unless there is something of this name; raises OSError."""
-        with suppress(FileExistsError):
-            os.mkdir(self.named(name), dir_fd=self.descriptor)
-
     def unlink(self, name: str) -> None:
         """Delete a file, or a symlink itself; raises OSError."""
         os.unlink(self.named(name), dir_fd=self.descriptor)
@@ -129,7 +117,7 @@ def way(root: Path, relative: str) -> Generator[Folder]:
     relative: path with `/`, without `..`; empty = only the root.
     Raises OSError if a component cannot be opened, e.g. a symlink.
     """
-    here = Folder.at(root)
+    here = Folder(str(root), os.open(root, _THROUGH) if _HELD else None)
     try:
         yield here
         for name in names(relative):
@@ -203,16 +191,16 @@ def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
         # A path that the user chose: its folders need not be held open, or be readable.
         yield Folder(str(top), None), relative or "."
         return
-    with _place(top, relative or ".") as found:
+    with place(top, relative) as found:
         yield found
 
 
 @contextmanager
-def _place(root: Path, relative: str) -> Iterator[tuple[Folder, str]]:
-    """Return a context that holds the folder of a path open, with the name in it; raises OSError."""
+def place(root: Path, relative: str) -> Iterator[tuple[Folder, str]]:
+    """Return a context that holds the folder of a path open, with the name in it, `.` for the root; raises OSError."""
     above, _, name = relative.rpartition("/")
     with folder(root, above) as here:
-        yield here, name
+        yield here, name or "."
 
 
 def _checked(descriptor: int, mode: str) -> BinaryIO:
@@ -230,9 +218,9 @@ def _is_stored(info: os.stat_result) -> bool:
 
 @cache
 def _proc_device() -> int | None:
-    """Return the device number of the kernel's process files; None if the system has none."""
+    """Return the device number of the kernel's process files, with their environment; None if the system has none."""
     with suppress(OSError):
-        return os.stat(_PROC).st_dev  # noqa: PTH116 - as above
+        return os.stat("/proc/self").st_dev  # noqa: PTH116 - as above
     return None
 
 
@@ -282,36 +270,34 @@ def state_at(root: Path, relative: str) -> tuple[str | None, bytes | None]:
 
     Raises OSError.
     """
-    try:
-        with _place(root, relative) as (here, name):
-            info, data = here.info(name), None
-            if stat.S_ISLNK(info.st_mode):
-                data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
-            elif stat.S_ISREG(info.st_mode) and info.st_size <= LARGEST:
-                # A command may have made its own file unreadable.
-                is_closed = not info.st_mode & stat.S_IRUSR
+    with suppress(FileNotFoundError, NotADirectoryError), place(root, relative) as (here, name):
+        info, data = here.info(name), None
+        if stat.S_ISLNK(info.st_mode):
+            data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
+        elif stat.S_ISREG(info.st_mode) and info.st_size <= LARGEST:
+            # A command may have made its own file unreadable.
+            is_closed = not info.st_mode & stat.S_IRUSR
+            if is_closed:
+                set_mode(root, relative, info.st_mode | stat.S_IRUSR)
+            try:
+                data = _read(here, name, LARGEST)
+            finally:
                 if is_closed:
-                    set_mode(root, relative, info.st_mode | stat.S_IRUSR)
-                try:
-                    data = _read(here, name, LARGEST)[0]
-                finally:
-                    if is_closed:
-                        set_mode(root, relative, info.st_mode)
-            return state_of(info.st_mode, data, info.st_size, info.st_mtime_ns), data
-    except (FileNotFoundError, NotADirectoryError):
-        return None, None
+                    set_mode(root, relative, info.st_mode)
+        return state_of(info.st_mode, data, info.st_size, info.st_mtime_ns), data
+    return None, None
 
 
 def make_link(root: Path, relative: str, target: str) -> None:
     """Create a symlink, and the missing folders above it; raises OSError, FileExistsError if there is something."""
     make_folders(root, relative.rpartition("/")[0])
-    with _place(root, relative) as (here, name):
+    with place(root, relative) as (here, name):
         os.symlink(target, here.named(name), dir_fd=here.descriptor)
 
 
 def set_mode(root: Path, relative: str, mode: int) -> None:
     """Set the permissions of a regular file; raises OSError."""
-    with _place(root, relative) as (here, name):
+    with place(root, relative) as (here, name):
         if here.descriptor is None or not hasattr(os, "O_PATH"):
             with here.file(name):
                 os.chmod(here.named(name), mode & _PERMISSIONS, dir_fd=here.descriptor)
@@ -333,11 +319,11 @@ def unlink_file(root: Path, relative: str, expected: str, *, folders: int) -> No
     if not is_same_state(state_at(root, relative)[0], expected):
         raise Changed
     above = relative.rpartition("/")[0]
-    with _place(root, relative) as (here, name):
+    with place(root, relative) as (here, name):
         _require_same_place(root, above, here)
         here.unlink(name)
     for _ in range(folders):
-        with suppress(OSError), _place(root, above) as (here, name):
+        with suppress(OSError), place(root, above) as (here, name):
             os.rmdir(here.named(name), dir_fd=here.descriptor)
         above = above.rpartition("/")[0]
 
@@ -348,11 +334,9 @@ def read_content(root: Path, relative: str, most: int) -> bytes | None:
     most: maximum size [bytes].
     Raises OSError: NotRegular for a folder, device or FIFO, also for a larger file.
     """
-    try:
-        with _place(root, relative) as (here, name):
-            return _read(here, name, most)[0]
-    except FileNotFoundError:
-        return None
+    with suppress(FileNotFoundError), place(root, relative) as (here, name):
+        return _read(here, name, most)
+    return None
 
 
 def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str = "") -> None:
@@ -365,7 +349,7 @@ def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None
     above, temporary = relative.rpartition("/")[0], temporary or temporary_name()
     if expected is None:
         make_folders(root, above)
-    with _place(root, relative) as (here, name):
+    with place(root, relative) as (here, name):
         mode, owner = (None, None) if expected is None else _unchanged(here, name, expected)
         try:
             _write_new(here, temporary, data, mode, owner)
@@ -387,7 +371,7 @@ def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None
 def delete_temporary(root: Path, relative: str, temporary: str) -> None:
     """Delete the temporary file of a replacement whose process was killed."""
     if temporary.startswith(_PREFIX) and temporary.endswith(_ENDING) and "/" not in temporary:
-        with suppress(OSError), _place(root, relative) as (here, _):
+        with suppress(OSError), place(root, relative) as (here, _):
             here.unlink(temporary)
 
 
@@ -396,14 +380,13 @@ def temporary_name() -> str:
     return f"{_PREFIX}{secrets.token_hex(8)}{_ENDING}"
 
 
-def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
-    """Return the content of a file, and its permissions; raises OSError."""
+def _read(here: Folder, name: str, most: int) -> bytes:
+    """Return the content of a file; raises OSError."""
     with here.file(name) as file:
-        info = os.fstat(file.fileno())
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EPERM, f"it is larger than {most:,} bytes")
-    return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
+    return data
 
 
 def _unchanged(here: Folder, name: str, expected: str) -> tuple[int, tuple[int, int]]:
@@ -412,9 +395,9 @@ def _unchanged(here: Folder, name: str, expected: str) -> tuple[int, tuple[int, 
         info = here.info(name)
     except FileNotFoundError:
         raise Changed("it was deleted in the meantime") from None
-    data, mode = _read(here, name, LARGEST)
-    if digest_of(data) != expected:
+    if digest_of(_read(here, name, LARGEST)) != expected:
         raise Changed
+    mode = info.st_mode & _PERMISSIONS
     if info.st_nlink > 1:
         raise OSError(errno.EPERM, "it has a second name, a hard link, which would keep the old content")
     if not mode & _WRITABLE:
@@ -461,8 +444,8 @@ def make_folders(root: Path, above: str) -> None:
     """Create the missing folders down to a path; raises OSError."""
     done = ""
     for name in names(above):
-        with folder(root, done) as here:
-            here.make(name)
+        with folder(root, done) as here, suppress(FileExistsError):
+            os.mkdir(here.named(name), dir_fd=here.descriptor)
         done = f"{done}/{name}" if done else name
 
 
@@ -470,11 +453,7 @@ def _require_same_place(root: Path, above: str, here: Folder) -> None:
     """Raise Changed if the path no longer leads to the folder that is held open."""
     if here.descriptor is None:
         return
-    held = os.fstat(here.descriptor)
-    try:
-        with folder(root, above) as now:
-            found = os.fstat(now.descriptor or 0)
-    except OSError:
-        found = None
-    if found is None or (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
-        raise Changed("a folder above it was moved or replaced in the meantime")
+    with suppress(OSError), folder(root, above) as now:
+        if os.path.samestat(os.fstat(now.descriptor or 0), os.fstat(here.descriptor)):
+            return
+    raise Changed("a folder above it was moved or replaced in the meantime")

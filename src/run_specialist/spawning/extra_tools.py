@@ -133,12 +133,12 @@ def wanted_by(context: RunContext) -> DeclaredTools:
         found.append(one)
         where = f" ({one.module.path})" if one.module.path else ""
         # It changes with the module and with every module of the project that it imports.
-        imported = (f"{module.name}:{module.digest}" for module in one.imported.modules)
+        imported = (f"{module.name}:{module.digest}" for module in one.imported)
         fingerprint = " ".join([one.reference, *(module.digest for module in one.chain), *imported])
         demands += context.demands(
             ["python_tools", "disallowed_tools"],
             f"import {one.module.name}{where}",
-            fingerprint if one.imported.is_whole else None,
+            fingerprint if one.is_whole else None,
             of_project=not by_program and any(module.is_below(project) for module in one.chain),
         )
     servers = servers_of(settings, context.root)

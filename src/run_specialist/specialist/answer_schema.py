@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from run_specialist.errors import UsageError
 from run_specialist.specialist import schema_checks
-from run_specialist.specialist.front_matter import decode
-from run_specialist.specialist.positions import LONGEST, Chunk, UnreadableError, parse, read_file, value_of
-from run_specialist.specialist.problems import Problems, shown
+from run_specialist.specialist.positions import LONGEST, read
+from run_specialist.specialist.problems import shown
 from run_specialist.specialist.schema_checks import target
 
+_REFERENCES = frozenset({"$ref", "$dynamicRef"})
 # Their values are data, in which a `$ref` is not a reference.
 _DATA = frozenset({"const", "enum", "default", "examples"})
-# The keys of their values are names chosen by the author, not keywords.
-_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
-_REFERENCES = frozenset({"$ref", "$dynamicRef"})
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,10 @@ class AnswerSchema:
         Raises ValueError with the problem and its place in the schema.
         """
         path = folder / value if isinstance(value, str) else None
-        schema = plain(value) if path is None else _read(path, project)
         try:
-            return cls(schema_checks.check(schema))
+            return cls(schema_checks.check(plain(value if path is None else read(path, project).value)))
+        except UsageError as error:
+            raise ValueError(str(error)) from None
         except ValueError as error:
             raise ValueError(str(error) if path is None else f"{shown(str(path), None)}: {error}") from None
 
@@ -78,35 +77,9 @@ def _moved(part: object, pointer: str) -> Any:  # noqa: ANN401 - any JSON
         if key in _REFERENCES and isinstance(value, str):
             # An anchor, `#name`, does not depend on the place.
             moved[key] = f"#{pointer}{value[1:]}" if value == "#" or value.startswith("#/") else value
-        elif key in _DATA:
-            moved[key] = value
-        elif key in _BY_NAME and isinstance(value, dict):
-            moved[key] = {name: _moved(inner, pointer) for name, inner in value.items()}
         else:
-            moved[key] = _moved(value, pointer)
+            moved[key] = value if key in _DATA and not isinstance(value, dict) else _moved(value, pointer)
     return moved
-
-
-def _read(path: Path, project: Path | None) -> object:
-    """Return the content of a file, parsed as JSON or otherwise as YAML; raises ValueError naming the file."""
-    name = shown(str(path), None)
-    try:
-        text = decode(read_file(path, project, 4 * LONGEST), Problems(path))
-        try:
-            return plain(json.loads(text))
-        except json.JSONDecodeError as error:
-            if path.suffix.lower() == ".json":
-                name = f"{name}:{error.lineno}:{error.colno}"
-                raise ValueError(f"is not valid JSON: {error.msg}") from None
-        root = parse(text)
-        return None if root is None else plain(value_of(root)[0])
-    except RecursionError:
-        raise ValueError(f"{name}: is nested too deeply") from None
-    except UnreadableError as error:
-        place = Chunk(text, 1).place(error.index)
-        raise ValueError(f"{name}:{place.line}:{place.column}: is not valid JSON or YAML: {error}") from None
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
 
 
 def plain(value: object) -> object:
@@ -122,15 +95,6 @@ def plain(value: object) -> object:
     return json.loads(text)
 
 
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "null": (type(None),),
-    "array": (list,),
-    "object": (dict,),
-}
 SCALARS = ("string", "boolean", "integer", "number", "null")
 """Types that contain no other values; integer comes before number."""
 NULL = {"type": "null"}
@@ -148,16 +112,7 @@ class Part:
 
 def matches(value: object, schema: Mapping[str, Any]) -> bool:
     """Return whether a value matches a schema for constrained decoding."""
-    if "anyOf" in schema:
-        return any(matches(value, branch) for branch in schema["anyOf"])
-    values = [schema["const"]] if "const" in schema else schema.get("enum", [value])
-    if value not in values or not ("type" not in schema or _is_kind(schema["type"], value)):
-        return False
-    if isinstance(value, dict) and "properties" in schema:
-        parts = schema["properties"]
-        return value.keys() == parts.keys() and all(matches(value[name], parts[name]) for name in value)
-    items = schema.get("items", {})
-    return not isinstance(value, list) or all(matches(item, items) for item in value)
+    return schema_checks.reason(value, schema) is None
 
 
 def _json_string(schema: object) -> Part:
@@ -189,7 +144,9 @@ def _allows_null(schema: Mapping[str, Any]) -> bool:
 
 
 def _is_kind(kind: str, value: object) -> bool:
-    return isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and needed for few schemas
+
+    return bool(Draft202012Validator.TYPE_CHECKER.is_type(value, kind))
 
 
 # Adapt a JSON Schema for constrained decoding, and convert the values of the model back.
@@ -207,7 +164,9 @@ def _is_kind(kind: str, value: object) -> bool:
 MOST_PARTS = 3_000
 """Maximum number of properties, values and other parts that are converted, including those of references."""
 DEEPEST = 20
-"""Maximum nesting; an object has two levels: the vendors allow ten nested objects."""
+"""Maximum nesting."""
+OBJECT_DEPTH = 2
+"""Levels of an object: the vendors allow ten nested ones."""
 
 # Keywords allowed beside a reference or alternatives, because they do not restrict values.
 _ANNOTATIONS = frozenset(
@@ -243,7 +202,7 @@ class _Converter:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._left = MOST_PARTS
+        self._left = self._share = MOST_PARTS
 
     def convert(self) -> Part:
         """Return the whole schema, in which each property has an equal share of the possible parts."""
@@ -253,10 +212,12 @@ class _Converter:
             return _json_string(self._root)
 
     def _part(self, schema: object, references: tuple[str, ...], depth: int) -> Part:
+        is_of_root = depth == OBJECT_DEPTH
+        self._left = self._share if is_of_root else self._left
         try:
             return self._expressed(schema, references, depth)
         except _NotExpressible:
-            if self._left < 0:
+            if self._left < 0 and not is_of_root:
                 raise
             return _json_string(schema)
 
@@ -279,7 +240,7 @@ class _Converter:
                         lambda value: [item.restore(one) for one in value] if isinstance(value, list) else value,
                     )
                 case "object" if schema.get("properties") or schema.get("additionalProperties") is False:
-                    part = self._closed(schema, references, depth + 2)
+                    part = self._closed(schema, references, depth + OBJECT_DEPTH)
                 case _:
                     raise _NotExpressible
         kept = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
@@ -291,19 +252,11 @@ class _Converter:
         if not isinstance(properties, Mapping) or not isinstance(names, list):
             raise _NotExpressible
         required = {name for name in names if isinstance(name, str)}
-        is_root = schema is self._root
         if required - properties.keys() or len(properties) > self._left:
             raise _NotExpressible
-        parts = {}
-        for name, part in properties.items():
-            if is_root:
-                self._left = MOST_PARTS // len(properties)
-            try:
-                parts[name] = self._part(part, references, depth)
-            except _NotExpressible:
-                if not is_root:
-                    raise
-                parts[name] = _json_string(part)
+        if schema is self._root:
+            self._share = MOST_PARTS // max(1, len(properties))
+        parts = {name: self._part(part, references, depth) for name, part in properties.items()}
         optional = {name for name in parts if name not in required and not _allows_null(parts[name].schema)}
 
         def restore(value: object) -> object:
@@ -395,33 +348,16 @@ NEEDS_QUOTES = (
     "require needs quotes, and output_schema has no `evidence` array of objects with `source` and `quote`; add one, or "
     "set evidence to check"
 )
-# Maximum number of references that are followed in a row.
-_MOST_REFERENCES = 20
 
 
 def has_quotes(schema: Mapping[str, Any]) -> bool:
-    """Return whether an object schema has such an array; local references and alternatives are followed."""
-    return any(
-        {"source", "quote"} <= _properties(item).keys()
-        for whole in _variants(schema, schema)
-        for array in _variants(_properties(whole).get("evidence"), schema)
-        for item in _variants(array.get("items"), schema)
-    )
+    """Return whether a schema has a property `evidence` and an object with `source` and `quote`, at any place."""
+    named = [part["properties"].keys() for part in _maps(schema) if isinstance(part.get("properties"), Mapping)]
+    return any("evidence" in names for names in named) and any({"source", "quote"} <= names for names in named)
 
 
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
-def _variants(schema: object, root: Mapping[str, Any], references: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema, and every schema that it refers to or combines."""
-    if not isinstance(schema, Mapping) or references > _MOST_REFERENCES:
-        return
-    yield schema
-    if isinstance(pointer := schema.get("$ref"), str):
-        yield from _variants(target(root, pointer), root, references + 1)
-    for key in ("anyOf", "oneOf", "allOf"):
-        branches = schema.get(key)
-        for branch in branches if isinstance(branches, list) else ():
-            yield from _variants(branch, root, references + 1)
+def _maps(part: object) -> Iterator[Mapping[str, Any]]:
+    if isinstance(part, Mapping):
+        yield part
+    for inner in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
+        yield from _maps(inner)

@@ -199,12 +199,7 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
 def _is_on(value: positions.Node) -> bool:
     if not isinstance(value, positions.ScalarNode):
         return True
-    return positions.scalar_value(value) not in (False, None, 0) and value.text.lower() not in (
-        "no",
-        "off",
-        "deny",
-        "false",
-    )
+    return bool(positions.scalar_value(value)) and value.text.lower() not in ("no", "off", "deny", "false")
 
 
 def _name(item: positions.Node, field: Field, problems: Problems, key: str) -> str | None:
@@ -236,20 +231,13 @@ def _other_value(key: str, field: Field, problems: Problems) -> object:
             if isinstance(name, positions.ScalarNode) and positions.is_null(inner):
                 problems.warn(field.chunk.place(name.start), f"{shown(name.text)} is empty and ignored", key)
         return {fields.canonical(name): item for name, item in value.items() if item is not None}
-    if (
-        isinstance(value, str)
-        and isinstance(node, positions.ScalarNode)
-        and (node.tag is None or node.tag in positions.CORE_TAGS)
-    ):
-        converted: object = None
-        if isinstance(fields.EXPECTED[key], fields.Number):
-            converted = positions.plain_value(value.strip())
-        elif fields.EXPECTED[key].phrase == "true or false":
-            converted = _SWITCHES.get(value.strip().lower())
-        if isinstance(converted, int | float):
+    if isinstance(value, str) and isinstance(node, positions.ScalarNode) and node.tag in (None, *positions.CORE_TAGS):
+        is_number = isinstance(fields.EXPECTED[key], fields.Number)
+        converted = positions.plain_value(value.strip()) if is_number else _SWITCHES.get(value.strip().lower())
+        if isinstance(converted, int | float) and (is_number or fields.EXPECTED[key].phrase == "true or false"):
             problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(converted))}", key)
             value = converted
-    if key == "effort" and isinstance(value, str) and value.strip().lower() == "minimal":
+    if key == "effort" and fields.lower(value) == "minimal":
         problems.notice(field.place, "minimal is read as low", key)
         value = "low"
     in_minutes = field.key.replace("-", "").replace("_", "").lower() == "timeoutmins"
@@ -360,15 +348,12 @@ _PLACEHOLDER = re.compile(r"\s*TODO\b")
 
 
 def check_placeholders(data: bytes | str, given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> None:
-    """Warn about a description, a model or a path that begins with TODO, and about the template's line in the prompt.
+    """Warn about a description that begins with TODO, and about the template's line in the prompt.
 
     data: The whole file.
     """
-    for key in ("description", "model", "paths", "writable"):
-        values = given.get(key) or ()
-        values = [values] if isinstance(values, str) else values
-        if key in front.fields and any(_PLACEHOLDER.match(str(value)) for value in values):
-            problems.warn(front.fields[key].place, f"{PROBLEM}; replace it, or remove the key", key)
+    if "description" in front.fields and _PLACEHOLDER.match(given.get("description", "")):
+        problems.warn(front.fields["description"].place, f"{PROBLEM}; replace it, or remove the key", "description")
     if PURPOSE in front.body:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
         place = Position(text.count("\n", 0, text.find(PURPOSE)) + 1, 1)

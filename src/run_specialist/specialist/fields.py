@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -66,6 +66,12 @@ class Number(Expected):
     """Expected number, which may be in quotes, with a warning."""
 
 
+def _one_of(words: object) -> Expected:
+    """Return what is expected of a field with this `Literal` type."""
+    *others, last = get_args(words)
+    return Expected(f"{', '.join(others)} or {last}")
+
+
 def none_word(value: object) -> object:
     """Return None for the word `none`; other values unchanged."""
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
@@ -89,7 +95,7 @@ def _inside(folder: str) -> str:
     return folder
 
 
-def path_not_markup(value: object) -> object:
+def no_markup(value: object) -> object:
     """Return the value; raise ValueError for a text that cannot be a path."""
     # Invalid YAML arrives as text and must not be used as a file name.
     if isinstance(value, str) and (value.startswith(("{", "[")) or "\n" in value):
@@ -101,6 +107,7 @@ _Whole = Annotated[int, Field(strict=True, ge=0)]
 _Positive = Annotated[int, Field(strict=True, ge=1)]
 _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
+_Word = BeforeValidator(lower)
 _OrNone = BeforeValidator(none_word)
 _Duration = BeforeValidator(_duration)
 
@@ -133,6 +140,7 @@ FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 
 MemoryScope = Literal["user", "project", "local"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
+CountdownStyle = Literal["remaining", "budget", "json"]
 
 
 def _countdown_word(value: object) -> object:
@@ -146,9 +154,7 @@ class Countdown(BaseModel):
 
     from_: Share = Field(default=0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
     """Start of the countdown: a fraction is the share spent, a whole number the calls left; none = no countdown."""
-    style: Annotated[
-        Literal["remaining", "budget", "json"], BeforeValidator(lower), Expected("remaining, budget or json")
-    ] = "remaining"
+    style: Annotated[CountdownStyle, _Word, _one_of(CountdownStyle)] = "remaining"
     """Wording of the countdown line; json adds fields to the last result, at the limit only."""
     warn_at: Share = None
     """Point of the one warning to finish, in the same units; none = never."""
@@ -179,8 +185,8 @@ class Specialist(BaseModel):
     """Models to use instead, in this order, if the model cannot answer."""
     effort: Annotated[
         Effort | None,
-        BeforeValidator(lower),
-        Expected("low, medium, high, xhigh or max"),
+        _Word,
+        _one_of(Effort),
         STYLE,
         AliasChoices("reasoning_effort", "model_reasoning_effort", "thinking_level"),
     ] = None
@@ -206,28 +212,16 @@ class Specialist(BaseModel):
     tool_result_limit: Count = 20_000
     """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
     tool_calls: Annotated[
-        CallFormat,
-        BeforeValidator(lower),
-        Expected("native or json (tool_calls_limit limits their number)"),
-        STYLE,
-        IN_CONFIG_FILES,
+        CallFormat, _Word, Expected("native or json (tool_calls_limit limits their number)"), STYLE, IN_CONFIG_FILES
     ] = "native"
     """How the model calls tools: native, or as constrained JSON, for models that are bad at native calls."""
-    landing: Annotated[
-        Style,
-        BeforeValidator(lower),
-        Expected("auto, force, order, schema, none, finalize or stop"),
-        STYLE,
-        IN_CONFIG_FILES,
-    ] = "auto"
+    landing: Annotated[Style, _Word, _one_of(Style), STYLE, IN_CONFIG_FILES] = "auto"
     """How the final answer is obtained at the limit; `none` asks for text without tools."""
     landing_prompt: Annotated[str | None, PLAIN] = None
     """Text of the final instruction, in place of the default."""
-    evidence: Annotated[
-        EvidencePolicy, BeforeValidator(lower), Expected("off, check or require"), STYLE, IN_CONFIG_FILES
-    ] = "check"
+    evidence: Annotated[EvidencePolicy, _Word, _one_of(EvidencePolicy), STYLE, IN_CONFIG_FILES] = "check"
     """Whether quotes are checked against what the run has read, and whether an answer needs a verified one."""
-    offline: Annotated[OfflinePolicy, BeforeValidator(lower), Expected("answer or refuse"), PLAIN] = "answer"
+    offline: Annotated[OfflinePolicy, _Word, _one_of(OfflinePolicy), PLAIN] = "answer"
     """Whether it may be answered offline if there is no model; refuse if its answer is a judgement."""
     budget_notice: Annotated[Switch, PLAIN] = True
     """Whether the system prompt states the budget."""
@@ -242,10 +236,7 @@ class Specialist(BaseModel):
     summary_limit: Annotated[OptionalCount, PLAIN, AliasChoices("summary_token_limit")] = None
     """Maximum tokens of one summary."""
     output_schema: Annotated[
-        dict[str, Any] | str | None,
-        AfterValidator(path_not_markup),
-        Expected("a JSON Schema, or the path of one"),
-        PLAIN,
+        dict[str, Any] | str | None, AfterValidator(no_markup), Expected("a JSON Schema, or the path of one"), PLAIN
     ] = None
     """Schema of the answer: a JSON Schema, or the path of one."""
     agents: Annotated[Names, POWER] = ()
@@ -264,9 +255,7 @@ class Specialist(BaseModel):
     """Skills whose SKILL.md is added to the prompt."""
     project_instructions: Annotated[Switch, PLAIN, AliasChoices("inherit_project_context")] = False
     """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
-    memory: Annotated[
-        MemoryScope | None, BeforeValidator(lower), _OrNone, Expected("user, project or local"), POWER
-    ] = None
+    memory: Annotated[MemoryScope | None, _Word, _OrNone, _one_of(MemoryScope), POWER] = None
     """Where to keep notes from run to run, which are added to the prompt; omitted = no notes."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function"), POWER] = ()
     """Python functions of the project to use as tools."""
@@ -276,13 +265,7 @@ class Specialist(BaseModel):
     """Whether the API may run `web_search`, which it bills, and `fetch` itself, if `tools` names them."""
     writable: Annotated[tuple[InnerPath, ...], AsList, Expected("folders or globs under the root"), POWER] = ()
     """Folders or globs under the root that tools may change; empty = nothing."""
-    preset: Annotated[
-        Preset | None,
-        BeforeValidator(lower),
-        Expected("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
-        STYLE,
-        IN_CONFIG_FILES,
-    ] = None
+    preset: Annotated[Preset | None, _Word, _one_of(Preset), STYLE, IN_CONFIG_FILES] = None
     """Named set of the settings above; keys in the file override it."""
 
 
@@ -419,7 +402,7 @@ _NamesOfCall = list[str] | tuple[str, ...]
 _ShareOfCall = float | Literal["none"] | None
 CountdownSetting = TypedDict(
     "CountdownSetting",
-    {"from": _ShareOfCall, "style": Literal["remaining", "budget", "json"], "warn_at": _ShareOfCall},
+    {"from": _ShareOfCall, "style": CountdownStyle, "warn_at": _ShareOfCall},
     total=False,
 )
 

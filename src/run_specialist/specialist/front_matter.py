@@ -67,9 +67,8 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         problems.warn(fence, "the front matter does not start on line 1")
     for found, which in ((opening, "opening"), (closing, "closing")):
         if found[0].removesuffix("\n") != "---":
-            problems.warn(
-                positions.Chunk(text, 1).place(found.start()), f"the {which} fence is not exactly three dashes"
-            )
+            place = positions.Chunk(text, 1).place(found.start())
+            problems.warn(place, f"the {which} fence is not exactly three dashes")
     return FencedParts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)))
 
 
@@ -267,9 +266,8 @@ def decode(data: bytes | str, problems: Problems) -> str:
         problems.warn(START, "starts with a byte order mark, which is ignored")
     text = _with_lf(text.lstrip("\ufeff"))
     if bad := _UNUSABLE.search(text):
-        problems.warn(
-            positions.Chunk(text, 1).place(bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}"
-        )
+        place = positions.Chunk(text, 1).place(bad.start())
+        problems.warn(place, f"contains unusable characters, replaced by {_REPLACEMENT}")
         text = _UNUSABLE.sub(_REPLACEMENT, text)
     return text
 
@@ -285,8 +283,6 @@ _CONTINUED = " \t-#]})\"'"
 _TITLE = re.compile(r"# \S")
 _COMMENT = re.compile(r"#+(?:[ \t]|\Z)")
 _ESCAPE = re.compile(r'\\(["\\/nt])')
-_QUOTES = frozenset("\"'")
-_ESCAPED = {"n": "\n", "t": "\t"}
 
 
 def field_spans(front: str, line: int, *, closed: bool) -> tuple[list[tuple[str, positions.Chunk]], int]:
@@ -350,11 +346,6 @@ def read_span(written: str, chunk: positions.Chunk, problems: Problems) -> posit
     if start < len(chunk.text) and not chunk.text[start].isspace():
         problems.warn(chunk.place(start), "no blank after the colon", written)
     start += len(chunk.text[start:]) - len(chunk.text[start:].lstrip())
-    return _raw(written, start, chunk, problems)
-
-
-def _raw(key: str, start: int, chunk: positions.Chunk, problems: Problems) -> positions.ScalarNode:
-    """Return the text after the colon as one scalar, with later lines dedented."""
     lines = chunk.text[start:].split("\n")
     # Comment lines at the end belong to the next key.
     while len(lines) > 1 and (not lines[-1].strip() or _COMMENT.match(lines[-1])):
@@ -363,24 +354,21 @@ def _raw(key: str, start: int, chunk: positions.Chunk, problems: Problems) -> po
     end = start + len(raw)
     last = chunk.place(end).line
     if raw and last > chunk.line:
-        problems.warn(chunk.place(0), f"is not valid YAML; using its text up to line {last}", key)
+        problems.warn(chunk.place(0), f"is not valid YAML; using its text up to line {last}", written)
     first, _, rest = raw.partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
-    quote = text[:1]
-    if quote in _QUOTES and quote not in text[1:]:
-        problems.warn(chunk.place(start), "an opening quote is never closed", key)
-        return positions.ScalarNode(start, end, text[1:].strip().replace("\\n", "\n"), plain=False)
-    if quote in _QUOTES and len(text) > 1 and text[-1] == quote:
-        inner = text[1:-1]
-        inner = inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
+    quote = text[:1] if text.startswith(("'", '"')) else ""
+    is_text = bool(quote) or canonical(written) in _TEXT_KEYS
+    if quote and quote not in text[1:]:
+        problems.warn(chunk.place(start), "an opening quote is never closed", written)
+        text = text[1:].strip()
+    elif quote and text[-1] == quote:
+        escaped, inner = {"n": "\n", "t": "\t"}, text[1:-1]
+        inner = inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(lambda e: escaped.get(e[1], e[1]), inner)
         return positions.ScalarNode(start, end, inner, plain=False)
-    if canonical(key) in _TEXT_KEYS:
-        return positions.ScalarNode(start, end, text.replace("\\n", "\n"), plain=False)
-    return positions.ScalarNode(start, end, text)
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return _ESCAPED.get(found[1], found[1])
+    elif quote:
+        is_text = canonical(written) in _TEXT_KEYS
+    return positions.ScalarNode(start, end, text.replace("\\n", "\n") if is_text else text, plain=not is_text)
 
 
 _TEXT_KEYS = _PROSE_KEYS | {"name", "model"}

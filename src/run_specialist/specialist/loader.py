@@ -38,11 +38,6 @@ class Default:
     users: "Default | None" = None
     """The value of the user's own file for the same key, if the project's one is used instead."""
 
-    @property
-    def of_user(self) -> "Default | None":
-        """The value of the user's own file; None if that has none."""
-        return self if self.scope == "user" else self.users
-
 
 @dataclass(frozen=True, slots=True)
 class Defaults:

@@ -236,14 +236,9 @@ def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
     root: Folder in the project whose `.mcp.json` defines the servers that are given by name only.
     """
     servers: dict[str, ServerConfig] = {}
-    listed: Mapping[str, Any] | str | None = None
     path = project_file(root)
     for name, entry in named_entries(settings.mcp_servers):
-        if entry is None:
-            listed = _listed(path) if listed is None else listed
-            server = _from_project(name, path, listed)
-        else:
-            server = server_of(name, entry)
+        server = _from_project(name, path) if entry is None else server_of(name, entry)
         if server is None:
             continue
         key = server.name
@@ -266,19 +261,13 @@ def server_of(name: str, entry: object) -> ServerConfig | None:
     try:
         read = _Entry.model_validate(dict(entry))
     except ValidationError as error:
-        first = error.errors()[0]
-        if not first["loc"]:
-            return ServerConfig(clean, unusable=f"command: {first['msg']}")
-        key = str(first["loc"][0])
+        key = str(next(iter(error.errors()[0]["loc"]), "command"))
         key = {"httpUrl": "url", "serverUrl": "url", "transport": "type"}.get(key, key)
         return ServerConfig(clean, unusable=f"{key} must be {_Entry.model_fields[key].description}")
     command = (*read.command, *(read.args or ())) if read.command else ()
     if bool(command) == bool(read.url):
         both = "has both a command and a url; remove one of them"
         return ServerConfig(clean, unusable=both if command else "has no command and no url")
-    if read.type and (read.type in ("stdio", "local")) != bool(command):
-        why = f"the type {read.type} does not fit a {'command' if command else 'url'}"
-        return ServerConfig(clean, unusable=why)
     env, headers = (tuple(sorted((pairs or {}).items())) for pairs in (read.env, read.headers))
     timeout = START_TIMEOUT if read.timeout is None else read.timeout
     if read.url:
@@ -344,9 +333,9 @@ def listed_in_project(name: str, folder: Path) -> str:
     Also empty outside of a project, because the run may take place in one.
     """
     path = project_file(folder.absolute())
-    if path is None and not any((place / ".git").exists() for place in (folder.absolute(), *folder.absolute().parents)):
+    if path is None and git_folder(folder.absolute()) is None:
         return ""
-    server = _from_project(name, path, _listed(path))
+    server = _from_project(name, path)
     return server.unusable if server else ""
 
 
@@ -364,9 +353,10 @@ def _listed(path: Path | None) -> Mapping[str, Any] | str:
     return servers if isinstance(servers, dict) else f"{path} has no map mcpServers"
 
 
-def _from_project(name: str, path: Path | None, listed: Mapping[str, Any] | str) -> ServerConfig | None:
+def _from_project(name: str, path: Path | None) -> ServerConfig | None:
+    listed = _listed(path)
     if isinstance(listed, str):
-        return replace(ServerConfig(_DISALLOWED.sub("_", name)), unusable=listed)
+        return ServerConfig(_DISALLOWED.sub("_", name), unusable=listed)
     if listed.get(name) is None:
         available = f"; available: {', '.join(map(shown, listed))}" if listed else ""
         return ServerConfig(_DISALLOWED.sub("_", name), unusable=f"{path} has no server of this name{available}")

@@ -14,10 +14,8 @@ from run_specialist.errors import UsageError
 from run_specialist.safety import safe_files
 from run_specialist.specialist.problems import Position, shown
 
-try:
-    from yaml import CSafeLoader as _Loader
-except ImportError:  # a PyYAML built without libyaml
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+# Without libyaml, PyYAML has only its own parser.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 LARGEST = 8 * 1024 * 1024
 """Maximum size of a file [bytes]."""
@@ -59,11 +57,14 @@ def read_file(path: Path, project: Path | None, most: int) -> bytes:
     return data
 
 
-def read(path: Path) -> PlacedValue:
-    """Return the content of a file; raises UsageError with the position of the first error."""
+def read(path: Path, project: Path | None = None) -> PlacedValue:
+    """Return the content of a YAML or JSON file; raises UsageError with the position of the first error.
+
+    project: as for `read_file`.
+    """
     name = shown(str(path), None)
     try:
-        text = read_file(path, None, LARGEST).decode("utf-8-sig")
+        text = read_file(path, project, LARGEST).decode("utf-8-sig")
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None
     left = MOST_CASE_VALUES
@@ -310,10 +311,8 @@ _TOO_MANY_PARTS = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST_TOML}}}(?=[\w"'-])"""
 )
 
-
-_NAME = r"""(?:"[^"\n]*+"|'[^'\n]*+'|[\w-]++)"""
 # The start of a line with the header of a table, or with a key and its value.
-_STATEMENT = re.compile(rf"\s*+(\[\[?\s*+)?({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+[]=]")
+_STATEMENT = re.compile(r"""\s*+(?:\[\[?\s*+)?["']?([\w-]++)["']?\s*+[].=]""")
 
 
 class InvalidToml(ValueError):
@@ -367,24 +366,14 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
         if not isinstance(document, dict):
             return None
     table = TomlTable(document)
-    above: tuple[str, ...] = ()
-    quotes = ""
-    for number, line in enumerate(lines, 1):
-        if not quotes and (found := _STATEMENT.match(line)):
-            path = tuple(name.strip("\"'") for name in re.findall(_NAME, found[2]))
-            if found[1]:
-                above = path
-            else:
-                path = (*above, *path)
-            if path == names:
-                table.header = number
-            elif path[: len(names)] == names:
-                table.places.setdefault(path[len(names)], number)
-        # Lines of a text of several lines are no statements.
-        for mark in (quotes,) if quotes else ('"""', "'''"):
-            if line.count(mark) % 2:
-                quotes = "" if quotes else mark
-                break
+    if names:
+        header = r"\s*\.\s*".join(f"[\"']?{name}[\"']?" for name in names)
+        starts = (number for number, line in enumerate(lines, 1) if re.match(rf"\s*\[\s*{header}\s*\]", line))
+        table.header = next(starts, 1)
+    # The first line that begins with a key; in a text of several lines, such a line is mistaken for the key.
+    for number, line in enumerate(lines[table.header - 1 :], table.header):
+        if found := _STATEMENT.match(line):
+            table.places.setdefault(found[1], number)
     return table
 
 

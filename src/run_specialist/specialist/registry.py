@@ -12,11 +12,7 @@ from run_specialist.safety import safe_files
 from run_specialist.specialist.dialects import dialect_of, is_file_name
 from run_specialist.specialist.loader import Default, SpecialistFile, load, load_unreadable, stem
 from run_specialist.specialist.problems import Level, Problem, shown
-from run_specialist.specialist.project import (
-    SearchFolder,
-    identity,
-    project_of,
-)
+from run_specialist.specialist.project import SearchFolder, identity, project_of
 
 
 class Registry:
@@ -174,9 +170,6 @@ MAX_REPORTED = 10
 _MOST_SUGGESTED = 20
 _LONGEST = 300
 
-# Path of each file, mapped to the paths of the files it may call.
-_Edges = Mapping[Path, Sequence[Path]]
-
 
 def check(
     files: Sequence[SpecialistFile], further: Callable[[], Sequence[SpecialistFile]] = tuple
@@ -190,9 +183,7 @@ def check(
         return [*files]
     everyone = (*files, *further())
     names = NameLookup(everyone)
-    by_path: dict[Path, SpecialistFile] = {}
-    for file in everyone:
-        by_path.setdefault(file.path, file)
+    by_path = {file.path: file for file in reversed(everyone)}
     unknown: set[str] = set()
 
     def find(name: str, caller: SpecialistFile) -> SpecialistFile | None:
@@ -243,8 +234,11 @@ def _or(names: Sequence[str]) -> str:
     return " or ".join(map(shown, names))
 
 
-def _cycles(edges: _Edges) -> dict[Path, list[Path]]:
-    """Return one cycle for each of its files, each its first and its last member; no file is in two of them."""
+def _cycles(edges: Mapping[Path, Sequence[Path]]) -> dict[Path, list[Path]]:
+    """Return one cycle for each of its files, each its first and its last member; no file is in two of them.
+
+    edges: path of each file, mapped to the paths of the files it may call.
+    """
     found: dict[Path, list[Path]] = {}
     while True:
         try:

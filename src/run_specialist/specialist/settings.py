@@ -25,7 +25,7 @@ from run_specialist.specialist.problems import shown
 # Of a limit that a project sets, in its config file or a specialist's file, the stricter one holds: a project cannot
 # raise a limit of the user's own config file. Data is refused if the table of origins does not allow it.
 
-SettingSource = Literal["flag", "data", "file", "preset", "project", "user", "default"]
+SettingSource = Literal["flag", "data", "file", "preset", "project", "user", "default", "environment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Origin:
 
     source: SettingSource
     """`flag` for the call, by a single setting or a preset; `data` for an eval case or a queue; `preset` for the preset
-    of the file; `project` and `user` for their config files."""
+    of the file; `project` and `user` for their config files; `environment` for a variable."""
     line: int | None = None
     """Line of the key, or of `preset`, in the file or the config file."""
     preset: Preset | None = None
@@ -43,6 +43,8 @@ class Origin:
     """Config file; None for the other sources."""
     kind: OriginKind = "caller"
     """Decides what the value may do."""
+    variable: str | None = None
+    """Environment variable that sets it; the commands show it beside the keys of config files."""
 
     def __str__(self) -> str:
         """Return `line 5`, `preset finalize`, `--preset finalize`, `pyproject.toml:5`, `default` or the like."""
@@ -51,7 +53,7 @@ class Origin:
             return f"{preset}{self.path.name}:{self.line}"
         if self.preset:
             return f"{'--' if self.source == 'flag' else ''}preset {self.preset}"
-        return f"line {self.line}" if self.line else self.source
+        return f"line {self.line}" if self.line else self.variable or self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,8 @@ def _checked_data(file: SpecialistFile, call: Specialist, data: Data) -> Special
 
 def _limits_of_user(file: SpecialistFile) -> Mapping[str, tuple[Any, Origin]]:
     """Return the limits of the user's own config file, with their places; a project cannot raise them."""
-    users = {key: own for key, default in file.defaults.items() if (own := default.of_user) is not None}
+    given = {key: one if one.scope == "user" else one.users for key, one in file.defaults.items()}
+    users = {key: one for key, one in given.items() if one is not None}
     limits = checked({key: own.value for key, own in users.items() if rule(key, "project") == "lower"})
     return {
         key: (getattr(limits, key), Origin("user", users[key].line, path=users[key].path))
@@ -265,14 +268,13 @@ class Setting:
         value = self.value
         if value is None:
             return _UNSET.get(self.key, "none" if self.key.endswith("_limit") else "-")
-        if self.key == "countdown" and isinstance(value, dict) and value["from"] is value["warn_at"] is None:
-            return "none"
+        if isinstance(value, dict):
+            if self.key == "countdown" and value["from"] is value["warn_at"] is None:
+                return "none"
+            pairs = (f"{name}: {'none' if item is None else item}" for name, item in value.items())
+            return shown(", ".join(pairs), _LONGEST)
         if isinstance(value, list):
             return shown(", ".join(map(str, value)), _LONGEST) or "[]"
-        if isinstance(value, dict):
-            return shown(
-                ", ".join(f"{key}: {'none' if item is None else item}" for key, item in value.items()), _LONGEST
-            )
         if isinstance(value, float):
             return f"{value:.15g}"
         return str(value).lower() if isinstance(value, bool) else shown(str(value), _LONGEST)

@@ -55,10 +55,8 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
     places = [*_places(file, project)]
     folder, top = next((one for one in places if os.path.lexists(one[0] / bare / SKILL)), (None, None))
     if folder is None:
-        # The existing folders, or some possible ones if none exists.
-        there = [one for one, _ in places if one.is_dir()] or [places[0][0], places[-1][0]]
-        listed = " or ".join(dict.fromkeys(shown(str(one), None) for one in there))
-        raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {listed}")
+        there = " or ".join(dict.fromkeys(shown(str(one), None) for one, _ in places if one.is_dir()))
+        raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {there or places[0][0]}")
     path = folder / bare / SKILL
     where = shown(str(path), None)
     if top and (owner := ownership_problem(top, folder, path.parent)):

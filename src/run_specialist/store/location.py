@@ -7,6 +7,8 @@ from pathlib import Path
 
 from run_specialist.errors import StoreUnusable
 
+LAST = "last"
+"""Alias for the newest run that has no parent."""
 NONE = "none"
 """The value that disables storing."""
 VARIABLE = "SPECIALIST_STORE"

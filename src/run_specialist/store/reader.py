@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
 from run_specialist.record.journal import FileChanging, Received, Returned
-from run_specialist.store.location import NAMESPACE, file_of, shown
+from run_specialist.store.location import LAST, NAMESPACE, file_of, shown
 from run_specialist.store.owners import GRACE, describe, is_alive
 from run_specialist.store.rows import column_text, outcome, parsed, stored_run
 from run_specialist.store.schema import OPEN, PAUSED, RUNNING
@@ -37,8 +37,6 @@ from run_specialist.store.sqlite import ALONE, connect, open_engine
 from run_specialist.store.stored import MARK, ListedRun, PastRun, StoredRun, first_trees, newest_first
 from run_specialist.store.tables import batches, calls, changes, items, metadata, readable_errors, runs, turns
 
-LAST = "last"
-"""Alias for the newest run that has no parent."""
 NEEDS_SPACE = (
     "free disk space, or delete all runs with --all --all-projects, which needs none if no other process uses the store"
 )

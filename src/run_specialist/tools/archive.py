@@ -16,6 +16,7 @@ SUMMARIZE = "context_summarize"
 # Number of existing IDs listed when a model requests an unknown one.
 _MAX_LISTED_IDS = 5
 
+_NOTHING = "no tool has returned anything yet"
 _DESCRIPTION = "Read on in a cut or SUMMARIZED result."
 # Written by hand to be short, because every request includes it.
 _SCHEMA = {
@@ -25,11 +26,8 @@ _SCHEMA = {
 }
 
 
-class Archive:
-    """Full outputs of one run, in memory."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
+class Archive(dict[str, str]):
+    """Full outputs of one run, in memory, by their IDs, oldest first."""
 
     def add(self, execution_id: str, text: str) -> int:
         """Store an output and return its start offset within the text stored under this ID [characters].
@@ -37,11 +35,11 @@ class Archive:
         Some servers give one ID to several calls. The later output is then appended after a separator line, so both
         stay readable; an identical output is stored once.
         """
-        stored = self._texts.setdefault(execution_id, text)
+        stored = self.setdefault(execution_id, text)
         if stored == text:
             return 0
         prefix = f"{stored}\n[another output of the same id follows]\n"
-        self._texts[execution_id] = prefix + text
+        self[execution_id] = prefix + text
         return len(prefix)
 
     def add_names(self, name: Callable[[str], str]) -> None:
@@ -49,19 +47,8 @@ class Archive:
 
         name: returns the other ID, or the same one.
         """
-        for execution_id, text in [*self._texts.items()]:
-            self._texts.setdefault(name(execution_id), text)
-
-    def __contains__(self, execution_id: object) -> bool:
-        return execution_id in self._texts
-
-    def __getitem__(self, execution_id: str) -> str:
-        return self._texts[execution_id]
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """IDs of all outputs, oldest first."""
-        return tuple(self._texts)
+        for execution_id, text in [*self.items()]:
+            self.setdefault(name(execution_id), text)
 
 
 def get_tool_response_tool(archive: Archive, slice_limit: int) -> Tool:
@@ -79,11 +66,10 @@ class _ArchiveReader:
 
     def get_tool_response(self, execution_id: str, offset: Annotated[int, Field(ge=0)] = 0) -> Output:
         if execution_id not in self.archive:
-            ids = self.archive.ids
+            ids = [*self.archive]
             near = get_close_matches(execution_id, ids, _MAX_LISTED_IDS) or ids[-_MAX_LISTED_IDS:]
             more = f" and {len(ids) - len(near)} more" if len(ids) > len(near) else ""
-            known = f"there {'is' if len(ids) == 1 else 'are'} {', '.join(near)}{more}"
-            known = known if ids else "no tool has returned anything yet"
+            known = f"there {'is' if len(ids) == 1 else 'are'} {', '.join(near)}{more}" if ids else _NOTHING
             raise ToolError(f"there is no output of the id {execution_id!r}; {known}")
         text = self.archive[execution_id]
         if offset and offset >= len(text):

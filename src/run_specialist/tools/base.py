@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import ArgsKwargs
+from pydantic_core import ArgsKwargs, PydanticSerializationError, to_jsonable_python
 
 from run_specialist.budget import Budget, Kind, Limit
 from run_specialist.errors import ToolError, UsageError
@@ -111,7 +111,6 @@ class ChildContext(Context):
     """Returns a context in which a function is called once when the run must stop after its turn."""
 
 
-_CONTEXT_ANNOTATIONS = {"Context", "Context|None", "Optional[Context]"}
 _PREFIXES = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.POSITIONAL_ONLY: ""}
 
 
@@ -175,11 +174,14 @@ def _inspect(function: Callable[..., Any]) -> Parameters:
             )
         if name == "self" and parameter.annotation is parameter.empty:
             raise UsageError(f"{name_of(function)}: unbound method; create the tool from a bound method")
-        if not _takes_context(function, parameter):
-            try:
-                hint = _resolve_annotation(function, parameter.annotation)
-            except Exception as error:  # noqa: BLE001 - an annotation is an expression, and may raise anything
+        try:
+            hint = _resolve_annotation(function, parameter.annotation)
+        except Exception as error:  # noqa: BLE001 - an annotation is an expression, and may raise anything
+            # A `Context` is often imported under `TYPE_CHECKING` only.
+            hint = str(parameter.annotation).replace(" ", "").removeprefix("run_specialist.")
+            if hint not in {"Context", "Context|None", "Optional[Context]"}:
                 raise UsageError(_schema_error(function, name, error)) from None
+        if not _is_context(parameter, hint):
             accepted.append(parameter.replace(annotation=hint))
         elif context is None:
             context = name
@@ -197,20 +199,13 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-def _takes_context(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
-    annotation = parameter.annotation
-    if annotation is parameter.empty:
+def _is_context(parameter: inspect.Parameter, hint: Any) -> bool:  # noqa: ANN401 - an annotation, or the text of one
+    if parameter.annotation is parameter.empty:
         return parameter.name == "ctx"
-    if isinstance(annotation, str):
-        try:
-            annotation = _resolve_annotation(function, annotation)
-        except Exception:  # noqa: BLE001 - an annotation is an expression, and may raise anything
-            # Most likely imported under `TYPE_CHECKING` only.
-            return annotation.replace(" ", "").removeprefix("run_specialist.") in _CONTEXT_ANNOTATIONS
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    choices = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
-    return any(isinstance(choice, type) and issubclass(choice, Context) for choice in choices)
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    choices = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    return isinstance(hint, str) or any(isinstance(one, type) and issubclass(one, Context) for one in choices)
 
 
 def _resolve_annotation(function: Callable[..., Any], annotation: Any) -> Any:  # noqa: ANN401 - an annotation, or its text
@@ -431,8 +426,6 @@ def as_text(result: Any) -> str:  # noqa: ANN401 - any return value
         return str(result)
     if isinstance(result, bytes | bytearray):
         return result.decode("utf-8", "replace")
-    from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415 - most tools return text
-
     try:
         plain = to_jsonable_python(result, bytes_mode="utf8", serialize_unknown=True)
         return json.dumps(plain, ensure_ascii=False)

@@ -1,7 +1,6 @@
 """The `delegate` tool, with which a specialist asks another one at the cost of one call."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -19,24 +18,16 @@ NARROWER = "It was cut short. To learn more, ask for what is missing, in a narro
 """Hint on how to learn more if the same run cannot be resumed."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentDescription:
-    """Name and description of a specialist, as listed for callers."""
-
-    name: str
-    description: str
-
-
 RunChild = Callable[[str, str, ChildContext], Awaitable[Outcome]]
 """Runs a specialist on a question as part of a call; raises UsageError if it cannot be run."""
 
 
-def delegate_tool(specialists: Sequence[AgentDescription], run_child: RunChild) -> Tool:
+def delegate_tool(specialists: Mapping[str, str], run_child: RunChild) -> Tool:
     """Return the tool that lets a run ask these specialists.
 
-    specialists: at least one.
+    specialists: at least one, by name, with its description.
     """
-    names = tuple(one.name for one in specialists)
+    names = tuple(specialists)
 
     async def delegate(
         specialist: Annotated[Literal[names], Field(description=SPECIALIST)],  # type: ignore[valid-type] # known at run time
@@ -55,9 +46,9 @@ def delegate_tool(specialists: Sequence[AgentDescription], run_child: RunChild) 
     return Tool(NAME, description(specialists), delegate, timeout=float("inf"), runs_child=True)
 
 
-def description(specialists: Sequence[AgentDescription]) -> str:
-    """Return the description of the tool."""
-    listed = "\n".join(f"- {one.name}: {' '.join(one.description.split())}" for one in specialists)
+def description(specialists: Mapping[str, str]) -> str:
+    """Return the description of the tool, given the description of each specialist by its name."""
+    listed = "\n".join(f"- {name}: {' '.join(text.split())}" for name, text in specialists.items())
     return (
         "Ask a specialist, who works on the question alone and gives back an answer with evidence. Put everything that "
         f"it needs to know into the query.\n{listed}"

@@ -4,12 +4,13 @@ import asyncio
 import os
 import secrets
 import stat
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from run_specialist.errors import ToolError, UsageError
+from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged, Warned
 from run_specialist.record.journal import FileChanging
 from run_specialist.safety import safe_files
@@ -83,10 +84,9 @@ class WorkingCopy:
 
     def readable(self, relative: str) -> bytes | None:
         """Return the content of a file for display; None if it cannot be read or changed."""
-        try:
+        with suppress(OSError):
             return self.content(relative)
-        except OSError:
-            return None
+        return None
 
     def keeps(self, relative: str) -> bool:
         """Return whether a dry run has changed, or created, a file."""
@@ -109,7 +109,6 @@ _WRITE = (
     "Write a whole file: a new one, or one that you have read, whose content is replaced. Missing folders are created. "
     "To change a part of a file use `edit`, if you have it. Returns what was changed."
 )
-_CLOSED = "this run continues a dry run, whose changes are not kept; make changes in a new run"
 
 _PASSAGE: Mapping[str, Any] = {
     "old": {"type": "string", "description": "The passage to replace; empty only for a file that does not exist."},
@@ -158,11 +157,9 @@ class EditTools:
         writable: folders, files or globs below the root; empty = none.
         Raises UsageError for a path outside the root.
         """
-        try:
-            self._selected = Sandbox(root, writable)
-        except UsageError as error:
-            raise UsageError(str(error).replace("paths:", "writable:", 1)) from None
-        self._names = tuple(writable)
+        self._selected = Sandbox(root, writable, "writable")
+        self._allowed = f"you may change {', '.join(writable) or 'nothing'}"
+        self._is_any = bool(writable)
         self._closed = copy.closed()
         self._copy = copy
 
@@ -174,10 +171,10 @@ class EditTools:
         self._selected.require_root()
         relative = self._selected.relative(self._selected.resolve(path))
         if relative is None:
-            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
+            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed}")
         shown = escape_path(relative)
         if not relative:
-            raise ToolError(f"'.' is a folder; {self._allowed()}")
+            raise ToolError(f"'.' is a folder; {self._allowed}")
         if why := reason_to_protect(relative):
             raise ToolError(f"{shown!r} may not be changed: {why}")
         if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
@@ -185,12 +182,9 @@ class EditTools:
         real = self._selected.root / relative
         if any(real.is_relative_to(one) for one in self._closed):
             raise ToolError(_OWN.format(shown))
-        if not self._names or not self._selected.is_selected(relative, is_folder=False):
-            raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
+        if not self._is_any or not self._selected.is_selected(relative, is_folder=False):
+            raise ToolError(f"{shown!r} may not be changed; {self._allowed}")
         return relative
-
-    def _allowed(self) -> str:
-        return f"you may change {', '.join(self._names) or 'nothing'}"
 
     async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -222,45 +216,39 @@ class EditTools:
         """Write a whole file."""
         return await self._change(path, lambda before: text_edit.rewritten(before, content), context)
 
-    async def _change(self, path: str, revise: Callable[[str | None], str], context: Context | None) -> Output:
+    async def _change(self, path: str, revise: Callable[[str | None], str], context: Context) -> Output:
         """Change a file, and return the result for the model.
 
         revise: returns the new content, given the current one; None = there is no such file.
         Raises ToolError with the reason if nothing was changed.
         """
-        log = None if context is None else context.log
+        log, patch = context.log, self._copy.patch
+        if patch is not None and patch.is_closed:
+            raise ToolError("this run continues a dry run, whose changes are not kept; make changes in a new run")
         async with self._copy.one_at_a_time:
             record, before, after, diff = await in_thread(lambda: self._plan(path, revise))
+            if patch is None and log is not None and not await log.stored(record):
+                raise ToolError(_NOT_STORED)
 
-            def made() -> Output:
-                is_new, is_dry = before is None, self._copy.patch is not None
+            async def change() -> Output:
+                if patch is None:
+                    await in_thread(lambda: self._write(record, after))
+                else:
+                    patch.change(self._copy.root, record.path, before, after)
+                is_new, is_dry = before is None, patch is not None
                 self._copy.knows(record.path, after)
                 self._copy.changes += 1
-                if context is not None and log is not None:
-                    log.notify(
-                        FileChanged(
-                            context.call_id,
-                            record.path,
-                            text_edit.shortened(diff.text, EVENT_DIFF),
-                            diff.added,
-                            diff.removed,
-                            is_new,
-                            is_dry,
-                            change="created" if is_new else "changed",
-                            undoable=log.is_stored and not is_dry,
-                        )
-                    )
+                if log is not None:
+                    shown = text_edit.shortened(diff.text, EVENT_DIFF)
+                    event = FileChanged(context.call_id, record.path, shown, diff.added, diff.removed, is_new, is_dry)
+                    undoable = log.is_stored and not is_dry
+                    log.notify(replace(event, change="created" if is_new else "changed", undoable=undoable))
                 head = f"{'Created' if is_new else 'Changed'} {escape_path(record.path)} ({diff.counts} lines)"
                 return Output(
                     f"{head}{f', {_DRY}' if is_dry else ''}\n{text_edit.shortened(diff.text, RESULT_DIFF)}".rstrip("\n")
                 )
 
-            if self._copy.patch is not None:
-                self._copy.patch.change(self._copy.root, record.path, before, after)
-                return made()
-            if log is not None and not await log.stored(record):
-                raise ToolError(_NOT_STORED)
-            return await to_the_end(in_thread(lambda: self._write(record, after)), made)
+            return await to_the_end(change())
 
     def _plan(self, path: str, revise: Callable[[str | None], str]) -> tuple[FileChanging, bytes | None, bytes, Diff]:
         """Return the record of a possible change, with the content before and after it, and their difference."""
@@ -281,10 +269,10 @@ class EditTools:
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
         above = relative.split("/")[:-1] if before is None else []
-        exist = [os.path.lexists(self._selected.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
-        temporary, missing = safe_files.temporary_name(), exist.count(False)
-        digests = digest, safe_files.digest_of(after)
-        record = FileChanging(secrets.token_hex(8), relative, *digests, text, temporary, missing)
+        folders = (self._selected.root.joinpath(*above[: depth + 1]) for depth in range(len(above)))
+        missing = sum(not os.path.lexists(folder) for folder in folders)
+        new, temporary = safe_files.digest_of(after), safe_files.temporary_name()
+        record = FileChanging(secrets.token_hex(8), relative, digest, new, text, temporary, missing)
         return record, before, after, text_edit.diff_of(relative, text, after.decode())
 
     def _write(self, record: FileChanging, after: bytes) -> None:
@@ -305,31 +293,18 @@ def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
     def offer(name: str, description: str, schema: Mapping[str, Any]) -> Offer:
         def make(settings: Specialist, root: Path) -> Tool:
             tools = EditTools(root, settings.writable, copy)
-            function = tools.edit if name == EDIT else tools.write
-            is_closed = copy.patch is not None and copy.patch.is_closed
-            return Tool(name, description, _refused if is_closed else function, schema=schema)
+            return Tool(name, description, tools.edit if name == EDIT else tools.write, schema=schema)
 
-        return Offer(name, ("writable",), _action, make, _lacking)
+        return Offer(name, ("writable",), lambda one: f"change files: {', '.join(one.writable)}", make, _lacking)
 
     return offer(EDIT, _EDIT, _EDIT_SCHEMA), offer(WRITE, _WRITE, _WRITE_SCHEMA)
-
-
-def _action(settings: Specialist) -> str:
-    return f"change files: {', '.join(settings.writable)}"
 
 
 def _lacking(settings: Specialist, _root: Path) -> str:
     return "" if settings.writable else f"it {NEEDS_WRITABLE}: the folders, files or globs that it may change"
 
 
-def _refused(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
-    del arguments
-    raise ToolError(_CLOSED)
-
-
 _NOT_UNDONE = "`specialists undo` does not take them back"
-# Number of files that a warning names.
-_NAMED = 5
 _T = TypeVar("_T")
 
 
@@ -341,7 +316,7 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     for (_, event), is_stored in zip(changes.files, stored, strict=True):
         log.notify(replace(event, undoable=event.undoable and is_stored and log.is_stored))
     if changes.undone:
-        undone = few([*map(escape_path, changes.undone)], _NAMED)
+        undone = few([*map(escape_path, changes.undone)], 5)
         log.notify(Warned(f"a command changed protected files, which was undone: {undone}"))
     if changes.uncounted:
         log.notify(Warned(f"a command changed {changes.uncounted:,} more files, which are not listed; {_NOT_UNDONE}"))
@@ -350,8 +325,8 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     return all(stored)
 
 
-async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
-    """Await work that must not be interrupted, then return its result; a cancellation is raised afterwards."""
+async def to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await work that must not be interrupted, and return its result; a cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -359,8 +334,7 @@ async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-    task.result()
-    result = then()
+    result = task.result()
     if cancelled is not None:
         raise cancelled
     return result
@@ -444,21 +418,14 @@ def _reason_not_to_undo(root: Path, relative: str, closed: Sequence[Path], *, is
 
 def _diff(path: str, change: FileChanging, data: bytes | None) -> Diff:
     """Return the difference from the current content to the one before a change; none for what is no text."""
-    if any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after)):
-        return NO_DIFF
-    try:
-        now = None if data is None else text_edit.decoded(data)
-        before = (
-            None if change.content is None else text_edit.decoded(change.content.encode("utf-8", "surrogateescape"))
-        )
-    except ToolError:
-        return NO_DIFF
-    shown = escape_path(path)
-    if max(len(now or ""), len(before or "")) > text_edit.MOST:
-        return NO_DIFF
-    if before is None:
-        return Diff("", 0, text_edit.diff_of(shown, None, now or "").added)
-    return text_edit.diff_of(shown, now, before)
+    is_link = any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after))
+    old = None if change.content is None else change.content.encode("utf-8", "surrogateescape")
+    with suppress(ToolError):
+        now, before = (None if one is None else text_edit.decoded(one) for one in (data, old))
+        if not is_link and max(len(now or ""), len(before or "")) <= text_edit.MOST:
+            diff = text_edit.diff_of(escape_path(path), now, before)
+            return diff if before is not None else replace(diff, text="")
+    return NO_DIFF
 
 
 def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,9 +29,9 @@ from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
 from run_specialist.safety.safe_files import LARGEST, Folder, state_at, state_of, temporary_name
 from run_specialist.tools.ignore import IgnoreRules
-from run_specialist.tools.sandbox import escape_path
+from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
-from run_specialist.tools.text_edit import decoded, diff_of, shortened
+from run_specialist.tools.text_edit import MOST, decoded, diff_of, shortened
 from run_specialist.tools.threads import check_cancelled
 
 SET_ASIDE = ".undone-"
@@ -46,14 +46,9 @@ MOST_DIFFS = 100
 """Maximum number of changes of one command that are shown as a diff."""
 EVENT_DIFF = 20_000
 """Maximum length of the diff in an event [characters]."""
-MOST_COMPARED = 2_000_000
-"""Maximum size of a file whose lines are counted [bytes]."""
 
 # Time for counting the changed lines after one command [s].
 _COMPARE_WITHIN = 2.0
-# Length of the part of a name that is kept [characters].
-_LONGEST = 200
-_USABLE = 0o700
 _LOCKS = ".locks"
 # Age after which a checkpoint that was left behind is deleted [s].
 _KEPT_FOR = 30 * 24 * 3600
@@ -112,11 +107,9 @@ def read_tree(root: Path, writable: Sequence[str], closed: Sequence[Path] = (), 
     tree, others, seen = Tree(), {str(path) for path in closed}, 0
     pending = []
     for top in writable:
-        rules, above = IgnoreRules(), ""
-        for name in top.split("/") if top else ():
-            with suppress(OSError):
-                rules = rules.within(Folder(str(root / above), None), above)
-            above = f"{above}/{name}" if above else name
+        rules = IgnoreRules()
+        with suppress(OSError):
+            rules = Sandbox(root).parent_rules(top)
         pending.append((top, rules, False, False))
         if any((root / top).is_relative_to(one) for one in closed):
             tree.protected[top] = None
@@ -130,9 +123,8 @@ def read_tree(root: Path, writable: Sequence[str], closed: Sequence[Path] = (), 
         if entries is None:
             tree.unreadable.add(here)
             continue
-        if any(entry.name == ".gitignore" for entry in entries):
-            with suppress(OSError):
-                rules = rules.within(Folder(str(root / here), None), here)
+        with suppress(OSError):
+            rules = rules.within(Folder(str(root / here), None), here)
         for entry in entries:
             seen += 1
             if seen % 256 == 0 and before is None:
@@ -187,12 +179,11 @@ def _listing(folder: Path, *, by_force: bool) -> list["os.DirEntry[str]"] | None
     """
     with suppress(OSError), os.scandir(folder) as entries:
         return [*entries]
-    if by_force:
-        with suppress(OSError):
-            info = folder.lstat()
-            if stat.S_ISDIR(info.st_mode):
-                folder.chmod(stat.S_IMODE(info.st_mode) | _USABLE)
-                return _listing(folder, by_force=False)
+    with suppress(OSError):
+        info = folder.lstat()
+        if by_force and stat.S_ISDIR(info.st_mode):
+            folder.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRWXU)
+            return _listing(folder, by_force=False)
     return None
 
 
@@ -282,15 +273,11 @@ class FileCheckpoint:
                     if len(data) == entry.size:
                         self.before.entries[path] = entry._replace(at=at)
                         at += content.write(data)
-        values = {
-            "checkpoint": [str(self.root), [*self.writable], [*map(str, self.closed)], self.call_id],
-            "entries": self.before.entries,
-            "folders": self.before.folders,
-            "protected": self.before.protected,
-            "unreadable": [*self.before.unreadable],
-        }
+        place = [str(self.root), [*self.writable], [*map(str, self.closed)], self.call_id]
+        before = self.before
+        tree = [before.entries, before.folders, before.protected, [*before.unreadable]]
         # It exists only if the checkpoint is complete; the command has not begun before.
-        _write(self.place / "before.json", values)
+        _write(self.place / "before.json", [place, tree])
 
     def compare(self, *, puts_back: bool = True) -> CommandChanges:
         """Return what was changed since; blocks.
@@ -317,11 +304,8 @@ class FileCheckpoint:
         inodes_before, inodes_after = (
             {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}} for tree in (before, after)
         )
-        lost = {
-            inodes_before[path]
-            for path in before.protected
-            if path in inodes_before and inodes_after.get(path) != inodes_before[path]
-        }
+        known = {path: inodes_before[path] for path in before.protected if path in inodes_before}
+        lost = {inode for path, inode in known.items() if inodes_after.get(path) != inode}
         for path, target in after.protected.items():
             if path not in before.protected:
                 # A place that is protected only as another name of one, and one that was moved, stay.
@@ -366,10 +350,9 @@ class FileCheckpoint:
 
     def _now(self, path: str) -> tuple[str | None, bytes | None]:
         """Return state and content of what is at a path; None if it cannot be read."""
-        try:
+        with suppress(OSError):
             return state_at(self.root, path)
-        except OSError:
-            return None, None
+        return None, None
 
     def _restore_below(self, path: str, after: Tree) -> Iterator[str]:
         """Restore the content of a protected folder, and yield what was changed in it."""
@@ -419,7 +402,7 @@ class FileCheckpoint:
             if place.is_symlink():
                 place.unlink()
             else:
-                name = os.fsdecode(os.fsencode(place.name)[:_LONGEST])
+                name = os.fsdecode(os.fsencode(place.name)[:200])
                 place.rename(place.with_name(f"{name}{SET_ASIDE}{secrets.token_hex(3)}"))
 
     # -- other files
@@ -433,12 +416,11 @@ class FileCheckpoint:
             old, new = old_entries.get(path), new_entries.get(path)
             if (old and old.is_same(new)) or self.before.is_protected(path):
                 continue
+            is_shown = len(found) < MOST_DIFFS and time.monotonic() < until
             if len(found) >= MOST_CHANGES:
                 more += 1
-                continue
-            is_shown = len(found) < MOST_DIFFS and time.monotonic() < until
-            change = self._change(path, old, new, with_diff=is_shown)
-            found += [] if change is None else [change]
+            elif change := self._change(path, old, new, with_diff=is_shown):
+                found.append(change)
         return found, more
 
     def _change(
@@ -460,20 +442,13 @@ class FileCheckpoint:
         content = None if data_before is None else data_before.decode("utf-8", "surrogateescape")
         record = FileChanging(secrets.token_hex(8), path, before, after, content, temporary_name(), folders)
         texts = _text(old, data_before), _text(new, data_after)
-        shown_path, made = escape_path(path), None
+        undoable = old is None or data_before is not None
+        event = FileChanged(self.call_id, escape_path(path), "", None, None, old is None, undoable=undoable)
         if with_diff and None not in texts:
-            made = diff_of(shown_path, texts[0] if old else None, texts[1] if new else None)
-        event = FileChanged(
-            self.call_id,
-            shown_path,
-            "" if made is None or is_secret(path) else shortened(made.text, EVENT_DIFF),
-            None if made is None else made.added,
-            None if made is None else made.removed,
-            is_new=old is None,
-            change="created" if old is None else "removed" if new is None else "changed",
-            undoable=old is None or data_before is not None,
-        )
-        return record, event
+            made = diff_of(event.path, texts[0] if old else None, texts[1] if new else None)
+            text = "" if is_secret(path) else shortened(made.text, EVENT_DIFF)
+            event = replace(event, diff=text, added=made.added, removed=made.removed)
+        return record, replace(event, change="created" if old is None else "removed" if new is None else "changed")
 
 
 def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
@@ -481,7 +456,7 @@ def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
     if entry is None:
         return ""
     with suppress(ToolError):
-        if data is not None and stat.S_ISREG(entry.mode) and len(data) <= MOST_COMPARED:
+        if data is not None and stat.S_ISREG(entry.mode) and len(data) <= MOST:
             return decoded(data)
     return None
 
@@ -524,10 +499,10 @@ def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
             values = json.loads((place / "changes.json").read_text("ascii"))
             files = [(FileChanging(**record), FileChanged(**event)) for record, event in values["files"]]
             return CommandChanges(files, (), values["uncounted"], root=values["root"])
-        values = json.loads((place / "before.json").read_text("ascii"))
-        entries = {path: FileEntry(*one) for path, one in values["entries"].items()}
-        before = Tree(entries, values["folders"], values["protected"], unreadable=set(values["unreadable"]))
-        root, writable, closed, call_id = values["checkpoint"]
+        of_run, tree = json.loads((place / "before.json").read_text("ascii"))
+        (root, writable, closed, call_id), (entries, folders, protected, unreadable) = of_run, tree
+        found = {path: FileEntry(*one) for path, one in entries.items()}
+        before = Tree(found, folders, protected, unreadable=set(unreadable))
         checkpoint = FileCheckpoint(place, Path(root), writable, [*map(Path, closed)], call_id, before)
     except (OSError, ValueError, TypeError, LookupError):
         return None

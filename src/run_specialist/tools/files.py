@@ -1,5 +1,6 @@
 """The file tools: `search`, `grep`, `glob`, `read` and `ls`."""
 
+import difflib
 import os
 import re
 import shutil
@@ -17,22 +18,8 @@ from run_specialist.errors import ToolError
 from run_specialist.tools import scripts
 from run_specialist.tools.base import Tool
 from run_specialist.tools.edit import WorkingCopy
-from run_specialist.tools.ignore import compile_quietly
-from run_specialist.tools.sandbox import (
-    CLIP,
-    Entry,
-    Sandbox,
-    clip,
-    count_lines,
-    entries,
-    escape_path,
-    files,
-    fit,
-    is_text,
-    pattern_spec,
-    similar_hint,
-    text_lines,
-)
+from run_specialist.tools.ignore import compile_quietly, pattern_spec
+from run_specialist.tools.sandbox import CLIP, Entry, Sandbox, entries, escape_path, files, fit, text_lines
 from run_specialist.tools.search import Hit, SearchIndex, content_terms, stems
 from run_specialist.tools.threads import is_cancelled, run
 
@@ -83,7 +70,7 @@ class _FileTools:
 
     def __init__(self, sandbox: Sandbox, result_limit: int, copy: WorkingCopy | None) -> None:
         self._sandbox = sandbox
-        self._index = SearchIndex(sandbox, None if copy is None else lambda: copy.changes)
+        self._index = SearchIndex(sandbox, lambda: 0 if copy is None else copy.changes)
         self._limit = result_limit
         self._copy = copy
 
@@ -123,8 +110,7 @@ class _FileTools:
     def grep(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
         pattern: Annotated[
-            str,
-            Field(min_length=1, max_length=1000, description="A regular expression, matched line by line."),
+            str, Field(min_length=1, max_length=1000, description="A regular expression, matched line by line.")
         ],
         path: Annotated[str | None, Field(description="Look only in this file or folder.")] = None,
         glob: Annotated[str | None, Field(description="Look only in files that match, e.g. `*.md`.")] = None,
@@ -376,25 +362,64 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
     name = escape_path(entry.name)
     if entry.kind == "special":
         return f"{name}  (no regular file; cannot be read)"
-    if entry.kind == "link":
-        try:
-            return f"{name} -> {escape_path(sandbox.locate(entry.relative)) or '.'}"
-        except ToolError:
-            return f"{name} -> (leads to what you may not read)"
-    if entry.kind == "folder":
-        try:
-            found = len(entries(sandbox, entry.relative))
-        except OSError:
-            return f"{name}/  unreadable"
-        return f"{name}/  {found} {'entry' if found == 1 else 'entries'}"
+    size = 0
     try:
+        if entry.kind == "link":
+            return f"{name} -> {escape_path(sandbox.locate(entry.relative)) or '.'}"
+        if entry.kind == "folder":
+            found = len(entries(sandbox, entry.relative))
+            return f"{name}/  {found} {'entry' if found == 1 else 'entries'}"
         size = sandbox.size(entry.relative)
         with text_lines(sandbox, entry.relative) as (lines, length):
             count = count_lines(lines, length, 0)
         note = f"{count} {'line' if count == 1 else 'lines'}"
     except OSError:
-        return f"{name}  (is gone by now)"
+        return f"{name}/  unreadable" if entry.kind == "folder" else f"{name}  (is gone by now)"
     except ToolError as error:
+        if entry.kind == "link":
+            return f"{name} -> (leads to what you may not read)"
         note = "binary" if "binary" in str(error) else "unreadable"
     amount = f"{size} B" if size < _KILO else f"{size / _KILO:.1f} KB"
     return f"{name}  {amount if size < _KILO**2 else f'{size / _KILO**2:.1f} MB'}  {note}"
+
+
+_MAX_COUNTED = 10_000_000
+
+
+def similar_hint(sandbox: Sandbox, relative: str) -> str:
+    """Return a hint with files whose names resemble that of a missing file; may be empty."""
+    wanted = relative.rpartition("/")[2].casefold()
+    names: dict[str, list[str]] = {}
+    for path in islice(files(sandbox), 20_000):
+        names.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
+    similar = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
+    found = [path for name in similar for path in names[name]][:3]
+    return f"; did you mean {' or '.join(map(escape_path, found))}?" if found else ""
+
+
+def is_text(sandbox: Sandbox, relative: str) -> bool:
+    """Return whether a file can be read and looks like text."""
+    with suppress(OSError), sandbox.open(relative) as file:
+        return scripts.encoding_of(file.read(scripts.DETECTION_SIZE) or b"") is not None
+    return False
+
+
+def count_lines(remaining: Iterator[tuple[str, int]], size: int, read: int) -> int | str:
+    """Return the number of lines of a partly read file; `many` for a large file, which is not read to its end."""
+    if size <= _MAX_COUNTED:
+        return read + sum(1 for _ in remaining)
+    return read if next(remaining, None) is None else "many"
+
+
+def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:
+    """Clip a line that is too long to be shown among others, with a note.
+
+    length: original length of the line [characters].
+    start: first character that must be visible.
+    most: maximum length without the note, at least CLIP, because shorter lines are not masked [characters].
+    """
+    if length <= most:
+        return line
+    begin = max(0, min(start, len(line)) - most // 4)
+    mark = "… " if begin else ""
+    return f"{mark}{line[begin : begin + most]} … [clipped: {length} characters; read it alone with limit=1]"

@@ -9,14 +9,16 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
 from operator import itemgetter
+from pathlib import PurePosixPath
 from typing import Self
 
+from run_specialist.errors import ToolError
 from run_specialist.safety.safe_files import Folder
 
 LARGEST = 4_000_000
@@ -25,7 +27,6 @@ MOST_WILDCARDS = 100_000
 """Maximum total length of a file's patterns with wildcards [characters]; each of them costs time for each path."""
 # Size up to which many files are kept in compiled form, which takes about ten times as much memory [bytes].
 _SMALL = 50_000
-_PATTERNS_PER_REGEX = 50
 _COMPILING = threading.Lock()
 _TOKEN = re.compile(r"(\*+)|\[([!^]?+)(\](?:\\.|[^\]\\])*|(?:\\.|[^\]\\])+)\]|\\(.)|(.)", re.DOTALL)
 
@@ -50,6 +51,34 @@ def compile_globs(globs: Iterable[str]) -> re.Pattern[str]:
         except re.error:
             continue
     return compile_quietly("|".join(found) or "(?!)", re.DOTALL)
+
+
+_MAX_WILDCARDS = 12
+
+
+def pattern_spec(pattern: str) -> re.Pattern[str]:
+    """Compile a glob: without a `/` it matches names at any depth, else paths from the root; `{a,b}` works.
+
+    Raises ToolError for a glob with `..`, or with so many stars that matching could take too long.
+    """
+    # Braces multiply: each pair may double the alternatives.
+    alternatives = list(islice(_expand_braces(pattern.removeprefix("./")), _MAX_WILDCARDS + 1))
+    if ".." in PurePosixPath(pattern).parts:
+        raise ToolError(f"the glob {pattern!r} leads out of the folder that you may read; leave out `..`")
+    if any(item.count("*") > _MAX_WILDCARDS for item in alternatives) or len(alternatives) > _MAX_WILDCARDS:
+        raise ToolError(f"the glob {pattern!r} has too many wildcards; at most {_MAX_WILDCARDS} are understood")
+    return compile_globs(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
+
+
+def _expand_braces(pattern: str) -> Iterator[str]:
+    head, opened, rest = pattern.partition("{")
+    middle, closed, tail = rest.partition("}")
+    if not (opened and closed and "," in middle):
+        yield pattern
+        return
+    for choice in middle.split(","):
+        for end in _expand_braces(tail):
+            yield f"{head}{choice}{end}"
 
 
 # `*a*a*a*b` as `[^/]*a[^/]*a[^/]*a[^/]*b` backtracks exponentially on a name that does not match: minutes for a hundred
@@ -138,7 +167,7 @@ class IgnoreFile:
                 regex = f"/{_name_regex(body)}" if is_name else _path_regex(body)
                 wildcards.append((is_name, rank, regex + ("/?" if body == pattern else "/")))
         for is_name, found in groupby(reversed(wildcards), itemgetter(0)):
-            while some := list(islice(found, _PATTERNS_PER_REGEX)):
+            while some := list(islice(found, 50)):
                 combined = compile_quietly("|".join(f"({regex})" for _, _, regex in some), re.DOTALL)
                 self._wildcards.append((is_name, combined, [rank for _, rank, _ in some]))
 

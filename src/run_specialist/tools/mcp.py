@@ -4,8 +4,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -57,7 +56,7 @@ class McpConnection:
         listing: Listing = await (await self._live_session()).listing()
         return listing
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
+    async def call(self, tool: str, /, **arguments: Any) -> str:  # noqa: ANN401 - the server validates them
         """Call a tool and return its result; a server that has ended is restarted first, once.
 
         A call in progress when the server ended is not retried, since it may have had side effects.
@@ -69,8 +68,16 @@ class McpConnection:
         except ValueError:
             raise ToolError("the arguments hold half a character, or a number that is none") from None
         for _ in range(2):
+            if self._restart_error:
+                raise ToolError(self._restart_error)
             try:
-                return str(await (await self._restarted()).call(tool, arguments))
+                session = await self._live_session()
+                await session.listing()
+                return str(await session.call(tool, arguments))
+            except Unreachable as error:
+                # A restart may take long, so it is tried again only by the next run.
+                self._restart_error = f"the server is gone, and could not be started again: {error}"
+                raise ToolError(self._restart_error) from None
             except SessionForgotten:
                 await self.close()
         raise ToolError("the server forgets who asks between one request and the next")
@@ -79,18 +86,6 @@ class McpConnection:
         """Close the connection and stop the server's process."""
         if self._session is not None:
             await self._session.close()
-
-    async def _restarted(self) -> Any:  # noqa: ANN401 - as above
-        if self._restart_error:
-            raise ToolError(self._restart_error)
-        try:
-            session = await self._live_session()
-            await session.listing()
-        except Unreachable as error:
-            # A restart may take long, so it is tried again only by the next run.
-            self._restart_error = f"the server is gone, and could not be started again: {error}"
-            raise ToolError(self._restart_error) from None
-        return session
 
     async def _live_session(self) -> Any:  # noqa: ANN401 - as above
         if self._session is None or self._session.is_closed:
@@ -108,51 +103,36 @@ LONGEST_NAME = 64
 LONGEST_DESCRIPTION = 10_000
 LARGEST_SCHEMA = 100_000
 
-_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DIGEST = 8
 _UNSUPPORTED_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum", "const", "$schema", "$id")
-_ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """Definition of one tool of a server for the model."""
+def tools_of(
+    server: str, call: Callable[..., Awaitable[str]], listed: Iterable["ListedTool"], taken: set[str]
+) -> Iterator[tuple[str, Tool]]:
+    """Yield the tools of a server, with their names there; of several with the same name there, only the first.
 
-    name: str
-    """Name for the model: `mcp__server__tool`."""
-    called: str
-    """Name of the tool on the server."""
-    description: str
-    schema: Mapping[str, Any]
-
-
-def definitions(
-    server: str, listed: Iterable[tuple[str, str, Mapping[str, Any]]], taken: set[str]
-) -> Iterator[Definition]:
-    """Yield the tools of a server under unique names; of several with the same name on the server, only the first.
-
-    listed: name, description and JSON Schema of the arguments of each tool, as listed by the server.
+    call: calls a tool by its name on the server, with its arguments.
     taken: names already in use; the new names are added.
     """
-    by_call: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    for called, description, schema in listed:
-        by_call.setdefault(called, (description, schema))
+    by_call: dict[str, ListedTool] = {}
+    for one in listed:
+        by_call.setdefault(one.name, one)
     # A stable order, so that a resumed run gets the same names.
-    for called, (description, schema) in sorted(by_call.items()):
+    for called, one in sorted(by_call.items()):
         name = tool_name(server, called)
         if name in taken:
             name = _with_digest(name, f"{server}/{called}")
         taken.add(name)
-        accepted, note = fit_schema(schema)
-        yield Definition(
-            name, called, "\n".join(filter(None, [description[:LONGEST_DESCRIPTION] or called, note])), accepted
-        )
+        schema, note = fit_schema(one.input_schema)
+        description = (one.description or one.title or "")[:LONGEST_DESCRIPTION] or called
+        yield called, Tool(name, "\n".join(filter(None, [description, note])), partial(call, called), schema=schema)
 
 
 def tool_name(server: str, called: str) -> str:
     """Return `mcp__server__tool` in the characters model APIs allow, truncated with a digest if too long."""
-    name = f"mcp__{server}__{_NOT_ALLOWED.sub('_', called)}"
+    name = f"mcp__{server}__{re.sub('[^A-Za-z0-9_-]', '_', called)}"
     return name if len(name) <= LONGEST_NAME else _with_digest(name, f"{server}/{called}")
 
 
@@ -171,7 +151,7 @@ def fit_schema(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     accepted = {**accepted, "type": "object", "properties": schema.get("properties") or {}}
     lost = {key: schema[key] for key in _UNSUPPORTED_AT_TOP if key in schema and not key.startswith("$")}
     if not _is_accepted(accepted):
-        accepted, lost = dict(_ANY_ARGUMENTS), dict(schema)
+        accepted, lost = {"type": "object", "properties": {}}, dict(schema)
     note = json.dumps(lost, ensure_ascii=False)[:LONGEST_DESCRIPTION] if lost else ""
     return accepted, f"The arguments are held against this JSON Schema: {note}" if note else ""
 
@@ -183,12 +163,11 @@ def _is_accepted(schema: Mapping[str, Any]) -> bool:
     if not isinstance(properties, Mapping) or not all(_PROPERTY.fullmatch(str(key)) for key in properties):
         return False
     try:
-        if len(json.dumps(schema)) > LARGEST_SCHEMA:
-            return False
-        Draft202012Validator.check_schema(schema)
+        if is_small := len(json.dumps(schema)) <= LARGEST_SCHEMA:
+            Draft202012Validator.check_schema(schema)
     except (SchemaError, ValueError, RecursionError):
         return False
-    return True
+    return is_small
 
 
 class McpClients:
@@ -241,23 +220,14 @@ def _make_tools(
             continue
         found_tools, omitted = listing
         warnings += [f"{place}: {warning}" for warning in omitted]
-        listed = [(one.name, one.description or one.title or "", one.input_schema) for one in found_tools]
-        for definition in definitions(server.name, listed, names):
-            tools.append(_tool(definition, connection))
-            if definition.name != tool_name(server.name, definition.called):
-                renamed = f"{shown(definition.called)} is renamed to {definition.name}"
+        for called, tool in tools_of(server.name, connection.call, found_tools, names):
+            tools.append(tool)
+            if tool.name != tool_name(server.name, called):
+                renamed = f"{shown(called)} is renamed to {tool.name}"
                 warnings.append(f"{place}: {renamed}, because another tool already has that name")
     return tuple(tools), tuple(warnings)
 
 
-def _tool(definition: Definition, connection: McpConnection) -> Tool:
-    async def call(**arguments: Any) -> str:  # noqa: ANN401 - the server validates them
-        return await connection.call(definition.called, arguments)
-
-    return Tool(definition.name, definition.description, call, schema=definition.schema)
-
-
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(
     rb"""
     \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # surrogate pair
@@ -273,6 +243,4 @@ def replace_lone_surrogates(line: bytes) -> bytes:
 
     They come from programs that truncate UTF-16 strings, e.g. in JavaScript, in the middle of an emoji.
     """
-    if not _SURROGATE.search(line):
-        return line
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)

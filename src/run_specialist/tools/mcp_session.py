@@ -13,6 +13,7 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +21,10 @@ import anyio
 import httpx2
 import platformdirs
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp import Client, MCPError
+from mcp import Client, MCPError, types
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    UNSUPPORTED_PROTOCOL_VERSION,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
-    Implementation,
-    InputRequiredResult,
-    JSONRPCError,
-    PaginatedRequestParams,
-    Tool,
-    jsonrpc_message_adapter,
-)
 from mcp_types import methods
 from pydantic import TypeAdapter, ValidationError
 
@@ -57,14 +46,13 @@ CLOSED = "Connection closed"
 Hide = Callable[[str], str]
 """Masks secrets; applied before truncation, since a truncated key would not be recognized."""
 
-_LONGEST = 300
 _VALIDATION_DETAILS = re.compile(r":\s*\d+ validation errors? for .*", re.DOTALL)
 
 
-def first_line(texts: Iterable[str], hide: Hide = redact) -> str:
+def first_line(texts: Iterable[str], hide: Hide) -> str:
     """Return the first nonempty text as one printable line, without secrets and validation details."""
     one = next((text for text in texts if text.strip()), "")
-    return shown(" ".join(hide(_VALIDATION_DETAILS.sub("", one)).split()), _LONGEST)
+    return shown(" ".join(hide(_VALIDATION_DETAILS.sub("", one)).split()), 300)
 
 
 def violation(what: str, error: ValidationError, hide: Hide, *, within: int = 0) -> str:
@@ -80,9 +68,7 @@ def violation(what: str, error: ValidationError, hide: Hide, *, within: int = 0)
 
 def cause(error: BaseException) -> BaseException:
     """Return the first error of nested exception groups, in which the library's tasks wrap errors."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    return cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def describe(error: BaseException, hide: Hide) -> str:
@@ -91,37 +77,29 @@ def describe(error: BaseException, hide: Hide) -> str:
     text = first_line([str(error)], hide)
     if text == CLOSED:
         return ""
-    if isinstance(error, FileNotFoundError):
-        return f"there is no program {first_line([str(error.filename)], hide)}"
     if isinstance(error, OSError) and error.filename:
         return f"{first_line([str(error.filename)], hide)} cannot be started: {error.strerror}"
-    if isinstance(error, Unreachable | ValueError) or type(error).__name__ == "MCPError":
-        return text or type(error).__name__
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name = type(error).__name__
+    return (text or name) if isinstance(error, Unreachable | ValueError | MCPError) else f"{name}: {text}".rstrip(": ")
 
 
 TO_CONNECT = 10.0
 """Connect timeout; the timeout of a response is set by its caller [s]."""
 
-_FIRST_ERROR_STATUS = 400
 
-
+@dataclass(slots=True)
 class Web:
     """Streamable HTTP transport that remembers the last HTTP error status."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], *, loopback: bool) -> None:
-        """Create a transport without connecting.
-
-        loopback: the server is on this machine; proxies from the environment are then ignored.
-        """
-        self._url = url
-        self._headers = headers
-        self._loopback = loopback
-        self._http_error = ""
+    url: str
+    headers: Mapping[str, str]
+    loopback: bool
+    """Whether the server is on this machine; proxies from the environment are then ignored."""
+    http_error: str = ""
 
     def failure(self, hide: Hide) -> str:
         """Return the last HTTP error status; empty if there is none."""
-        return hide(self._http_error)
+        return hide(self.http_error)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Any]:
@@ -129,19 +107,19 @@ class Web:
         async with (
             httpx2.AsyncClient(
                 # The decompressed size of a compressed response could not be limited.
-                headers={**self._headers, "accept-encoding": "identity"},
+                headers={**self.headers, "accept-encoding": "identity"},
                 timeout=httpx2.Timeout(TO_CONNECT, read=None),
                 event_hooks={"response": [self._check_response]},
-                trust_env=not self._loopback,
+                trust_env=not self.loopback,
             ) as client,
-            streamable_http_client(self._url, http_client=client, max_sse_event_size=LARGEST_MESSAGE) as streams,
+            streamable_http_client(self.url, http_client=client, max_sse_event_size=LARGEST_MESSAGE) as streams,
         ):
             yield streams
 
     async def _check_response(self, response: httpx2.Response) -> None:
         # Servers need not support the stream that the library requests with GET.
-        if response.status_code >= _FIRST_ERROR_STATUS and response.request.method == "POST":
-            self._http_error = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+        if response.is_error and response.request.method == "POST":
+            self.http_error = f"HTTP {response.status_code} {response.reason_phrase}".strip()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise httpx2.StreamError("its answer is compressed, which was not asked for")
         if response.headers.get("content-type", "").lower().startswith("application/json"):
@@ -166,7 +144,6 @@ class _SizeLimited(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 LARGEST_MESSAGE = 10 * 1024 * 1024
 """Maximum size of one line; a server that sends a longer one is stopped [bytes]."""
 EXIT_GRACE, TERM_GRACE = 1.0, 1.0
@@ -174,29 +151,23 @@ EXIT_GRACE, TERM_GRACE = 1.0, 1.0
 
 _STDERR_TAIL = 4096
 _DRAIN_TIMEOUT = 0.2
-_POLL = 0.1
 
 
+@dataclass(slots=True)
 class ServerProcess:
     """Process that exchanges messages line by line; its standard error never reaches the terminal."""
 
-    def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], folder: str, on_end: Callable[[], None]
-    ) -> None:
-        """Set up a process without starting it.
-
-        environment: all of its environment variables.
-        on_end: callback for when the process can send no more messages.
-        """
-        self._command = command
-        self._environment = environment
-        self._folder = folder
-        self._on_end = on_end
-        self._fault = ""
-        self._stderr = b""
-        self._closing = False
-        self._ended_early = False
-        self._exit_code: int | None = None
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    """All of its environment variables."""
+    folder: str
+    on_end: Callable[[], None]
+    """Callback for when the process can send no more messages."""
+    _fault: str = ""
+    _stderr: bytes = b""
+    _closing: bool = False
+    _ended_early: bool = False
+    _exit_code: int | None = None
 
     def failure(self, hide: Hide) -> str:
         """Return how the process ended on its own, and the last line of its standard error; may be empty."""
@@ -208,13 +179,13 @@ class ServerProcess:
         return f"it {how}{f', saying: {last_line}' if last_line else ''}"
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Streams]:
+    async def connected(self) -> AsyncIterator[Any]:
         """Start the process and yield its incoming and outgoing message streams; on exit, kill its process group.
 
         Raises OSError or ValueError if it cannot be started.
         """
-        options = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "env": dict(self._environment), "cwd": self._folder}
-        async with running(self._command, LARGEST_MESSAGE, **options) as process:
+        options = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "env": dict(self.environment), "cwd": self.folder}
+        async with running(self.command, LARGEST_MESSAGE, **options) as process:
             to_reader, reader = anyio.create_memory_object_stream[Any](0)
             writer, from_writer = anyio.create_memory_object_stream[Any](0)
             reading = asyncio.create_task(self._read(process, to_reader))
@@ -237,7 +208,7 @@ class ServerProcess:
 
     async def _watch(self, process: Process, reading: "asyncio.Task[None]") -> None:
         """Stop reading once the process has exited, even if a child of it keeps the pipes open."""
-        await exits_within(process, math.inf, _POLL)
+        await exits_within(process, math.inf, poll=0.1)
         self._ended_early |= not self._closing
         # Its last output is still read.
         await asyncio.wait([reading], timeout=_DRAIN_TIMEOUT)
@@ -247,22 +218,17 @@ class ServerProcess:
         """Forward the server's messages; ignore lines that are not messages."""
         assert process.stdout is not None  # noqa: S101 - stdout is a pipe
         try:
-            is_open = True
-            while is_open:
-                try:
-                    line = await process.stdout.readuntil(b"\n")
-                except asyncio.IncompleteReadError as error:
-                    line, is_open = error.partial, False
+            async for line in process.stdout:
                 if message := parse(line):
                     await messages.send(message)
             self._ended_early |= not self._closing
-        except asyncio.LimitOverrunError:
+        except ValueError:  # a line that is too long
             self._fault = f"it sent more than {LARGEST_MESSAGE // 1024**2} MiB in one message, and was stopped"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
             messages.close()
-            self._on_end()
+            self.on_end()
 
     async def _write(self, process: Process, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:
         assert process.stdin is not None  # noqa: S101 - as above
@@ -274,7 +240,7 @@ class ServerProcess:
         # Its earlier answers may still be in the pipe.
         await asyncio.sleep(EXIT_GRACE)
         self._fault = "it takes no more requests"
-        self._on_end()
+        self.on_end()
 
     async def _read_stderr(self, process: Process) -> None:
         assert process.stderr is not None  # noqa: S101 - as above
@@ -299,28 +265,22 @@ class ServerProcess:
 def parse(line: bytes) -> SessionMessage | None:
     """Parse a line; an invalid response becomes an error response, and any other invalid line becomes None."""
     line = replace_lone_surrogates(line)
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     # It may be an invalid response, for which the request must not wait any longer.
-    try:
+    with suppress(ValueError, RecursionError):
         content = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    number = content.get("id") if isinstance(content, dict) and "method" not in content else None
-    if not isinstance(number, int) or isinstance(number, bool):
-        return None
-    error = {"code": -32700, "message": "its answer is no valid message"}
-    return SessionMessage(JSONRPCError.model_validate({"jsonrpc": "2.0", "id": number, "error": error}))
+        if isinstance(content, dict) and "method" not in content and type(content.get("id")) is int:
+            error = {"code": -32700, "message": "its answer is no valid message"}
+            answer = {"jsonrpc": "2.0", "id": content["id"], "error": error}
+            return SessionMessage(types.JSONRPCError.model_validate(answer))
+    return None
 
 
 MOST_TOOLS = 1_000
 MOST_PAGES = 100
-_MAX_NAMED = 10
 # Number of location parts that name a tool of a list.
 _OF_TOOL = 2
-_SESSION_TERMINATED = "Session terminated"
 
 
 class _InvalidTools:
@@ -372,14 +332,17 @@ class _InvalidTools:
         """Return one line about the removed tools; empty if there are none."""
         if self._first_error is None:
             return ""
-        names, single = few(self._names, _MAX_NAMED), len(self._names) == 1
-        what = f"its tool {names} is" if single else f"its tools {names} are"
-        why = violation(what, self._first_error, hide, within=_OF_TOOL)
-        return f"{why}; the run continues without {'it' if single else 'them'}"
+        what = f"its tools {few(self._names, 10)} are"
+        return f"{violation(what, self._first_error, hide, within=_OF_TOOL)}; the run continues without them"
 
 
 # Timeout for closing a session, after which its task is cancelled [s].
 _CLOSE_TIMEOUT = 2 * EXIT_GRACE + 2 * TERM_GRACE
+
+
+_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
 
 
 class McpSession:
@@ -396,7 +359,6 @@ class McpSession:
         self._transport: ServerProcess | Web | None = None
         self._client: Client | None = None
         self._closed = asyncio.Event()
-        self._transport_closed = False
         self._error = ""
         self._hide: Hide = redact
         self._listing: asyncio.Future[Listing | Unreachable] = loop.create_future()
@@ -424,21 +386,20 @@ class McpSession:
         """
         if self._client is None:
             raise ToolError(f"the server ended: {self._failure()}")
-        wanted: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
         try:
-            request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
+            request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=dict(arguments)))
             # `call_tool` would discard a result that does not match the server's own output schema.
-            result = await self._client.session.send_request(request, wanted)
+            result = await self._client.session.send_request(request, _RESULT)
         except MCPError as error:
             if self.is_closed or error.error.message == CLOSED:
                 await self._wait_closed()
                 raise ToolError(f"the server ended before it answered: {self._failure()}") from None
-            if error.error.message == _SESSION_TERMINATED:
+            if error.error.message == "Session terminated":
                 raise SessionForgotten from None
             raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
         except ValidationError as error:
             raise ToolError(violation("its answer is", error, self._hide)) from None
-        if isinstance(result, InputRequiredResult):
+        if isinstance(result, types.InputRequiredResult):
             raise ToolError("the server asks for more input, and there is nobody to ask")
         return self._hide(text_of(result))
 
@@ -454,12 +415,6 @@ class McpSession:
         if not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT)
-
-    def _on_transport_closed(self) -> None:
-        # Before the tools are listed, the pending request fails by itself.
-        self._transport_closed = True
-        if self._listing.done():
-            self._closed.set()
 
     async def _run(self) -> None:
         try:
@@ -486,7 +441,7 @@ class McpSession:
                         return await self._serve(server, mode, limit)
                     except Exception as error:
                         code = getattr(cause(error), "code", None)
-                        if mode == "auto" or self._listing.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
+                        if mode == "auto" or self._listing.done() or code != types.UNSUPPORTED_PROTOCOL_VERSION:
                             raise
         except BaseException:
             if limit.expired():
@@ -499,17 +454,17 @@ class McpSession:
         limit: timeout that applies until the tools are listed.
         """
         transport = self._transport_of(server)
-        self._transport, self._transport_closed = transport, False
+        self._transport = transport
+        self._closed.clear()  # an earlier attempt may have ended
         invalid = _InvalidTools()
         connected = invalid.removed_from(transport.connected())
-        client_info = Implementation(name="run-specialist", version=release())
+        client_info = types.Implementation(name="run-specialist", version=release())
         async with Client(connected, client_info=client_info, mode=mode, cache=None) as client:
             listing = await _list_tools(client, invalid, self._hide)
             limit.reschedule(None)
             self._client = client
             self._listing.set_result(listing)
-            if not self._transport_closed:
-                await self._closed.wait()
+            await self._closed.wait()
 
     def _transport_of(self, server: ServerConfig) -> ServerProcess | Web:
         if server.url is not None:
@@ -522,7 +477,7 @@ class McpSession:
         folder = self._root / (server.cwd or "")
         if not folder.is_dir():
             raise Unreachable(f"there is no folder {folder}")
-        return ServerProcess(server.command or (), environment, str(folder), self._on_transport_closed)
+        return ServerProcess(server.command or (), environment, str(folder), self._closed.set)
 
     def _failure(self) -> str:
         last = self._transport.failure(self._hide) if self._transport else ""
@@ -530,12 +485,13 @@ class McpSession:
 
 
 async def _list_tools(client: Client, invalid: _InvalidTools, hide: Hide) -> Listing:
-    tools: list[Tool] = []
-    cursor = None
+    tools: list[types.Tool] = []
+    cursor: str | None = None
     invalid.version = client.protocol_version
     for _ in range(MOST_PAGES):
+        params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         try:
-            page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+            page = await client.session.list_tools(params=params)
         except ValidationError as error:
             raise Unreachable(violation("its list of tools is", error, hide)) from None
         tools += page.tools
@@ -553,7 +509,7 @@ LONGEST_RESULT = 2_000_000
 """Maximum length of a result; the rest is dropped to save memory and storage [characters]."""
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: types.CallToolResult) -> str:
     """Return the text of a result, with a placeholder line for each part that is not text.
 
     Raises ToolError with this text if the server reports that the call failed.
@@ -571,25 +527,18 @@ def text_of(result: CallToolResult) -> str:
 
 
 def _block_text(block: Mapping[str, Any]) -> str:
-    kind = block["type"]
+    kind, inner = block["type"], block.get("resource", block)
     if kind == "text":
         return str(block["text"])
-    if kind in {"image", "audio"}:
-        return _placeholder(f"{kind}, {_label(block.get('mimeType'))}", block.get("data"))
     if kind == "resource_link":
         about = [block.get("title") or block.get("name"), block.get("description"), block.get("uri")]
         return f"[resource: {', '.join(_label(word) for word in about if word)}]"
-    resource = block.get("resource", {})
-    if "text" in resource:
-        return f"[resource: {_label(resource.get('uri'))}]\n{resource['text']}"
-    return _placeholder(
-        f"resource {_label(resource.get('uri'))}, {_label(resource.get('mimeType'))}", resource.get("blob")
-    )
-
-
-def _placeholder(what: str, data: object) -> str:
+    if "text" in inner:
+        return f"[resource: {_label(inner.get('uri'))}]\n{inner['text']}"
+    what = kind if kind in {"image", "audio"} else f"resource {_label(inner.get('uri'))}"
+    data = inner.get("data", inner.get("blob"))
     size = f", {len(data) * 3 // 4:,} bytes" if isinstance(data, str) else ""
-    return f"[left out, since only text is read: {what}{size}]"
+    return f"[left out, since only text is read: {what}, {_label(inner.get('mimeType'))}{size}]"
 
 
 def _label(word: object) -> str:

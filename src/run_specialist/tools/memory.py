@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -42,27 +42,21 @@ def note_name(path: str) -> str:
     if not name:
         return ""
     parts = name.split("/")
+    shown = repr(path if len(path) <= 100 else f"{path[:97]}...")  # noqa: PLR2004 - for a message
     if not all(map(_PART.fullmatch, parts)) or len(parts) > _DEEPEST:
-        raise ToolError(f"{_shown(path)} is no name of a note; use a name such as {MAIN} or topics/tests.md")
+        raise ToolError(f"{shown} is no name of a note; use a name such as {MAIN} or topics/tests.md")
     last = parts[-1].lower()
     if not last.endswith(".md"):
-        raise ToolError(f"{_shown(path)} is no name of a note: notes are Markdown files, whose names end in .md")
+        raise ToolError(f"{shown} is no name of a note: notes are Markdown files, whose names end in .md")
     if last in _READ_BY_PROGRAMS or last.endswith((".agent.md", ".instructions.md", ".prompt.md", ".chatmode.md")):
-        raise ToolError(f"{_shown(path)} is a name that other programs read by themselves; use another one")
+        raise ToolError(f"{shown} is a name that other programs read by themselves; use another one")
     return name
-
-
-def _shown(path: str) -> str:
-    return repr(path if len(path) <= 100 else f"{path[:97]}...")  # noqa: PLR2004 - for a message
 
 
 LARGEST = 64 * 1024
 """Maximum size of a note [bytes]."""
 MOST = 100
 """Maximum number of notes."""
-# Maximum number of folder entries that are examined.
-_MOST_ENTRIES = 1_000
-_GITIGNORE = ".gitignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +75,16 @@ class NotesFolder:
 
         Raises OSError; FileNotFoundError if there is none.
         """
-        above, _, name = f"{self.folder}/{note}".rpartition("/")
-        with folder(self._root, above) as here, here.file(name) as file:
+        with safe_files.place(self._root, f"{self.folder}/{note}") as (here, name), here.file(name) as file:
             data = file.read(LARGEST + 1)
         is_cut = len(data) > LARGEST
         return data[:LARGEST].decode("utf-8-sig", "ignore" if is_cut else "replace"), is_cut
 
     def notes(self) -> list[tuple[str, int]]:
         """Return the notes with their sizes [bytes], the one in the prompt first; raises OSError."""
-        try:
-            with folder(self._root, self.folder) as here:
-                found = [*islice(_below(here, ""), MOST)]
-        except FileNotFoundError:
-            return []
-        return sorted(found, key=lambda one: (one[0] != MAIN, one[0]))
+        with suppress(FileNotFoundError), folder(self._root, self.folder) as here:
+            return sorted(islice(_below(here, ""), MOST), key=lambda one: (one[0] != MAIN, one[0]))
+        return []
 
     def change(self, note: str, change: Callable[[str | None], str | None], *, may_make: bool) -> str:
         """Replace a note by the result of a function, under the lock of the folder; return its text.
@@ -135,24 +125,21 @@ class NotesFolder:
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.ignored:
             with suppress(safe_files.Changed):
-                safe_files.replace_file(self._root, f"{self.ignored}/{_GITIGNORE}", b"*\n", expected=None)
+                safe_files.replace_file(self._root, f"{self.ignored}/.gitignore", b"*\n", expected=None)
         safe_files.make_folders(self._root, self.folder)
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
     """Yield the notes in a folder and below it, with their sizes; other files are omitted."""
     with here.listing() as entries:
-        found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _MOST_ENTRIES))
+        found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, 1_000))
     for name, is_folder in found:
         path = f"{above}/{name}" if above else name
         with suppress(OSError, ToolError):
             if is_folder:
                 note_name(f"{path}/x.md")
-                inner = here.folder(name)
-                try:
+                with closing(here.folder(name)) as inner:
                     yield from _below(inner, path)
-                finally:
-                    inner.close()
             elif note_name(path) == path:
                 with here.file(name) as file:
                     yield path, os.fstat(file.fileno()).st_size
@@ -160,7 +147,6 @@ def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
 
 LONGEST = 10.0
 """Maximum time to wait for another run [s]."""
-_PAUSE = 0.005
 
 
 @contextmanager
@@ -180,15 +166,15 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
     descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
     try:
         while True:
-            # Some network file systems cannot lock folders; there a note that was changed meanwhile is an error.
-            with suppress(OSError):
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() >= end:
-                        raise ToolError("another run is changing these notes; try again") from None
-                    time.sleep(_PAUSE)
-                    continue
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise ToolError("another run is changing these notes; try again") from None
+                time.sleep(0.005)
+                continue
+            except OSError:
+                pass  # some network file systems cannot lock folders; there a note changed meanwhile is an error
             break
         yield
     finally:
@@ -253,7 +239,7 @@ class _MemoryNotes:
     limit: int
     is_dry: bool
     seen: dict[str, str] = field(default_factory=dict)
-    """Digests of the notes as this run last read or wrote them."""
+    """The notes as this run last read or wrote them."""
 
     def memory(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -287,7 +273,7 @@ class _MemoryNotes:
             listed = [f"{name}  {size:,} bytes" for name, size in self.folder.notes()]
             return fit(listed, self.limit, lambda _: "") if listed else "There are no notes yet."
         text, is_cut = self.folder.read(note)
-        self.seen[note] = _digest(text)
+        self.seen[note] = text
         lines = text.splitlines()
         chosen = lines[offset - 1 :]
         if not chosen and lines:
@@ -310,7 +296,7 @@ class _MemoryNotes:
             raise ToolError("file_text: there is nothing to write")
 
         def change(before: str | None) -> str | None:
-            is_seen = before is None or self.seen.get(note) == _digest(before)
+            is_seen = before is None or self.seen.get(note) == before
             if command == "create" and before is not None:
                 raise ToolError(
                     f"there is a note {note} already; view it, then append, or replace a part of it by str_replace"
@@ -331,7 +317,7 @@ class _MemoryNotes:
                     raise ToolError(f"old_str {found} in {note}; it must be there exactly once, so view the note first")
                 after = before.replace(old, text)
             if is_seen:
-                self.seen[note] = _digest(after)
+                self.seen[note] = after
             return after
 
         left = self.folder.change(note, change, may_make=is_added)
@@ -347,7 +333,3 @@ class _MemoryNotes:
                 "begins: move details into other notes."
             )
         return " ".join(parts)
-
-
-def _digest(text: str) -> str:
-    return safe_files.digest_of(text.encode("utf-8", "surrogatepass"))

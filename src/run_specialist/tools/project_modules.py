@@ -60,11 +60,6 @@ class Module:
         return hashlib.sha256(self.data).hexdigest()
 
     @property
-    def has_source(self) -> bool:
-        """Whether its imports can be read: False for native and for compiled modules without source."""
-        return self.path is None or self.path.suffix not in _COMPILED
-
-    @property
     def is_installed(self) -> bool:
         """Whether it is in the standard library or installed, e.g. in a project's `.venv`."""
         return any(
@@ -75,6 +70,10 @@ class Module:
         """Return whether it is in a project."""
         top = os.path.realpath(root)
         return any(Path(os.path.realpath(place)).is_relative_to(top) for place in self._places)
+
+    def is_own(self, root: Path) -> bool:
+        """Return whether it is in a project and not installed there."""
+        return self.is_below(root) and not self.is_installed
 
     @property
     def _places(self) -> Sequence[str]:
@@ -87,10 +86,10 @@ def find(name: str, root: Path) -> tuple[Module, ...]:
     The root is searched first, then installed modules.
     Raises CannotImport.
     """
-    top, *inner = name.split(".")
+    top, *inner = itertools.accumulate(name.split("."), "{}.{}".format)
     chain = [_top_level(top, root)]
-    for part in inner:
-        chain.append(_submodule(chain[-1], f"{chain[-1].name}.{part}"))
+    for full in inner:
+        chain.append(_submodule(chain[-1], full))
     return tuple(chain)
 
 
@@ -100,15 +99,14 @@ def _find_in_project(name: str, parent: Module | None, root: Path, folders: Sequ
     parent: its parent package; None for a top-level module.
     folders: folders with top-level modules, in the order of the search; none = the root.
     """
-    try:
+    # What cannot be found here, the import will not find either.
+    with suppress(CannotImport, ValueError):
         if parent is not None:
             return _submodule(parent, name)
         local = _spec_in([str(folder) for folder in folders or (root,)], name)
         module = _module_of(local) if local else _top_level(name, folders[0] if folders else root)
-    except (CannotImport, ValueError):
-        # The import will not find it either.
-        return None
-    return module if module.is_below(root) and not module.is_installed else None
+        return module if module.is_own(root) else None
+    return None
 
 
 def _submodule(parent: Module, name: str) -> Module:
@@ -203,8 +201,6 @@ _INTERPRETER = re.compile(
     r"|r|julia|java|groovy|scala|guile|racket|osascript|powershell|cmd|[gmn]?awk|sed|busybox",
     re.IGNORECASE,
 )
-# Options of interpreters that take no value.
-_FLAGS = re.compile(r"-[uBOsPq]+")
 # Variables with folders in which programs look up what they execute.
 _SEARCH_PATHS = frozenset(
     "PYTHONPATH PYTHONHOME PYTHONUSERBASE NODE_PATH RUBYLIB PERL5LIB PERLLIB LUA_PATH LUA_CPATH CLASSPATH GEM_PATH "  # noqa: SIM905
@@ -220,7 +216,6 @@ _NAMED_IN_SCRIPT = re.compile(
     rb"""["']?([\w./$+@-]{1,300})""",
     re.MULTILINE,
 )
-_FOLDER_OF_SCRIPT = re.compile(r"^\$\w+/")
 # What Node.js and its relatives add to the name of an imported file.
 _EXTENSIONS = ("", ".js", ".mjs", ".cjs", ".ts", ".json", "/index.js", "/index.ts", "/package.json")
 # Modules that the standard library tries to import.
@@ -289,7 +284,8 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
 
 def _data_words(command: Sequence[str], env: Sequence[tuple[str, str]]) -> set[str]:
     """Return the paths that only options and variables for data name, after the script if an interpreter runs one."""
-    words = [word for word in command if not _FLAGS.fullmatch(word)]
+    # Without the options of interpreters that take no value.
+    words = [word for word in command if not re.fullmatch(r"-[uBOsPq]+", word)]
     is_script_unknown = any(
         _INTERPRETER.fullmatch(os.path.basename(one)) and (not after or re.match(r"-(?!m)", after))  # noqa: PTH119 - as above
         for one, after in itertools.pairwise([*words, ""])
@@ -307,10 +303,9 @@ def _data_words(command: Sequence[str], env: Sequence[tuple[str, str]]) -> set[s
 
 
 def _shell_split(line: str) -> list[str]:
-    try:
+    with suppress(ValueError):
         return shlex.split(line)
-    except ValueError:
-        return line.split()
+    return line.split()
 
 
 class _Files:
@@ -352,18 +347,18 @@ class _Files:
         if len(names) > MAX_FOUND:
             raise OverflowError
         for name in names:
+            relative = re.sub(r"^\$\w+/", "", name)  # `$HERE/`, the folder of the script
             for extension in _EXTENSIONS if name.startswith(".") else ("",):
                 for base in dict.fromkeys((folder, self._project)):
-                    path = base / f"{_FOLDER_OF_SCRIPT.sub('', name)}{extension}"
+                    path = base / f"{relative}{extension}"
                     if os.path.isfile(path) and _is_below(path, self._project):  # noqa: PTH113 - any text
                         yield path
 
     def add_started(self, name: str, folder: Path) -> None:
         """Add a module that is started by its name, and what it imports."""
         chain: list[Module] = []
-        for part in [*name.split("."), "__main__"]:
+        for full in itertools.accumulate([*name.split("."), "__main__"], "{}.{}".format):
             parent = chain[-1] if chain else None
-            full = f"{parent.name}.{part}" if parent else part
             module = _find_in_project(full, parent, self._project, (folder, *self.search))
             if module is None:
                 break
@@ -391,12 +386,11 @@ class _Files:
         folder = Path(os.path.realpath(folder))
         beside = () if folder in self._beside else [*_replacing(folder, self._project)]
         self._beside.add(folder)
-        found = imported((*chain, *beside), self._project, (folder, *self.search))
-        if not found.is_whole:
+        found, is_whole = imported((*chain, *beside), self._project, (folder, *self.search))
+        if not is_whole:
             raise OverflowError
-        for module in (*chain, *beside, *found.modules):
-            is_own = module.is_below(self._project) and not module.is_installed
-            if module.path is not None and module.name != _CODE and is_own:
+        for module in (*chain, *beside, *found):
+            if module.path is not None and module.name != _CODE and module.is_own(self._project):
                 self._add(module.path, module.data)
                 self._add_compiled(module.path)
 
@@ -414,11 +408,10 @@ class _Files:
     def _add(self, path: Path, data: bytes | None = None) -> bytes | None:
         """Add a file and return its content; None if it cannot be read, and so cannot be started either."""
         if data is None:
-            try:
-                with open_file(path, None) as file:
-                    data = file.read(MAX_SIZE + 1)
-            except OSError:
-                return None
+            with suppress(OSError), open_file(path, None) as file:
+                data = file.read(MAX_SIZE + 1)
+        if data is None:
+            return None
         name = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         self._size += len(data) - len(self.files.get(name, b""))
         self.files[name] = data
@@ -457,30 +450,19 @@ _IMPORT_FUNCTIONS = frozenset({"__import__", "import_module", "run_module"})
 _OTHER_IMPORTS = frozenset({"run_path", "spec_from_file_location", "load_module", "load_source", "load_dynamic"})
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedModules:
-    """Project modules imported by some modules, directly or indirectly."""
-
-    modules: tuple[Module, ...] = ()
-    """Imported modules sorted by name, without the starting modules."""
-    is_whole: bool = True
-    """Whether all imports were followed.
-
-    False above the limits, for source too deeply nested to parse, for compiled and native modules, and for names that
-    are computed when the code runs.
-    """
-
-
 class _Unknown(Exception):
     """The imports of a module cannot be read, or have names that are known only when it runs."""
 
 
-def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) -> ImportedModules:
+def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) -> tuple[tuple[Module, ...], bool]:
     """Follow the imports of modules within a project: at top level, in functions and under `TYPE_CHECKING`.
 
+    Returns the imported modules sorted by name, without the starting ones, and whether all imports were followed. They
+    were not above the limits, for source too deeply nested to parse, for compiled and native modules, and for names
+    that are computed when the code runs.
     folders: folders with top-level modules, in the order of the search; none = the root.
     """
-    queue = [module for module in chain if module.is_below(root) and not module.is_installed]
+    queue = [module for module in chain if module.is_own(root)]
     found: dict[str, Module | None] = {module.name: module for module in chain}
     count, size, is_whole = 0, 0, True
 
@@ -505,7 +487,7 @@ def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) 
         size += len(module.data)
         count += 1
         if count > MAX_MODULES or size > MAX_SOURCE:
-            return ImportedModules(is_whole=False)
+            return (), False
         try:
             for name in [*_imported_names(module)]:
                 look_up(name)
@@ -514,14 +496,14 @@ def imported(chain: Sequence[Module], root: Path, folders: Sequence[Path] = ()) 
     for module in chain:
         found.pop(module.name, None)
     others = (one for _, one in sorted(found.items()) if one is not None and one.path is not None)
-    return ImportedModules(tuple(others), is_whole=is_whole)
+    return tuple(others), is_whole
 
 
 def _imported_names(module: Module) -> Iterator[str]:
     """Yield the full names that a module imports; `from` imports may name submodules. Raises _Unknown."""
     if module.path is None:
         return
-    if not module.has_source:
+    if module.path.suffix in _COMPILED:
         raise _Unknown
     try:
         with _PARSING:
@@ -570,24 +552,11 @@ def load(chain: Sequence[Module], root: Path, neighbours: Iterable[Module] = ())
         # Installed modules may need their own loaders.
         return importlib.import_module(chain[-1].name)
     _ProjectFinder.add(os.path.realpath(root), neighbours)
-    finder = _ChainFinder(chain)
-    sys.meta_path.insert(0, finder)
+    _ProjectFinder.chains.insert(0, chain)
     try:
         return importlib.import_module(chain[-1].name)
     finally:
-        sys.meta_path.remove(finder)
-
-
-class _ChainFinder(MetaPathFinder):
-    """Finds the modules of a chain before any other finder."""
-
-    def __init__(self, chain: Sequence[Module]) -> None:
-        self._chain = chain
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return the spec of a module of the chain, or None."""
-        del path, target
-        return next((_pinned_spec(module) for module in self._chain if module.name == fullname), None)
+        _ProjectFinder.chains.remove(chain)
 
 
 def _pinned_spec(module: Module) -> ModuleSpec | None:
@@ -616,10 +585,12 @@ class _PinnedLoader(machinery.SourceFileLoader):
 class _ProjectFinder(MetaPathFinder):
     """Finds modules in the roots of projects, including those imported only when a function is called.
 
-    Its first instance finds submodules before Python can load a compiled copy of them. Its last one finds top-level
-    modules, so that a project cannot shadow the standard library or installed packages.
+    Its first instance finds the modules of chains, and submodules before Python can load a compiled copy of them. Its
+    last one finds other top-level modules, so that a project cannot shadow the standard library or installed packages.
     """
 
+    chains: ClassVar[list[Sequence[Module]]] = []
+    """Chains that are being imported; their modules come before any others of their names."""
     inspected: ClassVar[dict[str, Module]] = {}
     """Inspected modules by resolved file path."""
     roots: ClassVar[list[str]] = []
@@ -631,14 +602,16 @@ class _ProjectFinder(MetaPathFinder):
     def add(cls, root: str, modules: Iterable[Module]) -> None:
         """Add a project's root, and modules to be loaded from their inspected bytes."""
         cls.inspected |= {os.path.realpath(module.path): module for module in modules if module.path is not None}
-        if not any(isinstance(finder, cls) for finder in sys.meta_path):
-            sys.meta_path[:] = [cls(is_first=True), *sys.meta_path, cls(is_first=False)]
+        others = [finder for finder in sys.meta_path if not isinstance(finder, cls)]
+        sys.meta_path[:] = [cls(is_first=True), *others, cls(is_first=False)]
         if root not in cls.roots:
             cls.roots.append(root)
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, _: object = None) -> ModuleSpec | None:
         """Return the spec of a submodule or of a top-level module, always of its source."""
-        del target
+        pinned = (module for chain in self.chains for module in chain if module.name == fullname)
+        if self._is_first and (module := next(pinned, None)):
+            return _pinned_spec(module)
         if self._is_first == (path is None):
             return None
         found = (_spec_in_project(fullname, [root] if path is None else path, root) for root in self.roots)

@@ -5,7 +5,7 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, overload
@@ -18,7 +18,7 @@ from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.archive import SUMMARIZE
 from run_specialist.tools.base import Tool, name_of
 from run_specialist.tools.delegate import NAME as DELEGATE
-from run_specialist.tools.project_modules import CannotImport, ImportedModules, Module, imported
+from run_specialist.tools.project_modules import CannotImport, Module, imported
 from run_specialist.tools.respond import NAME as RESPOND
 
 _RESERVED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
@@ -34,8 +34,10 @@ class FoundFunction:
     """`module:name`; the name is dotted for an attribute of an object."""
     chain: tuple[Module, ...]
     """The module, preceded by its parent packages."""
-    imported: ImportedModules
+    imported: tuple[Module, ...]
     """Project modules that these import."""
+    is_whole: bool
+    """Whether all their imports are known."""
 
     @property
     def module(self) -> Module:
@@ -50,7 +52,7 @@ def find(reference: str, root: Path) -> FoundFunction:
     """
     try:
         chain = project_modules.find(reference.partition(":")[0], root)
-        return FoundFunction(reference, chain, imported(chain, root))
+        return FoundFunction(reference, chain, *imported(chain, root))
     except CannotImport as error:
         raise UsageError(f"{reference}: {error}") from None
 
@@ -61,7 +63,7 @@ def load(found: FoundFunction, root: Path) -> Tool:
     Raises UsageError, also for any exception of the module.
     """
     try:
-        value: Any = project_modules.load(found.chain, root, found.imported.modules)
+        value: Any = project_modules.load(found.chain, root, found.imported)
     except CannotImport as error:
         raise UsageError(f"{found.reference}: {error}") from None
     except (KeyboardInterrupt, GeneratorExit):
@@ -85,15 +87,11 @@ def check_name(
     place: str, name: str, others: Collection[str], reserved: Collection[str] = frozenset({*RESERVED, SUMMARIZE})
 ) -> None:
     """Raise UsageError if the name of a tool is reserved or already taken."""
-    if name.startswith(_MCP_PREFIX):
-        reason = "is reserved for MCP tools"
-    elif name in reserved:
+    reason = "is already used by another function" if name in others else ""
+    if name in reserved or name.startswith(_MCP_PREFIX):
         reason = "is reserved"
-    elif name in others:
-        reason = "is already used by another function"
-    else:
-        return
-    raise UsageError(f'{place}: tool name {name} {reason}; choose another one: @tool(name="...")')
+    if reason:
+        raise UsageError(f'{place}: tool name {name} {reason}; choose another one: @tool(name="...")')
 
 
 def _describe_error(error: BaseException) -> str:
@@ -157,21 +155,19 @@ def _make_tool(
     name = name_of(function) if name is None else name
     _check(function, name, timeout)
     made = Tool(name, "", function, repeatable, timeout=timeout)
-    docstring = read(_docstring(function))
+    text, parameters = read(_docstring(function))
+    properties = made.input_schema["properties"]
     described = {
-        key: {"description": docstring.parameters[key], **value} if key in docstring.parameters else value
-        for key, value in made.input_schema["properties"].items()
+        key: {"description": parameters[key], **value} if key in parameters else value
+        for key, value in properties.items()
     }
-    description = docstring.description if description is None else description
-    is_described = not docstring.parameters.keys().isdisjoint(described)
-    schema = {**made.input_schema, "properties": described} if is_described else None
+    description = text if description is None else description
+    schema = None if parameters.keys().isdisjoint(properties) else {**made.input_schema, "properties": described}
     return replace(made, description=description or name, schema=schema)
 
 
 def _check(function: Any, name: str, timeout: float | None) -> None:  # noqa: ANN401 - any object
     inner = function.func if isinstance(function, functools.partial) else function
-    if isinstance(function, Tool):
-        raise UsageError(f"{name}: is already a tool")
     if not callable(function) or inspect.isclass(function):
         actual = "a class" if inspect.isclass(function) else f"an object of type {type(function).__name__}"
         raise UsageError(f"{name}: expected a function, got {actual}")
@@ -199,19 +195,10 @@ _SECTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Docstring:
-    """Parsed docstring."""
+def read(text: str) -> tuple[str, Mapping[str, str]]:
+    """Return a docstring without its parameter section, and the description of each parameter on one line.
 
-    description: str
-    """Text without the parameter section."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    """Description of each parameter, on one line."""
-
-
-def read(text: str) -> Docstring:
-    """Parse a docstring in Google, NumPy or Sphinx style; in any other style, all of it is the description.
-
+    A docstring in another style than that of Google, NumPy or Sphinx is returned as it is.
     text: the docstring without the indentation of the code.
     """
     import docstring_parser  # noqa: PLC0415 - takes 30 ms, and only custom tools need it
@@ -219,15 +206,12 @@ def read(text: str) -> Docstring:
     try:
         parsed = docstring_parser.parse(text)
     except docstring_parser.ParseError:
-        return Docstring(text)
-    parameters = {
-        name.strip(): " ".join((one.description or "").split())
-        for one in parsed.params
-        for name in one.arg_name.split(",")
-    }
-    section = _SECTIONS.get(parsed.style.name) if parsed.style and parameters else None
+        return text, {}
+    section = _SECTIONS.get(parsed.style.name) if parsed.style and parsed.params else None
     if section is None:
-        return Docstring(text)
+        return text, {}
     rest = re.sub(rf"^{section}", "", text, flags=re.MULTILINE)
-    description = re.sub(r"\n{3,}", "\n\n", rest).strip()
-    return Docstring(description, {name: meaning for name, meaning in parameters.items() if meaning})
+    # One line may describe several parameters.
+    named = ((name.strip(), one.description) for one in parsed.params for name in one.arg_name.split(","))
+    parameters = {name: " ".join(meaning.split()) for name, meaning in named if meaning}
+    return re.sub(r"\n{3,}", "\n\n", rest).strip(), parameters

@@ -18,7 +18,6 @@ from run_specialist.tools.base import Tool
 NAME = "respond"
 MOST_EVIDENCE = 20
 
-_DESCRIPTION = "Ends your work: call it as soon as you know enough."
 # Written by hand to be short, because every request includes it.
 _SCHEMA = {
     "type": "object",
@@ -40,7 +39,6 @@ _STRUCTURED_AS_TEXT = "The whole answer, as it is and not as JSON in a string. I
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 # Within a sentence, a square bracket is more often a remark than a JSON array.
 _JSON_START = re.compile(r"\{|^[ \t]*\[", re.MULTILINE)
-_MAX_JSON_STARTS = 100
 
 
 class Citation(BaseModel):
@@ -145,7 +143,7 @@ def _interpretations(text: str) -> Iterator[object]:
     end = 0
     # Those within a value that was decoded are passed over.
     starts = (start for start in _JSON_START.finditer(text) if start.start() >= end)
-    for start in islice(starts, _MAX_JSON_STARTS):
+    for start in islice(starts, 100):
         with suppress(ValueError, RecursionError):
             value, end = json.JSONDecoder().raw_decode(text, start.end() - 1)
             yield value
@@ -173,10 +171,9 @@ def _as_text(value: object) -> str:
         return ""
     if isinstance(value, str):
         return value.strip()
-    try:
+    with suppress(ValueError, RecursionError):
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):
-        return ""
+    return ""
 
 
 def respond_tool(schema: AnswerSchema | None = None) -> Tool:
@@ -195,9 +192,8 @@ def respond_tool(schema: AnswerSchema | None = None) -> Tool:
     return replace(_PLAIN, schema={**_PLAIN.input_schema, "properties": properties})
 
 
-def _respond(**arguments: object) -> str:
-    del arguments
+def _respond(**_: object) -> str:
     raise ToolError("the loop reads the arguments of `respond`; there is nothing to run")
 
 
-_PLAIN = Tool(NAME, _DESCRIPTION, _respond, schema=_SCHEMA)
+_PLAIN = Tool(NAME, "Ends your work: call it as soon as you know enough.", _respond, schema=_SCHEMA)

@@ -1,22 +1,21 @@
 """What the file tools see below the root: listing folders, reading text."""
 
-import difflib
 import io
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from itertools import pairwise
+from pathlib import Path
 from typing import BinaryIO
 
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.safety.credentials import lines_without_keys
 from run_specialist.safety.redact import redact
-from run_specialist.safety.safe_files import Folder, folder, way
+from run_specialist.safety.safe_files import folder, place, way
 from run_specialist.tools.ignore import IgnoreRules, compile_globs
 from run_specialist.tools.scripts import DETECTION_SIZE, encoding_of, lines_of
 from run_specialist.tools.secret_files import holds_cases, holds_notes, is_secret, names_secret
@@ -48,7 +47,6 @@ class _Selection:
 
 # Maximum length of a path on Linux, and at most that elsewhere [bytes].
 _LONGEST = 4096
-_GLOB = re.compile(r"[*?\[]")
 _SEPARATOR = re.compile(r":(?=\d+: )")
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
@@ -79,28 +77,27 @@ def unescape_path(path: str) -> str:
 class Sandbox:
     """Root folder that paths cannot leave; ignored, unselected and secret entries are hidden."""
 
-    def __init__(self, root: Path, paths: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, paths: Sequence[str] = (), key: str = "paths") -> None:
         """Create a sandbox for a root folder, which need not exist yet.
 
         paths: folders, files or globs under the root; if given, all other entries are hidden.
+        key: key of the file that gives them.
         Raises UsageError for a path outside the root.
         """
         self.root = Path(os.path.realpath(root))
         named, secrets = [], []
         for path in paths:
             parts = Path(path).parts
-            plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+            plain = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
             folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
             if folder is None or ".." in parts[plain:]:
-                raise UsageError(f"paths: {path!r} is outside the root {self.root}; use a path under it")
+                raise UsageError(f"{key}: {path!r} is outside the root {self.root}; use a path under it")
             named.append((folder, "/".join(parts[plain:])))
             # A symlink with another name to a secret file does not name it.
             written = {part.casefold() for part in parts}
             real = [*filter(None, folder.split("/")), *parts[plain:]]
-            if any(
-                names_secret(above, part) and part.casefold() in written
-                for above, part in zip(["", *real], real, strict=False)
-            ):
+            pairs = pairwise(["", *real])
+            if any(names_secret(above, part) and part.casefold() in written for above, part in pairs):
                 secrets.append(named[-1])
         self._named = _Selection(named)
         self._sees_all = not named or ("", "") in named
@@ -131,8 +128,7 @@ class Sandbox:
         """Return a resolved path relative to the root; empty for the root itself, None outside it."""
         if not real.is_relative_to(self.root):
             return None
-        relative = real.relative_to(self.root).as_posix()
-        return "" if relative == "." else relative
+        return "/".join(real.relative_to(self.root).parts)
 
     def locate(self, path: str) -> str:
         """Resolve the symlinks of a path and return it relative to the root; it need not exist.
@@ -213,23 +209,13 @@ class Sandbox:
 
         Raises OSError.
         """
-        above, _, name = relative.rpartition("/")
-        with folder(self.root, above) as here:
-            return here.file(name or ".")
+        with place(self.root, relative) as (here, name):
+            return here.file(name)
 
     def size(self, relative: str) -> int:
         """Return the size of a located file [bytes]; raises OSError."""
-        above, _, name = relative.rpartition("/")
-        with folder(self.root, above) as here:
-            return here.info(name or ".").st_size
-
-    def folder(self, relative: str) -> AbstractContextManager[Folder]:
-        """Open a located folder without following symlinks; raises OSError."""
-        return folder(self.root, relative)
-
-
-_MAX_WILDCARDS = 12
-_MAX_COMPARED = 20_000
+        with place(self.root, relative) as (here, name):
+            return here.info(name).st_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,28 +249,22 @@ def _list_folder(
     rules: ignore rules of the parent folder.
     """
     visible: list[Entry] = []
-    with sandbox.folder(relative) as folder:
-        rules = rules.within(folder, relative)
-        with folder.listing() as found:
-            for item in found:
-                check()
-                kind = "special"
-                if item.is_symlink():
-                    kind = "link"
-                elif item.is_dir(follow_symlinks=False):
-                    kind = "folder"
-                elif item.is_file(follow_symlinks=False):
-                    kind = "file"
-                entry = Entry(f"{relative}/{item.name}" if relative else item.name, kind)
-                is_folder = kind == "folder"
-                if (
-                    item.name.casefold() != ".git"
-                    and sandbox.is_short_enough(entry.relative)
-                    and sandbox.is_selected(entry.relative, is_folder=is_folder)
-                    and not sandbox.is_closed(entry.relative, is_folder=is_folder)
-                    and not rules.hide(entry.relative, is_folder=is_folder)
-                ):
-                    visible.append(entry)
+    with folder(sandbox.root, relative) as here, here.listing() as found:
+        rules = rules.within(here, relative)
+        for item in found:
+            check()
+            is_folder = item.is_dir(follow_symlinks=False)
+            is_file = not is_folder and item.is_file(follow_symlinks=False)
+            kind = "folder" if is_folder else "file" if is_file else "link" if item.is_symlink() else "special"
+            entry = Entry(f"{relative}/{item.name}" if relative else item.name, kind)
+            if (
+                item.name.casefold() != ".git"
+                and sandbox.is_short_enough(entry.relative)
+                and sandbox.is_selected(entry.relative, is_folder=is_folder)
+                and not sandbox.is_closed(entry.relative, is_folder=is_folder)
+                and not rules.hide(entry.relative, is_folder=is_folder)
+            ):
+                visible.append(entry)
     visible.sort(key=lambda entry: entry.relative)
     return visible, rules
 
@@ -300,10 +280,9 @@ def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = chec
     if relative and not (sandbox.root / relative).is_dir():
         yield relative
         return
-    try:
+    pending: list[tuple[Entry, IgnoreRules]] = []
+    with suppress(OSError):
         pending = [(Entry(relative, "folder"), sandbox.parent_rules(relative))]
-    except OSError:
-        return
     while pending:
         entry, rules = pending.pop()
         if entry.kind == "file":
@@ -326,61 +305,12 @@ def holds_any(sandbox: Sandbox) -> bool:
     return any(next(files(sandbox, start), None) is not None for start in sandbox.starts())
 
 
-def pattern_spec(pattern: str) -> re.Pattern[str]:
-    """Compile a glob: without a `/` it matches names at any depth, else paths from the root; `{a,b}` works.
-
-    Raises ToolError for a glob with `..`, or with so many stars that matching could take too long.
-    """
-    # Braces multiply: each pair may double the alternatives.
-    alternatives = list(islice(_expand_braces(pattern.removeprefix("./")), _MAX_WILDCARDS + 1))
-    if ".." in PurePosixPath(pattern).parts:
-        raise ToolError(f"the glob {pattern!r} leads out of the folder that you may read; leave out `..`")
-    if any(item.count("*") > _MAX_WILDCARDS for item in alternatives) or len(alternatives) > _MAX_WILDCARDS:
-        raise ToolError(f"the glob {pattern!r} has too many wildcards; at most {_MAX_WILDCARDS} are understood")
-    return compile_globs(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
-
-
-def _expand_braces(pattern: str) -> Iterator[str]:
-    head, opened, rest = pattern.partition("{")
-    middle, closed, tail = rest.partition("}")
-    if not (opened and closed and "," in middle):
-        yield pattern
-        return
-    for choice in middle.split(","):
-        for end in _expand_braces(tail):
-            yield f"{head}{choice}{end}"
-
-
-def similar_hint(sandbox: Sandbox, relative: str) -> str:
-    """Return a hint with files whose names resemble that of a missing file; may be empty."""
-    known = list(islice(files(sandbox), _MAX_COMPARED))
-    wanted = relative.rpartition("/")[2].casefold()
-    names: dict[str, list[str]] = {}
-    for path in known:
-        names.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
-    similar = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
-    found = [path for name in similar for path in names[name]][:3]
-    return f"; did you mean {' or '.join(map(escape_path, found))}?" if found else ""
-
-
 CLIP = 500
 """Maximum length of a line shown among others; longer ones are clipped [characters]."""
 TIMEOUT = 20.0
 """Timeout for reading one file [s]."""
-_CHUNK = 65_536
-_NOTE_MARGIN = 40
-_MAX_COUNTED = 10_000_000
 Lines = Iterator[tuple[str, int]]
 """Lines of a text, each with its original length [characters]."""
-
-
-def is_text(sandbox: Sandbox, relative: str) -> bool:
-    """Return whether a file can be read and looks like text."""
-    try:
-        with sandbox.open(relative) as file:
-            return encoding_of(file.read(DETECTION_SIZE) or b"") is not None
-    except OSError:
-        return False
 
 
 @contextmanager
@@ -427,33 +357,12 @@ def read_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | N
     content = bytearray()
     with _opened(sandbox, relative) as (file, encoding):
         # Read to the end, since the reported size may be outdated, or 0 for virtual files.
-        while len(content) <= most and (chunk := file.read(_CHUNK)):
+        while len(content) <= most and (chunk := file.read(65_536)):
             content += chunk
     if len(content) > most:
         return None
     lines = content.decode(encoding, "replace").split("\n")
     return "\n".join(line for line, _ in _masked((line, len(line)) for line in lines)), len(content)
-
-
-def count_lines(remaining: Lines, size: int, read: int) -> int | str:
-    """Return the number of lines of a partly read file; `many` for a large file, which is not read to its end."""
-    if size <= _MAX_COUNTED:
-        return read + sum(1 for _ in remaining)
-    return read if next(remaining, None) is None else "many"
-
-
-def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:
-    """Clip a line that is too long to be shown among others, with a note.
-
-    length: original length of the line [characters].
-    start: first character that must be visible.
-    most: maximum length without the note, at least CLIP, because shorter lines are not masked [characters].
-    """
-    if length <= most:
-        return line
-    begin = max(0, min(start, len(line)) - most // 4)
-    mark = "… " if begin else ""
-    return f"{mark}{line[begin : begin + most]} … [clipped: {length} characters; read it alone with limit=1]"
 
 
 def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:
@@ -462,7 +371,7 @@ def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:
     limit: maximum length including the note [characters].
     note: returns a note on the omitted lines, given the number of lines taken; may be empty.
     """
-    remaining = max(limit - len(note(0)) - _NOTE_MARGIN, limit // 2)
+    remaining = max(limit - len(note(0)) - 40, limit // 2)
     taken: list[str] = []
     for line in lines:
         if len(line) + 1 > remaining:

@@ -18,23 +18,10 @@ from run_specialist.tools.sandbox import Sandbox, escape_path, files, read_text
 from run_specialist.tools.scripts import lines_in
 
 _SHORTEST_PREFIX = 4
-# Size of the FTS5 hash buffer; the default flushes too often [bytes].
-_HASH_SIZE = 8_000_000
 
 
-@dataclass(slots=True)
-class MatchingRows:
-    """Rows that match the words of a query."""
-
-    rows: dict[str, set[int]]
-    """Rows by FTS5 expression, without expressions that match nothing."""
-    by_term: dict[str, set[int]]
-    """Rows by word: of its exact form, else of the first looser form that matches; may be empty."""
-
-    @property
-    def any(self) -> set[int]:
-        """Rows that contain any of the words."""
-        return set().union(*self.rows.values())
+Rows = dict[str, set[int]]
+"""Numbers of the rows that match each FTS5 expression, or each word."""
 
 
 class Table:
@@ -43,12 +30,11 @@ class Table:
     Threads may share it, one at a time.
     """
 
-    def __init__(self, weights: Mapping[str, float], rows: Iterable[Sequence[str | int]], *, keeps_text: bool) -> None:
+    def __init__(self, weights: Mapping[str, float], rows: Iterable[Sequence[str | int]]) -> None:
         """Create and fill a table.
 
         weights: weight of a match in each column.
         rows: row number, then the columns.
-        keeps_text: whether to store the text; False saves its memory and half of the time.
         """
         import sqlite3  # noqa: PLC0415 - most commands never search
 
@@ -57,9 +43,11 @@ class Table:
             " ORDER BY rank LIMIT ?"
         )
         connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        options = ["tokenize = 'porter unicode61 remove_diacritics 2'", *(() if keeps_text else ["content = ''"])]
-        connection.execute(f"CREATE VIRTUAL TABLE texts USING fts5({', '.join([*weights, *options])})")
-        connection.execute("INSERT INTO texts(texts, rank) VALUES ('hashsize', ?)", (_HASH_SIZE,))
+        # Without the text itself, it takes half of the time and less memory.
+        options = "tokenize = 'porter unicode61 remove_diacritics 2', content = ''"
+        connection.execute(f"CREATE VIRTUAL TABLE texts USING fts5({', '.join(weights)}, {options})")
+        # With the default size of its buffer [bytes], it is written too often.
+        connection.execute("INSERT INTO texts(texts, rank) VALUES ('hashsize', 8000000)")
         connection.execute("BEGIN")
         placeholders = ", ".join("?" * (len(weights) + 1))
         connection.executemany(f"INSERT INTO texts(rowid, {', '.join(weights)}) VALUES ({placeholders})", rows)  # noqa: S608 - only column names
@@ -69,22 +57,25 @@ class Table:
 
     def rows(self, expression: str) -> set[int]:
         """Return the rows that match an FTS5 expression."""
-        return {
-            row for (row,) in self._connection.execute("SELECT rowid FROM texts WHERE texts MATCH ?", (expression,))
-        }
+        found = self._connection.execute("SELECT rowid FROM texts WHERE texts MATCH ?", (expression,))
+        return {row for (row,) in found}
 
-    def look_up(self, terms: Iterable[str]) -> MatchingRows:
-        """Look up each word of a query."""
-        found = MatchingRows({}, {})
+    def look_up(self, terms: Iterable[str]) -> tuple[Rows, Rows]:
+        """Look up each word of a query; return the rows of its expressions that match, and those of each word.
+
+        The rows of a word are those of its exact form, else of the first looser form that matches; maybe none.
+        """
+        by_expression: Rows = {}
+        by_term: Rows = {}
         for term in terms:
             hits = {expression: self.rows(expression) for expression in expressions(term)}
             if not any(hits.values()) and len(term) >= _SHORTEST_PREFIX:
                 prefix = f'"{" ".join(parts(term))}" *'
                 hits = {prefix: self.rows(prefix)}
             # The first expression is the exact term; the others are looser.
-            found.by_term[term] = next((matching for matching in hits.values() if matching), set())
-            found.rows.update({expression: matching for expression, matching in hits.items() if matching})
-        return found
+            by_term[term] = next((matching for matching in hits.values() if matching), set())
+            by_expression |= {expression: matching for expression, matching in hits.items() if matching}
+        return by_expression, by_term
 
     def best(self, expression: str, count: int) -> dict[int, float]:
         """Return up to `count` rows that match an FTS5 expression, with their BM25 scores, best first."""
@@ -235,31 +226,26 @@ class PassageIndex:
     """Index of all passages of a few files, including spelling variants."""
 
     def __init__(
-        self,
-        texts: Iterable[tuple[str, Iterable[Passage]]],
-        rarity: Mapping[str, float] | None = None,
-        rarest: float = 0.0,
+        self, texts: Iterable[tuple[str, Iterable[Passage]]], rarity: Mapping[str, float] | None = None
     ) -> None:
         """Index the passages of each path.
 
         rarity: rarity of each FTS5 expression in all files, if these are only the best; their passages may overlap.
-        rarest: rarity of expressions that match only other spellings in these passages.
         """
         self._hits: list[Hit] = []
         self._rarity = rarity
-        self._rarest = rarest
-        self._table = Table(_WEIGHTS, self._rows(texts), keeps_text=True)
+        self._table = Table(_WEIGHTS, self._rows(texts))
 
     def search(self, query: str, limit: int) -> Hits:
         """Return the best passages that contain any word of the query, best first, at most a few per file."""
-        found = self._table.look_up(content_terms(query))
+        found, by_term = self._table.look_up(content_terms(query))
         for expression in self._rarity or ():
-            if expression not in found.rows and (matching := self._table.rows(expression)):
-                found.rows[expression] = matching
+            if expression not in found and (matching := self._table.rows(expression)):
+                found[expression] = matching
         per_file: Counter[str] = Counter()
         best: list[Hit] = []
         seen: set[tuple[str, int, str]] = set()
-        for row in self._ranked(found) if found.rows else ():
+        for row in self._ranked(found) if found else ():
             path, passage = self._hits[row]
             lines = {(path, number, text) for number, text in passage.lines}
             if self._rarity is not None and not seen.isdisjoint(lines):
@@ -268,18 +254,20 @@ class PassageIndex:
             per_file[path] += 1
             if per_file[path] <= _PER_FILE and len(best) < limit:
                 best.append((path, passage))
-        counts = {term: len(rows) for term, rows in found.by_term.items()}
-        return Hits(tuple(best), "passages", len(found.any), counts)
+        counts = {term: len(rows) for term, rows in by_term.items()}
+        return Hits(tuple(best), "passages", len(set().union(*found.values())), counts)
 
-    def _ranked(self, found: MatchingRows) -> Sequence[int]:
+    def _ranked(self, found: Rows) -> Sequence[int]:
         """Order rows by score, and by how much of the query the passage and its file contain."""
         scores: dict[int, float] = defaultdict(float)
         if self._rarity is None:
-            weights = {expression: log(1 + len(self._hits) / len(rows)) for expression, rows in found.rows.items()}
-            scores = self._table.best(" OR ".join(found.rows), _CANDIDATES)
+            weights = {expression: log(1 + len(self._hits) / len(rows)) for expression, rows in found.items()}
+            scores = self._table.best(" OR ".join(found), _CANDIDATES)
         else:
-            weights = {expression: self._rarity.get(expression, self._rarest) for expression in found.rows}
-            for expression, rows in found.rows.items():
+            # Expressions that match only other spellings in these passages are rare.
+            rarest = max(self._rarity.values())
+            weights = {expression: self._rarity.get(expression, rarest) for expression in found}
+            for expression, rows in found.items():
                 # FTS5 weighted the score with the rarity in these passages; replace it.
                 here = max(1e-6, log((len(self._hits) - len(rows) + 0.5) / (len(rows) + 0.5)))
                 for row, score in self._table.best(expression, len(rows)).items():
@@ -287,7 +275,7 @@ class PassageIndex:
         total = sum(weights.values())
         in_passage: defaultdict[int, float] = defaultdict(float)
         in_file: defaultdict[str, float] = defaultdict(float)
-        for expression, rows in found.rows.items():
+        for expression, rows in found.items():
             for row in rows:
                 in_passage[row] += weights[expression] / total
             for path in {self._hits[row][0] for row in rows}:
@@ -412,7 +400,6 @@ _MAX_RANKED = 200
 # Maximum number of consecutive words tried as one identifier.
 _MAX_JOINED = 3
 _MAX_WORD = 40
-_HEADINGS = re.compile(r"\n#.*")
 _FILE_WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "ideographs": 0.8}
 
 
@@ -430,52 +417,53 @@ class FileIndex:
         self._sandbox = sandbox
         self._largest = largest
         self._chunks: list[tuple[str, int, int]] = []
-        self._table = Table(_FILE_WEIGHTS, self._rows(texts), keeps_text=False)
+        self._table = Table(_FILE_WEIGHTS, self._rows(texts))
 
     def search(self, query: str, limit: int) -> Hits:
         """Rank the passages of the best files, at most a few per file."""
         terms = content_terms(query)
-        found = self._table.look_up(terms)
-        self._expand(found, terms)
-        counts = {term: self._count_files(rows) for term, rows in found.by_term.items()}
-        if not found.rows:
+        found, by_term = self._table.look_up(terms)
+        self._expand(found, by_term, terms)
+        counts = {term: self._count_files(rows) for term, rows in by_term.items()}
+        if not found:
             return Hits((), "files", 0, counts)
-        rarity = {expression: log(1 + len(self._chunks) / len(rows)) for expression, rows in found.rows.items()}
+        rarity = {expression: log(1 + len(self._chunks) / len(rows)) for expression, rows in found.items()}
         most = max(_MIN_CHUNKS, limit)
         passages_by_path = islice(self._split(self._ranked(found, rarity, most)), most)
-        best = PassageIndex(passages_by_path, rarity, log(1 + len(self._chunks))).search(query, limit).best
-        return Hits(best, "files", self._count_files(found.any), counts)
+        best = PassageIndex(passages_by_path, rarity).search(query, limit).best
+        return Hits(best, "files", self._count_files(set().union(*found.values())), counts)
 
-    def _expand(self, found: MatchingRows, terms: Sequence[str]) -> None:
+    def _expand(self, found: Rows, by_term: Rows, terms: Sequence[str]) -> None:
         """Add the rows that match consecutive words joined, and the two parts of a word that does not occur."""
         for start, count in product(range(len(terms)), range(2, _MAX_JOINED + 1)):
             words = terms[start : start + count]
             joined = f'"{"".join(piece for term in words for piece in parts(term))}" *'
             if len(words) == count and (matching := self._table.rows(joined)):
-                found.rows[joined] = matching
-                found.by_term.update({term: found.by_term[term] or matching for term in words})
+                found[joined] = matching
+                by_term.update({term: by_term[term] or matching for term in words})
         for term in terms:
             word = term.casefold()
-            if found.by_term[term] or parts(term) != [word] or len(word) > _MAX_WORD:
+            if by_term[term] or parts(term) != [word] or len(word) > _MAX_WORD:
                 continue
             for end in range(2, len(word) - 1):
-                if matching := self._table.rows(f'"{word[:end]} {word[end:]}"'):
-                    found.rows[f'"{word[:end]} {word[end:]}"'] = matching
-                    found.by_term[term] |= matching
+                split = f'"{word[:end]} {word[end:]}"'
+                if matching := self._table.rows(split):
+                    found[split] = matching
+                    by_term[term] |= matching
 
     def _count_files(self, rows: Iterable[int]) -> int:
         return len({self._chunks[row][0] for row in rows})
 
-    def _ranked(self, found: MatchingRows, rarity: Mapping[str, float], least: int) -> Sequence[int]:
+    def _ranked(self, found: Rows, rarity: Mapping[str, float], least: int) -> Sequence[int]:
         """Order chunks by score, and by how much of the query they contain."""
         # Very frequent words do not discriminate, and are slow to score.
-        selective = [expression for expression, rows in found.rows.items() if 2 * len(rows) < len(self._chunks)]
+        selective = [expression for expression, rows in found.items() if 2 * len(rows) < len(self._chunks)]
         scores = self._table.best(" OR ".join(selective), _MAX_RANKED) if selective else {}
         if len(scores) < least:
-            scores = self._table.best(" OR ".join(found.rows), _MAX_RANKED)
+            scores = self._table.best(" OR ".join(found), _MAX_RANKED)
         total = sum(rarity.values())
         matching: defaultdict[int, float] = defaultdict(float)
-        for expression, rows in found.rows.items():
+        for expression, rows in found.items():
             for row in rows & scores.keys():
                 matching[row] += rarity[expression] / total
         return sorted(scores, key=lambda row: (-scores[row] * matching[row], row))
@@ -501,7 +489,7 @@ class FileIndex:
             for start, end in _chunk_bounds(text):
                 body = text[start:end]
                 self._chunks.append((path, start, end))
-                headings = "".join(_HEADINGS.findall(f"\n{body}")) if is_prose(path) else ""
+                headings = "".join(re.findall(r"\n#.*", f"\n{body}")) if is_prose(path) else ""
                 yield len(self._chunks) - 1, name, headings, body, "" if body.isascii() else ideographs(body)
 
 
@@ -526,17 +514,15 @@ LONGEST_BUILD = 20.0
 
 Splitting them into passages takes another second or two.
 """
-# Fixed cost of a file, added to its length [characters].
-_COST_PER_FILE = 400
 
 
 class SearchIndex:
     """Index that is built at the first search, and again once files were changed; thread-safe."""
 
-    def __init__(self, sandbox: Sandbox, changes: Callable[[], int] | None = None) -> None:
+    def __init__(self, sandbox: Sandbox, changes: Callable[[], int] = int) -> None:
         """Create an index without reading any file.
 
-        changes: returns how many changes of files were made so far; None = no file is changed.
+        changes: returns how many changes of files were made so far; by default none.
         """
         self._sandbox = sandbox
         self._changes = changes
@@ -553,18 +539,17 @@ class SearchIndex:
     def search(self, query: str, limit: int) -> Hits:
         """Return the best passages that contain any word of the query, best first, at most a few per file."""
         with self._lock:
-            if self._changes is not None and self._built_after != (changes := self._changes()):
-                self._built, self._built_after = None, changes
-                self.files, self.complete = 0, True
-                self.skipped.clear()
-            self._built = self._built or self._build()
+            changes = self._changes()
+            if self._built is None or self._built_after != changes:
+                self.skipped, self.files, self.complete = [], 0, True
+                self._built, self._built_after = self._build(), changes
             return self._built.search(query, limit)
 
     def _build(self) -> PassageIndex | FileIndex:
         texts, read, size = self._texts(), [], 0
         for path, text in texts:
             read.append((path, text))
-            size += len(text) + _COST_PER_FILE
+            size += len(text) + 400  # the cost of each file, however short
             if size > LARGEST_CUT:
                 return FileIndex(self._sandbox, chain(read, texts), LARGEST_FILE)
         return PassageIndex((path, passages(lines_in(text), prose=is_prose(path))) for path, text in read)

@@ -68,7 +68,6 @@ _COPY = re.compile(
 # Template names with the extension `.env`, e.g. `example.env`.
 _TEMPLATE_NAMES = frozenset({f"{word[1:]}.env" for word in _TEMPLATE_EXTENSIONS})
 _CASE_EXTENSIONS = (".evals.yaml", ".evals.yml")
-_CASES_OF_SKILLS = "evals/evals.json"
 # Folders with the notes of specialists, which are not sources.
 _NOTES = frozenset({".run-specialist/memory", ".run-specialist/memory-local"})
 _CLOSED_PATHS = _SECRET_PATHS | _NOTES
@@ -87,7 +86,7 @@ def is_secret(relative: str) -> bool:
 def holds_cases(relative: str) -> bool:
     """Return whether a file has the cases of an eval, which contain the answers that are expected."""
     name = relative.casefold()
-    return name.endswith(_CASE_EXTENSIONS) or f"/{name}".endswith(f"/{_CASES_OF_SKILLS}")
+    return name.endswith(_CASE_EXTENSIONS) or f"/{name}".endswith("/evals/evals.json")
 
 
 def holds_notes(relative: str) -> bool:

@@ -116,13 +116,10 @@ def _check_mask(before: str, after: str, which: str) -> None:
         )
 
 
-# Number of unchanged lines before and after each change.
-_CONTEXT = 3
 # Maximum product of line counts for a full comparison; above it, lines are compared by position, or not at all.
 _MOST_COMPARED = 4_000_000
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _NEEDS_QUOTES = re.compile(r'["\\]')
-_MODE = "100644"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +152,14 @@ def diff_of(path: str, before: str | None, after: str | None) -> Diff:
         return NO_DIFF
     # Only a line feed ends a line, as for git.
     old, new = (re.findall(r"[^\n]*\n|[^\n]+", text or "") for text in (before, after))
-    groups = [*_Compared(old, new).get_grouped_opcodes(_CONTEXT)]
+    groups = [*_Compared(old, new).get_grouped_opcodes()]
     changes = [change for group in groups for change in group if change[0] != "equal"]
     left, right = _quoted(f"a/{path}"), _quoted(f"b/{path}")
     lines = [f"diff --git {left} {right}\n"]
     if before is None:
-        lines.append(f"new file mode {_MODE}\n")
+        lines.append("new file mode 100644\n")
     if after is None:
-        lines.append(f"deleted file mode {_MODE}\n")
+        lines.append("deleted file mode 100644\n")
     if changes:
         # A tab ends a name with blanks.
         end = "\t" if " " in path else ""

@@ -35,8 +35,7 @@ def check_cancelled() -> None:
 
     Long-running work calls this so that it does not continue in the background after a timeout.
     """
-    abandoned = _ABANDONED.get()  # inlines `is_cancelled`, since this is called for each entry of a folder walk
-    if abandoned is not None and abandoned.cancelled():
+    if is_cancelled():
         raise asyncio.CancelledError
 
 

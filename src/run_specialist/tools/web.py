@@ -6,7 +6,7 @@ import socket
 import sys
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.tool_names import FETCH as NAME
-from run_specialist.tools import threads
+from run_specialist.tools import threads, web_page
 from run_specialist.tools.base import Tool
 from run_specialist.tools.sandbox import fit
 from run_specialist.tools.threads import in_thread
@@ -87,25 +87,16 @@ class Download:
     """Whether it is longer than `MAX_BYTES`."""
 
 
+@dataclass(frozen=True, slots=True)
 class Downloads:
     """Downloads pages, each over a separate connection, without cookies, proxies or credentials."""
 
-    def __init__(
-        self,
-        allowed_domains: Sequence[str] = (),
-        *,
-        may_connect: Callable[[str], bool] = is_public,
-        seconds: float = MAX_SECONDS,
-    ) -> None:
-        """Set the limits.
-
-        allowed_domains: with their subdomains; empty = all.
-        may_connect: decides about each IP address immediately before connecting to it.
-        seconds: timeout of one download [s].
-        """
-        self._allowed_domains = tuple(allowed_domains)
-        self._may_connect = may_connect
-        self._seconds = seconds
+    allowed_domains: Sequence[str] = ()
+    """With their subdomains; empty = all."""
+    may_connect: Callable[[str], bool] = is_public
+    """Decides about each IP address immediately before connecting to it."""
+    seconds: float = MAX_SECONDS
+    """Timeout of one download [s]."""
 
     async def get(self, url: str) -> Download:
         """Download a page.
@@ -114,13 +105,13 @@ class Downloads:
         """
         import aiohttp  # noqa: PLC0415 - slow to import, and not needed by most runs
 
-        at, refused = checked(url, self._allowed_domains), ""
+        at, refused = checked(url, self.allowed_domains), ""
 
         def connecting(found: tuple[Any, ...]) -> socket.socket:
             # Called for each address after the name was resolved: the checked address is the one that is connected to.
             nonlocal refused
             family, kind, protocol, _, address = found
-            if not self._may_connect(address[0]):
+            if not self.may_connect(address[0]):
                 refused = f"its address {address[0]} is not public"
                 raise OSError(refused)
             return socket.socket(family, kind, protocol)
@@ -133,15 +124,15 @@ class Downloads:
             trust_env=False,
         )
         try:
-            async with asyncio.timeout(self._seconds), session:
+            async with asyncio.timeout(self.seconds), session:
                 for _ in range(MAX_REDIRECTS + 1):
                     async with session.get(at, allow_redirects=False) as response:
                         target = response.headers.get("location")
                         if response.status not in _REDIRECTS or target is None:
                             return await _received(at, response)
-                    at = checked(target, self._allowed_domains, base=at)
+                    at = checked(target, self.allowed_domains, base=at)
         except TimeoutError:
-            raise ToolError(f"{at} did not answer within {self._seconds:.0f} seconds") from None
+            raise ToolError(f"{at} did not answer within {self.seconds:.0f} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             why = refused or " ".join(str(error).split())[:300] or type(error).__name__
             raise ToolError(f"{at} cannot be fetched: {why}") from error
@@ -185,13 +176,13 @@ def fetch_tool(downloads: Downloads, result_limit: int) -> Tool:
     return Tool(NAME, _DESCRIPTION, _Pages(downloads, result_limit).fetch, repeatable=True)
 
 
+@dataclass(frozen=True, slots=True)
 class _Pages:
     """The pages of a run."""
 
-    def __init__(self, downloads: Downloads, result_limit: int) -> None:
-        self._downloads = downloads
-        self._limit = result_limit
-        self._kept: dict[str, tuple[Download, Sequence[str]]] = {}
+    downloads: Downloads
+    limit: int
+    kept: dict[str, tuple[Download, Sequence[str]]] = field(default_factory=dict)
 
     async def fetch(
         self,
@@ -200,12 +191,12 @@ class _Pages:
         limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 300,
     ) -> str:
         """Return some lines of a page."""
-        if url not in self._kept:
-            found = await self._downloads.get(url)
-            self._kept[url] = replace(found, body=b""), await in_thread(lambda: text_of(found))
-            if len(self._kept) > KEPT:
-                del self._kept[next(iter(self._kept))]
-        page, lines = self._kept[url]
+        if url not in self.kept:
+            found = await self.downloads.get(url)
+            self.kept[url] = replace(found, body=b""), await in_thread(lambda: text_of(found))
+            if len(self.kept) > KEPT:
+                del self.kept[next(iter(self.kept))]
+        page, lines = self.kept[url]
         total = len(lines)
         chosen = lines[offset - 1 : offset - 1 + limit]
         if not chosen and total:
@@ -220,12 +211,11 @@ class _Pages:
             rest = f"; the page is longer than {MAX_BYTES // 1024**2} MB and was cut" if page.is_cut else ""
             return f"[lines {offset}-{last} of {total}{more}{rest}]"
 
-        return fit([*header, *chosen], self._limit, note)
+        return fit([*header, *chosen], self.limit, note)
 
 
 LONGEST = 2_000
 """Maximum length of a URL; a longer one may leak read data [characters]."""
-_MAX_SHOWN = 200
 
 
 def checked(url: str, allowed_domains: Sequence[str], base: str = "") -> str:
@@ -236,7 +226,7 @@ def checked(url: str, allowed_domains: Sequence[str], base: str = "") -> str:
     Raises ToolError if it must not be fetched.
     """
     text = url.strip()
-    shown = text[:_MAX_SHOWN]
+    shown = text[:200]
     try:
         parts = urlsplit(urljoin(base, text))
         host, port = parts.hostname, parts.port
@@ -251,18 +241,12 @@ def checked(url: str, allowed_domains: Sequence[str], base: str = "") -> str:
     domains = tuple(f".{domain.rstrip('.').lower()}" for domain in allowed_domains)
     if domains and not f".{host.rstrip('.').lower()}".endswith(domains):
         raise ToolError(f"{host} is not allowed; allowed_domains: {', '.join(allowed_domains)}")
-    authority = f"[{host}]" if ":" in host else host
-    return urlunsplit(
-        (parts.scheme, authority if port is None else f"{authority}:{port}", parts.path or "/", parts.query, "")
-    )
+    authority = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
+    return urlunsplit((parts.scheme, authority, parts.path or "/", parts.query, ""))
 
 
 SECONDS = 20.0
 """Timeout of the conversion of a page [s]."""
-
-_EXTRACTING = Path(__file__).with_name("web_page.py")
-# Exit code of that script for a page that is not text.
-_NOT_TEXT = 3
 
 
 def text_of(page: Download) -> Sequence[str]:
@@ -270,12 +254,12 @@ def text_of(page: Download) -> Sequence[str]:
 
     Raises ToolError for a page that is not text, or that cannot be converted in time.
     """
-    command = [sys.executable, "-P", str(_EXTRACTING), page.url, page.media_type, page.charset or ""]
+    command = [sys.executable, "-P", web_page.__file__, page.url, page.media_type, page.charset or ""]
     try:
         found, code = threads.run(command, Path("/"), SECONDS, page.body)
     except (OSError, ValueError) as error:
         raise ToolError(f"{page.url} cannot be converted to text: {error}") from None
-    if code == _NOT_TEXT:
+    if code == web_page.NOT_TEXT:
         raise ToolError(f"{page.url} is {page.media_type or 'binary'}; only pages of text can be read")
     if code != 0:
         why = f"it takes more than {SECONDS:.0f} seconds" if code is None else "its HTML cannot be parsed"

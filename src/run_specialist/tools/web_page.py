@@ -68,13 +68,7 @@ def _markdown(html: str, url: str) -> str:
     import trafilatura  # noqa: PLC0415 - takes a second, and only HTML needs it
 
     text = trafilatura.extract(
-        html,
-        url=url,
-        output_format="markdown",
-        include_links=True,
-        include_tables=True,
-        include_comments=False,
-        favor_recall=True,
+        html, url=url, output_format="markdown", include_links=True, include_comments=False, favor_recall=True
     ) or trafilatura.html2txt(html)
     title = " ".join((trafilatura.extract_metadata(html, default_url=url).title or "").split())
     return f"# {title}\n\n{text}" if title and not text.startswith("#") else text

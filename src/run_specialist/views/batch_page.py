@@ -11,6 +11,7 @@ from run_specialist.record.outcome import NO_MODEL, OFFLINE
 from run_specialist.store.batches import StoredBatch
 from run_specialist.store.stored import BatchTotals, ItemResult
 from run_specialist.views import page
+from run_specialist.views.markdown import answer_html
 from run_specialist.views.page import HtmlPage
 
 LONGEST = 200
@@ -75,14 +76,8 @@ LONGEST_BEGINNING = 160
 _MARKS = re.compile(r"^ {0,3}(#{1,6} |```.*$|> |[-*+] )|[*`]", re.MULTILINE)
 
 
-def _answer_html(item: Mapping[str, Any]) -> str:
-    from run_specialist.views.markdown import answer_html  # noqa: PLC0415 - only the HTML page needs it
-
-    return answer_html(item)
-
-
 _FILTERS: Mapping[str, Callable[..., Any]] = {
-    "answer_html": _answer_html,
+    "answer_html": answer_html,
     "share": lambda count, whole: f"{100 * count / whole:.3f}%",
 }
 _PAGE = HtmlPage("batch_page", _FILTERS, styles=("report",))

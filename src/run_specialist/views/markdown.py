@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,7 +20,12 @@ _DEEPEST = 6
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Elements whose text may run from right to left.
 _DIRECTED = ("heading_open", "paragraph_open", "list_item_open", "blockquote_open")
-_OPTIONS = MarkdownIt("commonmark").options
+# Maximum block nesting whose content is parsed; lists count as two levels.
+_DEEPEST_NESTING = 19
+_PARSER = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST_NESTING + 1})
+_PARSER.enable(["table", "strikethrough"])
+# A refused link would stay plain text; instead `opens` decides which links can be followed.
+_PARSER.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005 - called by position
 
 
 def answer_html(answer: Mapping[str, Any]) -> Markup:
@@ -40,7 +44,7 @@ def answer_html(answer: Mapping[str, Any]) -> Markup:
             token.tag = f"h{min(int(token.tag[1:]) + _DEEPER, _DEEPEST)}"
         if token.type in _DIRECTED:
             token.attrSet("dir", "auto")
-    html = Markup(_Renderer().render(tokens, _OPTIONS, {}))  # noqa: S704 - the renderer escapes all texts
+    html = Markup(_Renderer().render(tokens, _PARSER.options, {}))  # noqa: S704 - the renderer escapes all texts
     return Markup('<div class="markdown">{}</div>').format(html)
 
 
@@ -92,8 +96,6 @@ Clean = Callable[[str], str]
 
 MOST_CHARACTERS = 100_000
 """Maximum length of a parsed text; longer ones are shown as written, because a hostile text takes seconds to parse."""
-# Maximum block nesting whose content is parsed; lists count as two levels.
-_DEEPEST_NESTING = 19
 LONGEST_ADDRESS = 200
 """Maximum length of the shown address of a link that cannot be opened [characters]."""
 # Line length below which a line break is kept; breaks after longer lines are considered wrapping [characters].
@@ -112,21 +114,11 @@ def parse(text: str, clean: Clean) -> "list[Token] | None":
     """
     if len(text) > MOST_CHARACTERS:
         return None
-    tokens = _parser().parse(clean(text))
+    tokens = _PARSER.parse(clean(text))
     if any(token.level >= _DEEPEST_NESTING for token in tokens):
         return None
     _finish(tokens, clean)
     return tokens
-
-
-@cache
-def _parser() -> "MarkdownIt":
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST_NESTING + 1}).enable(
-        ["table", "strikethrough"]
-    )
-    # A refused link would stay plain text; instead `opens` decides which links can be followed.
-    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005 - called by position
-    return parser
 
 
 def _finish(tokens: "Iterable[Token]", clean: Clean) -> None:

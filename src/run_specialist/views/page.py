@@ -102,14 +102,6 @@ def moment(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def stamp(at: float) -> str:
-    """Return a time as ISO 8601 in UTC.
-
-    at: [seconds since 1970].
-    """
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 def iso(at: float) -> str:
     """Return a time in UTC as ISO 8601, with milliseconds.
 
@@ -159,7 +151,7 @@ class HtmlPage:
         page = Environment(
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
         )
-        formats = (clock, counted, lasted, line, moment, path, percent, pretty, signed, stamp, ticks, total, dollars)
+        formats = (clock, counted, iso, lasted, line, moment, path, percent, pretty, signed, ticks, total, dollars)
         page.filters |= {**{one.__name__: one for one in formats}, **self.filters}
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")

@@ -19,6 +19,7 @@ from run_specialist.store.stored import StoredRun
 from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views import page
+from run_specialist.views.markdown import answer_html
 from run_specialist.views.page import HtmlPage, brief
 from run_specialist.views.run_charts import HOW, axis, budget_chart, events_of, marks, timeline
 from run_specialist.views.run_turns import holders, models, requests, turns
@@ -327,13 +328,7 @@ def _spent(run: StoredRun, at: int, later: Sequence[Received]) -> tuple[int, flo
 NO_DESCENDANTS: Descendants = MappingProxyType({})
 
 
-def _answer_html(answer: Mapping[str, Any]) -> str:
-    from run_specialist.views.markdown import answer_html  # noqa: PLC0415 - only the HTML report needs it
-
-    return answer_html(answer)
-
-
-_PAGE = HtmlPage("report", {"answer_html": _answer_html})
+_PAGE = HtmlPage("report", {"answer_html": answer_html})
 
 
 def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> Mapping[str, Any]:

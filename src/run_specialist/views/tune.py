@@ -151,10 +151,8 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
     if now == 0:
         return Suggestion("keep", 0, "with a limit of 0 it answers immediately, without tool calls")
     if len(needs) < FEWEST:
-        shown = counted(len(needs), "run")
-        few = "no run shows" if not needs else f"{shown} shows" if len(needs) == 1 else f"{shown} show"
-        more = f"{FEWEST - len(needs)}{' more' if needs else ''}"
-        return Suggestion("too early", None, f"{few} the number of calls needed, and {more} are required")
+        shows = f"{counted(len(needs), 'run')} can be judged"
+        return Suggestion("too early", None, f"{shows}, and at least {FEWEST} are required")
     if repeated >= REPEATS:
         return Suggestion(
             "prompt",

@@ -66,7 +66,7 @@ def test_an_ignored_file_is_a_warning(write, call, notes):
     """A run says why the project's file does not apply, and continues."""
     write("finder")
     (notes / "pyproject.toml").symlink_to("/etc/passwd")
-    told = "pyproject.toml: ignored, it leads outside the project"
+    told = "pyproject.toml: ignored, cannot be read: it leads outside the project"
     result = call("finder", *QUESTION, "--model", "offline")
     assert (result.exit_code, f"warning: {told}" in result.stderr) == (0, True)
     assert told in manage("config").stdout

@@ -90,22 +90,15 @@ def test_missing_reports_are_written_on_request(three):
     assert "<!doctype html>" in mine.read_text()
 
 
-def test_an_older_index_is_replaced_and_other_files_are_kept(three):
-    """An index may be written again; a file that is not an index, or a link, needs `--force`."""
+def test_other_files_are_kept(three):
+    """A file that exists needs `--force`; without it, no report is written either."""
     assert index().exit_code == 0
     keep(run_d=run_of("run_d", NOON + DAY))
-    assert index().exit_code == 0
-    assert "run_d" in INDEX.read_text()
-    INDEX.rename("target.html")
-    INDEX.symlink_to("target.html")
-    assert "already exists" in index().stderr
-    mine = Path("mine.html")
-    mine.write_text("mine")
-    refused = call("report", "--index", "--out", "mine.html", "--with-reports")
-    assert (refused.exit_code, mine.read_text()) == (2, "mine")
+    refused = index("--with-reports")
+    assert (refused.exit_code, "already exists" in refused.stderr) == (2, True)
     assert not Path("report-run_a.html").exists()
-    assert call("report", "--index", "--out", "mine.html", "--force").exit_code == 0
-    assert "run_d" in mine.read_text()
+    assert index("--force").exit_code == 0
+    assert "run_d" in INDEX.read_text()
 
 
 def test_ids_that_are_no_file_names_are_not_linked(store):
@@ -191,5 +184,5 @@ def test_the_index_lists_the_runs_of_this_project(three):
     index()
     assert "run_e" not in INDEX.read_text()
     assert f"of the project <code>{Path.cwd()}</code>" in INDEX.read_text()
-    index("--all-projects")
+    index("--all-projects", "--force")
     assert {"run_e", "run_a"} <= set(re.findall(r"run_[a-e]", INDEX.read_text()))

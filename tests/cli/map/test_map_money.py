@@ -1,8 +1,6 @@
 """What `map` says about money before it begins, and how it keeps to a cost limit."""
 
 import json
-import re
-import shlex
 
 import pytest
 
@@ -35,9 +33,6 @@ def test_a_dry_run_shows_questions_and_forecast_and_sends_nothing(past, items, m
     assert head.startswith("8 items, 6 of them with an outcome already · 9 of 10 past runs took at most ")
     assert " · about $0.00" in head
     assert head.endswith(" at 8 at once")
-    assert re.fullmatch(
-        r"an item took 0 tool calls, [\d.]+ s, \$[\d.]+ \(median\), and nine of ten at most 0 tool calls, .*", rest[0]
-    )
     assert "    What about toads?" in rest
     assert "    What about newts?" not in rest
     assert rest[-1].endswith("nothing was sent")
@@ -87,8 +82,8 @@ def test_the_cost_limit_of_a_batch_leaves_items_not_run(past, items, map_):
     assert summary["cost_usd"] <= limit
     assert "leaves too little for another item" in result.stderr
     assert len(set(items_of(past.requests[before:]))) == done
-    (command,) = re.findall("to continue with a higher limit: specialists (.*)", result.stderr)
-    result = call(*shlex.split(command))
+    assert "to continue, raise --cost-limit" in result.stderr
+    result = map_(path, "--cost-limit", f"{10 * limit:.6f}", "--json")
     assert (result.exit_code, json.loads(result.stdout)["earlier"]) == (0, done), result.stderr
 
 

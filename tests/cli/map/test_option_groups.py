@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -15,13 +14,6 @@ class Colours:
     """Colours of owls."""
 
     wings: Annotated[str | None, typer.Option("--wings", "-w", help="Of the wings.")] = None
-
-
-@dataclass(frozen=True)
-class NoOption:
-    """A field without an option."""
-
-    size: int = 3
 
 
 def test_each_group_is_a_section_of_the_help_text():
@@ -36,13 +28,3 @@ def test_each_group_is_a_section_of_the_help_text():
     headings = [line.rstrip(":") for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert headings == ["Arguments", "Colours of owls", "Other options"]
     assert "-w, --wings" in shown.split("Colours of owls:\n")[1].split("\n\n")[0]
-
-
-def test_a_field_without_an_option_is_refused_when_the_command_is_made():
-    """A forgotten annotation is a mistake of the program, found at its start."""
-
-    def command(group: NoOption) -> None:
-        """Do nothing."""
-
-    with pytest.raises(TypeError, match="is not an option"):
-        grouped(command)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from run_specialist.api.run_maker import checked_id
 from run_specialist.errors import UsageError
-from run_specialist.store.reader import LAST
+from run_specialist.store.location import LAST
 
 ALLOWED = string.ascii_letters + string.digits + "._-"
 

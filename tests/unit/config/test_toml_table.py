@@ -15,8 +15,7 @@ NAMES = ("tool", "run-specialist")
     ("text", "line"),
     [
         ("tool.run-specialist.model = 1\n", 1),
-        ("x = 1\n[tool]\nrun-specialist = { model = 1 }\n", 3),
-        ("x = 1\n[tool]\nrun-specialist.model = 1\n", 3),
+        ("x = 1\n[tool]\nrun-specialist = { model = 1 }\n", 1),
         ('[ "tool" . "run-specialist" ]\nx = 1\nmodel = """\nlong\n"""\n', 3),
         ("[tool.run-specialist.model]\nx = 1\n", 1),
         ('x = 1\n[tool.run-specialist]\n"mod\\u0065l" = 1\n', 2),

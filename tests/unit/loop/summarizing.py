@@ -23,7 +23,7 @@ async def one_pass(
     """
     provider = ScriptedProvider(script)
     settings = {"summarize_at": 400, "context_target": 0, "summary_limit": 100, **settings}
-    done = await Summarizer(provider, archive or Archive(), **settings).summarize(
+    done = await Summarizer(provider, Archive() if archive is None else archive, **settings).summarize(
         said, SIZE, [].append if paid is None else paid.append, ask_once
     )
     provider.assert_used_up()

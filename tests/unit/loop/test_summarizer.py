@@ -18,7 +18,7 @@ async def test_s2_8_outputs_are_archived_unless_the_archive_has_them():
     done, _ = await one_pass([says("notes")], history(3, size=20), archive)
     assert archive["call_1"] == "the whole output, longer than what the model saw"
     assert archive["call_2"] == "2".ljust(20, ".")
-    assert archive.ids == ("call_1", "call_2")
+    assert [*archive] == ["call_1", "call_2"]
     assert outputs(done.history) == {
         "call_1": "SUMMARIZED executionId:'call_1'",
         "call_2": "SUMMARIZED executionId:'call_2'",

@@ -59,8 +59,8 @@ def test_g8_any_call_is_read_as_it_was_meant(drawn):
     strict = written_arguments(tools.get(name))
     complete = {key: arguments.get(key) for key in strict["properties"]}
     call = read_call(written(name, complete), tools)
-    assert (call.tool, call.arguments) == (name, arguments)
-    assert read_call(written(name, arguments), tools).arguments == arguments
+    assert call == (name, arguments)
+    assert read_call(written(name, arguments), tools)[1] == arguments
 
 
 @given(toolsets_with_a_call())
@@ -82,7 +82,7 @@ def test_g8_a_call_that_was_cut_is_never_complete(drawn, data):
     prefix = text[: data.draw(st.integers(0, len(text) - 1))]
     assert read_call(prefix, tools) is None
     cut = read_call(prefix, tools, cut=True)
-    assert cut is None or name.startswith(cut.tool)
+    assert cut is None or name.startswith(cut[0])
 
 
 @given(st.text())
@@ -101,7 +101,7 @@ def test_g8_arguments_that_are_no_object_are_invalid():
     """A call without arguments, or with others than an object, is a call with invalid arguments."""
     for rest in ("", ', "arguments": [1]', ', "arguments": "x"'):
         call = read_call(f'{{"call": {{"tool": "respond"{rest}}}}}', Toolset([respond_tool()]))
-        assert (call.tool, call.arguments) == ("respond", None)
+        assert call == ("respond", None)
 
 
 def test_g8_respond_is_written_with_a_quote_first():
@@ -112,9 +112,9 @@ def test_g8_respond_is_written_with_a_quote_first():
     assert arguments["properties"]["quote"]["type"] == "string"
     given = {"quote": "q", "source": "a:1", "answer": "yes", "evidence": None, "gaps": None}
     first = {"quote": "q", "source": "a:1"}
-    assert read_call(written("respond", given), tools).arguments == {"answer": "yes", "evidence": [first]}
+    assert read_call(written("respond", given), tools)[1] == {"answer": "yes", "evidence": [first]}
     more = {"quote": "r", "source": "b:2"}
-    meant = read_call(written("respond", {**given, "evidence": [more]}), tools).arguments
+    meant = read_call(written("respond", {**given, "evidence": [more]}), tools)[1]
     assert meant == {"answer": "yes", "evidence": [first, more]}
 
 
@@ -122,9 +122,9 @@ def test_g8_an_answer_without_a_quote_has_none():
     """An empty quote is not evidence, and arguments of another shape stay unchanged."""
     tools = Toolset([respond_tool()])
     empty = {"quote": "", "source": "", "answer": "yes", "evidence": None, "gaps": ["x"]}
-    assert read_call(written("respond", empty), tools).arguments == {"answer": "yes", "gaps": ["x"]}
+    assert read_call(written("respond", empty), tools)[1] == {"answer": "yes", "gaps": ["x"]}
     odd = {"quote": "q", "answer": "yes", "evidence": "in a.md"}
-    assert read_call(written("respond", odd), tools).arguments["evidence"] == [{"quote": "q"}, "in a.md"]
+    assert read_call(written("respond", odd), tools)[1]["evidence"] == [{"quote": "q"}, "in a.md"]
 
 
 def test_g8_the_list_of_tools_names_types_and_defaults():
@@ -155,7 +155,7 @@ def test_g8_a_tool_without_parameters_takes_an_empty_object():
     """A schema without properties is closed, although it does not say so."""
     tools = Toolset([Tool("now", "Tells the time.", lambda: "noon", schema={"type": "object", "properties": {}})])
     assert written_arguments(tools.get("now"))["additionalProperties"] is False
-    assert read_call(written("now", {}), tools).arguments == {}
+    assert read_call(written("now", {}), tools)[1] == {}
     assert tool_list(tools) == "- now: Tells the time."
 
 
@@ -164,6 +164,6 @@ def test_g8_a_tool_with_open_parameters_takes_json_in_a_string():
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
     tools = Toolset([Tool("count", "Counts.", lambda **given: str(given), schema=schema)])
     assert written_arguments(tools.get("count"))["type"] == "string"
-    assert read_call(written("count", '{"owls": 2}'), tools).arguments == {"owls": 2}
-    assert read_call(written("count", "owls"), tools).arguments is None
+    assert read_call(written("count", '{"owls": 2}'), tools)[1] == {"owls": 2}
+    assert read_call(written("count", "owls"), tools)[1] is None
     assert tool_list(tools).splitlines() == ["- count: Counts.", "  arguments (string): As JSON in a string."]

@@ -30,7 +30,6 @@ NOW = "Wed, 21 Oct 2026 07:28:00 GMT"
         ({"retry-after-ms": "-1", "retry-after": "9"}, None),
         ({"retry-after": "Wed, 21 Oct 2026 07:28:42 GMT", "date": NOW}, 42),
         ({"retry-after": "Wed, 21 Oct 2026 09:28:42 +0200", "date": NOW}, 42),
-        ({"retry-after": "Wed, 21 Oct 2026 07:28:42 -0000", "date": NOW}, 42),
         ({"retry-after": "Wed, 21 Oct 2026 07:27:00 GMT", "date": NOW}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "yesterday"}, None),
         ({"retry-after": "Wed, 99 Oct 99999 07:28:00 GMT"}, None),

@@ -121,7 +121,7 @@ def test_the_import_search_imports_nothing_and_survives_broken_files(modules):
         "def lookup() -> str: return ''",
     )
     found = python_tools.find(f"{modules.package}.tools:lookup", modules.root)
-    names = [module.name.partition(".")[2] for module in found.imported.modules]
+    names = [module.name.partition(".")[2] for module in found.imported]
     assert names == ["broken", "near", "nul", "raises"]
 
 
@@ -132,7 +132,8 @@ def test_installed_packages_are_not_followed(modules, monkeypatch):
     monkeypatch.syspath_prepend(modules.root / ".venv" / "lib" / "site-packages")
     modules.write("PKG/tools.py", "import PKGinstalled, json", "def lookup() -> str:", "    return ''")
     for reference in (f"{modules.package}.tools:lookup", f"{modules.package}installed:it"):
-        assert python_tools.find(reference, modules.root).imported == project_modules.ImportedModules()
+        found = python_tools.find(reference, modules.root)
+        assert (found.imported, found.is_whole) == ((), True)
 
 
 @pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])

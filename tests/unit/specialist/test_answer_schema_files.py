@@ -50,18 +50,18 @@ def test_the_schema_is_a_copy_of_the_given_dict():
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.json", "{\n  nope", "a.json:2:3: is not valid JSON: Expecting property name"),
-        ("a.yaml", "type: [\n", "a.yaml:2:1: is not valid JSON or YAML: "),
-        ("a.yaml", "? [a]\n: b\n", "a key is a list or a map"),
+        ("a.json", "{\n  nope", "a.json:2:7: "),
+        ("a.yaml", "type: [\n", "a.yaml:2:1: "),
+        ("a.yaml", "? [a]\n: b\n", "a key must be a text"),
         ("a.yaml", "", "a.yaml: must be a JSON Schema, which is a map"),
         ("a.json", "[1]", "a.json: must be a JSON Schema, which is a map"),
         ("a.json", "false", "a.json: is false, which no answer can match"),
-        ("a.json", '{"minimum": NaN}', "a.json: contains a value that JSON cannot represent"),
+        ("a.json", '{"minimum": NaN}', "a.json: minimum: 'NaN' is not of type 'number'"),
         ("a.yaml", "minimum: .inf", "a.yaml: contains a value that JSON cannot represent"),
-        ("a.json", "[" * 100_000, "a.json: is nested too deeply"),
+        ("a.json", "[" * 900, "nested more than 60 levels deep"),
         ("a.yaml", "- " * 1_000, "nested more than 60 levels deep"),
         ("a.json", json.dumps({"title": "x" * 300_000}), "a.json: is longer than 262,144 characters"),
-        ("a.json", "{}" + " " * 1_100_000, "a.json: is larger than 1,024 KiB"),
+        ("a.json", "{}" + " " * 8_400_000, "a.json: is larger than 8,192 KiB"),
         ("a.json", '{"type": "numbr"}', "a.json: type: 'numbr' is not one of ['array'"),
         ("a.json", '{"\\u001b": {"$ref": 1}, "type": "\\u001b[31m"}', "a.json: type: "),
     ],
@@ -167,7 +167,7 @@ def test_aliases_that_expand_too_far_are_refused(tmp_path):
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
     )
     (tmp_path / "a.yaml").write_text(bomb, "utf-8")
-    assert "contains more than 10,000 values" in refused("a.yaml", tmp_path)
+    assert "has more than 50,000 values" in refused("a.yaml", tmp_path)
     (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
     # An alias inside its own anchor is read as plain text, as in front matter.
     assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}

@@ -39,7 +39,6 @@ def test_g_5_a_schema_with_quotes_is_recognized(given):
         schema({"type": "array"}),
         schema({"type": "array", "items": {"type": "string"}}),
         schema({"type": "array", "items": {"type": "object", "properties": {"quote": {}}}}),
-        schema(ITEM),
         {"type": "object", "properties": {"quotes": LIST}},
         {"$ref": "#"},
         {"allOf": [{"$ref": "#"}], "anyOf": 3},

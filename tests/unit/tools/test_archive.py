@@ -88,7 +88,7 @@ async def test_two_outputs_with_one_id_are_both_stored():
     whole = (await read(archive, "same", 1_000)).text
     assert whole.startswith("first\n[")
     assert whole[starts[1] :] == "second"
-    assert (archive.ids, filled(a="text").add("a", "text")) == (("same",), 0)
+    assert ([*archive], filled(a="text").add("a", "text")) == (["same"], 0)
 
 
 def test_notes_of_the_archive_are_not_evidence():

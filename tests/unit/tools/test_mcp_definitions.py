@@ -8,21 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.types import CallToolResult, ImageContent, TextContent
+from mcp.types import Tool as ListedTool
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.mcp import LONGEST_DESCRIPTION, definitions, fit_schema, replace_lone_surrogates, tool_name
+from run_specialist.tools.base import Tool
+from run_specialist.tools.mcp import LONGEST_DESCRIPTION, fit_schema, replace_lone_surrogates, tool_name, tools_of
 from run_specialist.tools.mcp_session import LONGEST_RESULT, text_of
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 
 
+def made(server: str, *listed: str, description: str = "", taken: set[str] | None = None) -> dict[str, Tool]:
+    """Return the tools of a server that lists these names, by them."""
+
+    async def call(called: str, /, **_: object) -> str:
+        return called
+
+    tools = [ListedTool(name=name, description=description, input_schema=EMPTY) for name in listed]
+    return dict(tools_of(server, call, tools, set() if taken is None else taken))
+
+
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=20))
 def test_tool_names_are_unique_and_valid(called):
     """Any server tool names become unique names of at most 64 letters, digits, `_` and `-`, each mapped to its tool."""
-    made = list(definitions("server", [(name, "", {}) for name in called], set()))
-    names = [one.name for one in made]
-    assert len(set(names)) == len(names) == len(set(called))
-    assert {one.called for one in made} == set(called)
+    tools = made("server", *called)
+    names = [one.name for one in tools.values()]
+    assert len(set(names)) == len(names)
+    assert tools.keys() == set(called)
     assert all(re.fullmatch(r"mcp__server__[A-Za-z0-9_-]*", name) and len(name) <= 64 for name in names)
 
 
@@ -31,9 +43,9 @@ def test_tool_names_do_not_depend_on_the_order_of_the_list():
 
     `a.b` and `a_b` cannot both become `a_b`, so one of them gets a hash.
     """
-    listed = [("a_b", "", EMPTY), ("a.b", "", EMPTY), ("x" * 99, "", EMPTY)]
-    there = {one.called: one.name for one in definitions("s", listed, set())}
-    assert {one.called: one.name for one in definitions("s", listed[::-1], set())} == there
+    listed = ["a_b", "a.b", "x" * 99]
+    there = {called: one.name for called, one in made("s", *listed).items()}
+    assert {called: one.name for called, one in made("s", *listed[::-1]).items()} == there
     assert there["a.b"] == "mcp__s__a_b"
     assert re.fullmatch(r"mcp__s__a_b_[0-9a-f]{8}", there["a_b"])
 
@@ -41,16 +53,16 @@ def test_tool_names_do_not_depend_on_the_order_of_the_list():
 def test_two_servers_never_share_a_name():
     """Tool `b__c` of server `a` and tool `c` of server `a__b` get different names."""
     taken: set[str] = set()
-    (first,) = definitions("a", [("b__c", "", EMPTY)], taken)
-    (second,) = definitions("a__b", [("c", "", EMPTY)], taken)
+    (first,) = made("a", "b__c", taken=taken).values()
+    (second,) = made("a__b", "c", taken=taken).values()
     assert first.name == "mcp__a__b__c" != second.name
     assert taken == {first.name, second.name}
 
 
 def test_descriptions_are_never_empty_nor_endless():
     """The name replaces a missing description, and a very long description is cut."""
-    (bare,) = definitions("s", [("look", "", EMPTY)], set())
-    (long,) = definitions("s", [("look", "x" * 50_000, EMPTY)], set())
+    (bare,) = made("s", "look").values()
+    (long,) = made("s", "look", description="x" * 50_000).values()
     assert (bare.description, len(long.description)) == ("look", LONGEST_DESCRIPTION)
     assert tool_name("s", "look") == "mcp__s__look"
 

@@ -66,7 +66,7 @@ async def test_an_invalid_tool_is_omitted_with_a_warning(tmp_path, raw):
     """Over HTTP too, an invalid tool is omitted with a warning, and the others can be called."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/worn")) as one:
         (told,) = one.warnings
-        assert "its tool torn is not what the protocol wants: inputSchema: Field required; the run continues" in told
+        assert "its tools torn are not what the protocol wants: inputSchema: Field required; the run continues" in told
         assert await one.call("look") == "seen"
 
 

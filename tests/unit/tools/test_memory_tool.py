@@ -86,7 +86,8 @@ def test_runs_at_the_same_time_lose_no_notes(notes):
 def test_a_run_does_not_wait_for_ever(notes):
     """A lock that another run keeps is an error after a while, and the note can be changed once it is free."""
     notes.call("append", "MEMORY.md", file_text="a")
-    held, waiting = os.open(notes.folder, os.O_RDONLY), Folder.at(notes.folder)
+    held, top = (os.open(notes.folder, os.O_RDONLY) for _ in range(2))
+    waiting = Folder(str(notes.folder), top)
     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with pytest.raises(ToolError, match="another run is changing these notes"), locked(waiting, 0.02):
         pass

@@ -223,7 +223,7 @@ def test_a_corrected_module_is_imported_again(odd):
             (name, "is reserved; choose another one: @tool")
             for name in ("respond", "search", "read", "delegate", "get_tool_response", "context_summarize")
         ),
-        ("mcp__web__get", "is reserved for MCP tools"),
+        ("mcp__web__get", "is reserved"),
         ("lookup", "is already used by another function"),
     ],
 )

@@ -277,7 +277,7 @@ NO_SCHEMA = "look: cannot create a JSON Schema for parameter context: "
         (Place, "Place: expected a function, got a class"),
         (3, "int: expected a function, got an object of type int"),
         (lambda: "", "'<lambda>': invalid tool name; use at most"),
-        (Tool("look", "Look.", looks), "Tool: is already a tool"),
+        (Tool("look", "Look.", looks), "Tool: parameter *arguments cannot be passed by keyword"),
         (math.hypot, "hypot: "),
     ],
     ids=lambda value: getattr(value, "__name__", None),

@@ -102,9 +102,9 @@ def test_the_reason_names_the_figures_of_the_suggestion():
     new = suggest([*cut(*[10] * 11, limit=10), *ended(3)], 30, 0.0).reason
     assert new == f"11 {cut_short}, and 1 of them had the limit of 30; run more"
     few = suggest(ended(1), 30, 0.0).reason
-    assert few == "1 run shows the number of calls needed, and 9 more are required"
+    assert few == "1 run can be judged, and at least 10 are required"
     none = suggest([], 30, 0.0).reason
-    assert none == "no run shows the number of calls needed, and 10 are required"
+    assert none == "0 runs can be judged, and at least 10 are required"
 
 
 def test_many_repeated_calls_suggest_a_prompt_change():

@@ -2,13 +2,13 @@
 
 import os
 import re
-import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.errors import ToolError
+from run_specialist.safety.safe_files import folder
 from run_specialist.tools.ignore import IgnoreRules
 from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
@@ -18,6 +18,7 @@ MOST_HIDDEN = 1_000
 """Maximum number of places that are hidden or protected individually; each costs a mount or two."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries examined before each command."""
+_NAME_FOLDERS = "`paths` in the specialist's file can name the folders that it needs"
 # Types of file systems that contain no ordinary files.
 _OF_KERNEL = frozenset(
     """
@@ -47,32 +48,64 @@ class CommandFiles:
     """Files replaced by what `plain_config` returns."""
 
 
-def command_files(
-    sandbox: Sandbox,
-    writable: Sequence[str],
-    protected: Sequence[str],
-    check: Callable[[], None] = check_cancelled,
-) -> CommandFiles:
+def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence[str]) -> CommandFiles:
     """Return the files that a command sees; blocks while it examines all folders below the root.
 
     writable: as `writable_places` returns them.
     protected: places below them.
-    check: as for `files` of the file tools.
+
     Raises ToolError if too much would have to be hidden, and OSError if a git folder cannot be listed.
     """
     sandbox.require_root()
     root, starts = sandbox.root, _outermost([*sandbox.starts(), *writable])
     shown, changed = ([root / one for one in some] for some in (starts, writable))
     files = CommandFiles(shown, changed, protected=[root / one for one in protected])
-    walk = _Walk(sandbox, writable, files, check, kernel_folders(root))
+    of_kernel, seen = kernel_folders(root), 0
+
+    def hide(path: str, *, is_folder: bool) -> None:
+        if not sandbox.is_short_enough(path):
+            raise ToolError(f"{escape_path(path)[:200]}...: its path is too long to be hidden; remove it")
+        (files.emptied if is_folder else files.closed).append(root / path)
+        if len(files.protected) + len(files.emptied) + len(files.closed) > MOST_HIDDEN:
+            raise ToolError(
+                f"more than {MOST_HIDDEN:,} places below the root would have to be hidden, such as "
+                f"{escape_path(path)}; {_NAME_FOLDERS}"
+            )
+
+    def is_hidden(path: str, rules: IgnoreRules, *, is_folder: bool) -> bool:
+        if f"/{path}".casefold().endswith("/.git") or sandbox.is_closed(path, is_folder=is_folder):
+            return True
+        if any(f"{one}/".startswith(f"{path}/") or path.startswith(f"{one}/") for one in writable):
+            # What commands write, they can read: build folders are usually ignored.
+            return False
+        return not sandbox.is_selected(path, is_folder=is_folder) or rules.hide(path, is_folder=is_folder)
+
     pending = [(start, sandbox.parent_rules(start)) for start in starts if (root / start).is_dir()]
     while pending:
         here, rules = pending.pop()
+        inner: list[tuple[str, IgnoreRules]] = []
         try:
-            pending += walk.examine(here, rules)
+            with folder(root, here) as opened, opened.listing() as found:
+                rules = rules.within(opened, here)
+                for item in found:
+                    check_cancelled()
+                    seen += 1
+                    if seen > MOST_ENTRIES:
+                        raise ToolError(f"the root has more than {MOST_ENTRIES:,} files and folders; {_NAME_FOLDERS}")
+                    path = f"{here}/{item.name}" if here else item.name
+                    is_folder = path in of_kernel or item.is_dir(follow_symlinks=False)
+                    is_plain = path not in of_kernel and (is_folder or item.is_file(follow_symlinks=False))
+                    if path not in of_kernel and (item.is_symlink() or path == ".git"):
+                        continue  # the target of a symlink is elsewhere
+                    if not is_plain or is_hidden(path, rules, is_folder=is_folder):
+                        hide(path, is_folder=is_folder)
+                    elif is_folder:
+                        inner.append((path, rules))
         except OSError:
             # Commands may have other rights than this process, and its rules are unknown.
-            walk.hide(here, is_folder=True)
+            hide(here, is_folder=True)
+        else:
+            pending += inner
     above = {parent for place in (*files.protected, *files.emptied, *files.closed) for parent in place.parents}
     files.pinned = sorted(path for path in above if any(top in path.parents for top in files.writable))
     if "" in starts:
@@ -80,74 +113,15 @@ def command_files(
     return files
 
 
-@dataclass(slots=True)
-class _Walk:
-    sandbox: Sandbox
-    writable: Sequence[str]
-    files: CommandFiles
-    check: Callable[[], None]
-    kernel_folders: frozenset[str]
-    seen: int = 0
-
-    def examine(self, here: str, rules: IgnoreRules) -> Sequence[tuple[str, IgnoreRules]]:
-        """Hide entries of a folder, and return its shown subfolders; the targets of symlinks are elsewhere."""
-        inner = []
-        with self.sandbox.folder(here) as folder:
-            rules = rules.within(folder, here)
-            with folder.listing() as found:
-                for item in found:
-                    self.check()
-                    self.seen += 1
-                    if self.seen > MOST_ENTRIES:
-                        raise ToolError(
-                            f"the root has more than {MOST_ENTRIES:,} files and folders; `paths` in the specialist's "
-                            "file can name the folders that it needs"
-                        )
-                    path = f"{here}/{item.name}" if here else item.name
-                    if path in self.kernel_folders:
-                        self.hide(path, is_folder=True)
-                        continue
-                    if item.is_symlink() or path == ".git":
-                        continue
-                    is_folder = item.is_dir(follow_symlinks=False)
-                    is_plain = is_folder or item.is_file(follow_symlinks=False)
-                    if not is_plain or self._is_hidden(path, rules, is_folder=is_folder):
-                        self.hide(path, is_folder=is_folder)
-                    elif is_folder:
-                        inner.append((path, rules))
-        return inner
-
-    def _is_hidden(self, path: str, rules: IgnoreRules, *, is_folder: bool) -> bool:
-        if f"/{path}".casefold().endswith("/.git") or self.sandbox.is_closed(path, is_folder=is_folder):
-            return True
-        if any(f"{one}/".startswith(f"{path}/") or path.startswith(f"{one}/") for one in self.writable):
-            # What commands write, they can read: build folders are usually ignored.
-            return False
-        return not self.sandbox.is_selected(path, is_folder=is_folder) or rules.hide(path, is_folder=is_folder)
-
-    def hide(self, path: str, *, is_folder: bool) -> None:
-        if not self.sandbox.is_short_enough(path):
-            raise ToolError(f"{escape_path(path)[:200]}...: its path is too long to be hidden; remove it")
-        (self.files.emptied if is_folder else self.files.closed).append(self.sandbox.root / path)
-        if len(self.files.protected) + len(self.files.emptied) + len(self.files.closed) > MOST_HIDDEN:
-            raise ToolError(
-                f"more than {MOST_HIDDEN:,} places below the root would have to be hidden, such as "
-                f"{escape_path(path)}; `paths` in the specialist's file can name the folders that it needs"
-            )
-
-
 def kernel_folders(root: Path, mounts: str = "/proc/self/mountinfo") -> frozenset[str]:
     """Return the folders below a root that show the kernel's processes, devices or settings, relative to the root."""
-    try:
-        lines = Path(mounts).read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:
-        return frozenset()
     found = set()
-    for line in lines:
-        fields, _, kind = line.partition(" - ")
-        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split(" ")[4]))
-        if kind.split(" ")[0] in _OF_KERNEL and point != root and point.is_relative_to(root):
-            found.add(point.relative_to(root).as_posix())
+    with suppress(OSError):
+        for line in Path(mounts).read_text("utf-8", "surrogateescape").splitlines():
+            fields, _, kind = line.partition(" - ")
+            point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split(" ")[4]))
+            if kind.split(" ")[0] in _OF_KERNEL and point != root and point.is_relative_to(root):
+                found.add(point.relative_to(root).as_posix())
     return frozenset(found)
 
 
@@ -159,10 +133,8 @@ def writable_places(root: Path, paths: Sequence[str]) -> tuple[list[str], list[s
     """
     found, refused = [], []
     for path in paths:
-        parts = [part for part in path.replace(os.sep, "/").split("/") if part not in {"", "."}]
-        relative = "/".join(parts)
-        why = _why_not_writable(root, relative)
-        if why:
+        relative = "/".join(part for part in path.replace(os.sep, "/").split("/") if part not in {"", "."})
+        if why := _why_not_writable(root, relative):
             refused.append(f"{path}: {why}")
         else:
             found.append(relative)
@@ -180,13 +152,11 @@ def _why_not_writable(root: Path, relative: str) -> str:
     real = root / relative
     try:
         # A link in the path could lead anywhere by the time that a command runs.
-        is_link = os.path.realpath(real) != str(real)
-        mode = real.lstat().st_mode
+        if os.path.realpath(real, strict=True) != str(real):
+            return "it is a link, or below one"
     except (OSError, ValueError) as error:
         return f"it cannot be opened: {getattr(error, 'strerror', None) or error}"
-    if is_link:
-        return "it is a link, or below one"
-    return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "it is no folder and no file"
+    return "" if real.is_dir() or real.is_file() else "it is no folder and no file"
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
@@ -232,24 +202,23 @@ def _add_git(root: Path, files: CommandFiles) -> None:
         (files.emptied if own.is_dir() else files.closed).append(own)
     # The first one is in the root; a sandbox would follow a link that was put in its place meanwhile.
     files.shown += paths[1:]
-    for folder in filter(Path.is_dir, paths):
-        with os.scandir(folder) as entries:
+    for git in filter(Path.is_dir, paths):
+        with os.scandir(git) as entries:
             for entry in entries:
                 if entry.name == "modules" and entry.is_dir():
-                    files.emptied.append(folder / "modules")
+                    files.emptied.append(git / "modules")
                 elif entry.is_file(follow_symlinks=False) and is_secret(entry.name):
-                    files.closed.append(folder / entry.name)
+                    files.closed.append(git / entry.name)
                 elif entry.name in {"config", "config.worktree"} and entry.is_file():
-                    files.git_settings.append(folder / entry.name)
+                    files.git_settings.append(git / entry.name)
 
 
 def plain_config(path: Path) -> str:
     """Return the settings in a file that a repository needs, without remotes, which can contain credentials."""
-    try:
+    with suppress(OSError, ValueError):
         found = _SETTING.findall(_read(path))
-    except (OSError, ValueError):
-        return ""
-    return "".join(f"[{_KEPT[key.lower()]}]\n\t{key} = {value}\n" for key, value in found)
+        return "".join(f"[{_KEPT[key.lower()]}]\n\t{key} = {value}\n" for key, value in found)
+    return ""
 
 
 def _read(path: Path) -> str:

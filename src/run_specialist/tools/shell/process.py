@@ -201,7 +201,6 @@ def _places() -> Iterator[tuple[Path, tuple[str, str]]]:
 # then, so it never runs if this program is killed before.
 
 _POLL = 0.02
-_DRAINED_WITHIN = 1.0
 _GONE_WITHIN = 5.0
 
 
@@ -222,11 +221,10 @@ class SandboxedProcess:
         """
         self._output = output
         self._opened = opened
-        self._reports: int | None = None
-        self.status = -1
-        """Descriptor to which the sandbox writes."""
-        if has_status:
-            self._reports, self.status = self._pipe()
+        # Descriptors from which the status of the sandbox is read, and to which the sandbox writes it.
+        self._reports: int | None
+        self._reports, self.status = self._pipe() if has_status else (None, -1)
+        if self._reports is not None:
             os.set_blocking(self._reports, False)
         self._group = MemoryGroup(MEMORY + FOLDERS)
         opened.callback(self._group.remove)
@@ -305,7 +303,7 @@ class SandboxedProcess:
                     await process.wait()
         if not stopped:
             # A process that it left behind may keep the output open.
-            await asyncio.wait([reading], timeout=_DRAINED_WITHIN if self._output.total <= MOST_OUTPUT else 0)
+            await asyncio.wait([reading], timeout=1.0 if self._output.total <= MOST_OUTPUT else 0)
             if self._output.total > MOST_OUTPUT:
                 stopped = f"it wrote more than {MOST_OUTPUT // 1024**2} MB"
             elif self._group.has_killed:
@@ -356,9 +354,8 @@ class SandboxedProcess:
             # The kernel ends the first process of a namespace after all others.
             loop.add_reader(self._held, gone.set)
             try:
-                await asyncio.wait_for(gone.wait(), _GONE_WITHIN)
-            except TimeoutError:
-                pass
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(gone.wait(), _GONE_WITHIN)
             finally:
                 loop.remove_reader(self._held)
 

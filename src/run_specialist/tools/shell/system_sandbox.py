@@ -37,7 +37,6 @@ USER = 1000
 
 # A process of root may change settings of the kernel, of all namespaces, without any capability.
 _READ_ONLY = ("--remount-ro", "/", "--remount-ro", "/proc")
-_PROBE_TIMEOUT = 10.0
 _ETC = Path(__file__).with_name("etc")
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # Entries of /etc that programs need; none contains data of the user or of this host's services.
@@ -59,11 +58,8 @@ def options(root: Path, files: CommandFiles, status: int, calls: int, replaced: 
     """
     found = [*_isolated(), *_system(), "--json-status-fd", str(status), "--seccomp", str(calls), "--dir", str(root)]
     # The order counts: later mounts cover earlier ones.
-    for option, paths in (
-        ("--ro-bind", files.shown),
-        ("--bind", [*files.writable, *files.pinned]),
-        ("--ro-bind", files.protected),
-    ):
+    changed = [*files.writable, *files.pinned]
+    for option, paths in (("--ro-bind", files.shown), ("--bind", changed), ("--ro-bind", files.protected)):
         for path in paths:
             found += [option, str(path), str(path)]
     for path in files.emptied:
@@ -119,7 +115,7 @@ def _bwrap(*options: str) -> tuple[int | None, str]:
         tried = subprocess.run(  # noqa: S603 - no shell
             [program() or "bwrap", *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=_PROBE_TIMEOUT, check=False, env={},
+            timeout=10.0, check=False, env={},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, str(error)
@@ -234,12 +230,9 @@ def filter_for(machine: str | None = None) -> bytes | None:
         (_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSE | errno.EPERM),
         (_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _REFUSE | errno.EPERM),
     ]  # fmt: skip
-    for error, numbers in (
-        (errno.EPERM, (*_REFUSED[column], *_REFUSED_EVERYWHERE)),
-        (errno.ENOSYS, _MISSING[column]),
-    ):
-        for number in numbers:
-            steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE | error)]
+    refused = dict.fromkeys((*_REFUSED[column], *_REFUSED_EVERYWHERE), errno.EPERM)
+    for number, error in (refused | dict.fromkeys(_MISSING[column], errno.ENOSYS)).items():
+        steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE | error)]
     for both, argument, test, value, error in _CONDITIONS:
         if (known := both[column]) is not None:
             steps += [

@@ -39,9 +39,6 @@ _OTHERS = "To find and read files use the other tools."
 _NOTHING = "Nothing can be changed but /tmp, which is empty at first and gone after the call."
 # Number of files or folders that a text names.
 _NAMED = 10
-_POLL = 0.02
-# Share of the timeout reserved for ending the command, so that its output is not lost.
-_MARGIN = 0.05
 
 
 def shell_tool(settings: Specialist, root: Path, copy: WorkingCopy | None = None) -> Tool:
@@ -49,7 +46,7 @@ def shell_tool(settings: Specialist, root: Path, copy: WorkingCopy | None = None
 
     copy: informed that files may have changed.
     """
-    made = _Shell(settings, Path(os.path.realpath(root)), copy)
+    made = _Shell(settings, root, copy)
     return Tool(NAME, made.description, made.bash, ends_itself=bool(made.writable))
 
 
@@ -57,22 +54,20 @@ class _Shell:
     """Runs the commands of one run."""
 
     def __init__(self, settings: Specialist, root: Path, copy: WorkingCopy | None) -> None:
-        self._root = root
+        self._sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
+        self._root = self._sandbox.root
         self._copy = copy
         self._one_at_a_time = asyncio.Lock()
         self._has_looked_back = False
         self._closed = [Path(os.path.realpath(settings.path))] if settings.path else []
         self._rules = CommandRules(settings.tools, settings.disallowed_tools)
         self._limit = settings.tool_result_limit
-        self.writable, _ = writable_places(root, settings.writable)
-        changes = _NOTHING
-        if self.writable:
-            places = few([one or "the whole root" for one in self.writable], _NAMED)
-            changes = f"Only {places} can be changed, and /tmp, which is gone after the call."
+        self.writable, _ = writable_places(self._root, settings.writable)
+        places = few([one or "the whole root" for one in self.writable], _NAMED)
+        changes = f"Only {places} can be changed, and /tmp, which is gone after the call." if places else _NOTHING
         others = _OTHERS if any(names_tool(settings.tools, name) for name in ("search", "grep", "read")) else ""
-        parts = (_DESCRIPTION.format(root=root, changes=changes), others, str(self._rules))
-        self.description = " ".join(part for part in parts if part)
-        self._sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
+        parts = (_DESCRIPTION.format(root=self._root, changes=changes), others, str(self._rules))
+        self.description = " ".join(filter(None, parts))
 
     async def bash(
         self,
@@ -88,7 +83,8 @@ class _Shell:
             raise ToolError("a command line cannot contain a NUL character")
         output = KeptOutput(4 * self._limit)
         undone: list[str] = []
-        seconds = context.seconds * (1 - _MARGIN)
+        # The rest is for ending the command, so that its output is not lost.
+        seconds = 0.95 * context.seconds
         if not self.writable:
             exit_code, stopped = await run_command(self._sandbox, (), command, output, seconds)
         else:
@@ -106,10 +102,14 @@ class _Shell:
                 )
 
                 async def record() -> None:
-                    changes = await in_thread(checkpoint.compare)
-                    undone.extend(changes.undone)
-                    if await report_changes(changes, context.log):
-                        await in_thread(checkpoint.discard)
+                    try:
+                        changes = await in_thread(checkpoint.compare)
+                        undone.extend(changes.undone)
+                        if await report_changes(changes, context.log):
+                            await in_thread(checkpoint.discard)
+                    finally:
+                        if self._copy is not None:
+                            self._copy.changes += 1
 
                 try:
                     exit_code, stopped = await run_command(
@@ -117,11 +117,7 @@ class _Shell:
                     )
                 finally:
                     # A cancellation takes effect afterwards.
-                    try:
-                        await to_the_end(record(), lambda: None)
-                    finally:
-                        if self._copy is not None:
-                            self._copy.changes += 1
+                    await to_the_end(record())
         note = f"[stopped: {stopped}]" if stopped else f"[exit code {exit_code}]"
         if undone:
             note += f"\n[undone, because nothing may be changed there: {few([*map(escape_path, undone)], _NAMED)}]"
@@ -138,7 +134,7 @@ class _Shell:
                     return
             if time.monotonic() > until:
                 raise ToolError("a command of another run is changing the same folders; try again later")
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(0.02)
 
 
 # The commands that a file allows, from entries such as `Bash(git log:*)` in `tools` and `disallowed_tools`.

@@ -50,7 +50,7 @@ class TimedGate(Gate):
             self.under_way.discard(request)
             closing = self.closings.get(model)
             if closing is not None and closing.probe is request:
-                closing.probe, closing.probed_at = None, None
+                closing.probe = None
         self.leave_queue(request)
         return found
 

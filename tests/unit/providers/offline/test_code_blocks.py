@@ -29,7 +29,7 @@ PIECES = [
 
 def blocks_of(path, text):
     """Return the blocks of a file that was seen as a whole."""
-    return list(code_units(path, [(number, line, 1) for number, line in enumerate(text.split("\n"), 1)]))
+    return list(code_units(path, tuple((number, line, 1) for number, line in enumerate(text.split("\n"), 1))))
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_comment_above_a_function_belongs_to_it():
 def test_a_method_is_not_assumed_to_go_on_for_ever():
     """A line far below a method belongs to the class at most, since the lines between them are unknown."""
     lines = [(1, "class A:", 1), (2, "    def near(self):", 1), (200, "        far()", 2)]
-    assert [block.headings[-1] for block in code_units("a.py", lines)] == ["A", "near", "A"]
+    assert [block.headings[-1] for block in code_units("a.py", tuple(lines))] == ["A", "near", "A"]
 
 
 def test_only_a_definition_that_was_not_read_is_unread():
     """A definition of which only the first line was seen is unread; one with its body is not."""
-    unread, *_ = code_units("a.py", [(7, "def f():", 1)])
-    read, *_ = code_units("a.py", [(7, "def f():", 1), (8, "    return 1", 1)])
+    unread, *_ = code_units("a.py", ((7, "def f():", 1),))
+    read, *_ = code_units("a.py", ((7, "def f():", 1), (8, "    return 1", 1)))
     assert (unread.is_unread, read.is_unread) == (True, False)
 
 
@@ -149,6 +149,6 @@ def test_blocks_are_verbatim_lines_of_one_result(pieces):
         number += step
         lines.append((number, indent + text, origin))
     known = {line: (text, origin) for line, text, origin in lines}
-    for block in code_units("a.ts", lines):
+    for block in code_units("a.ts", tuple(lines)):
         for at, text in enumerate(block.text.split("\n"), block.line):
             assert known[at] == (text, known[block.line][1])
