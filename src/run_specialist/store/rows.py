@@ -288,7 +288,7 @@ def rows_of(run_id: str, owner: str, records: Iterable[journal.Record], event: i
     for record in records:
         match record:
             case journal.EventLogged():
-                rows.add("events", number=event, at=record.at, body=json_text(_as_json(record.event)))
+                rows.add("events", number=event, at=record.at, body=json_text(record.event))
                 event += 1
             case journal.Opened():
                 frozen = record.frozen
@@ -322,30 +322,25 @@ def rows_of(run_id: str, owner: str, records: Iterable[journal.Record], event: i
                 if record.checkpointed is not None:
                     rows.checkpoint(record.checkpointed)
                 outcome = record.outcome
-                printed = _as_json(outcome)
-                # With the fields that `--json` does not print.
-                whole = {**fields_of(outcome), **printed} if isinstance(printed, dict) else printed
                 rows.ending = row(
                     "runs",
                     run_id=run_id,
                     status=outcome.status,
                     ended_at=record.at,
                     duration_s=outcome.duration_s,
-                    outcome=json_text(whole),
+                    # With the fields that `--json` does not print.
+                    outcome=json_text({**fields_of(outcome), **_printed(outcome)}),
                 )
                 rows.answer = row("search", run_id=run_id, answer=str(outcome.answer))
     return rows
 
 
-def _as_json(value: Event | Outcome) -> object:
-    """Return the value as `--events` or `--json` prints it."""
-    # Most events print their fields, which needs no deep copy.
-    if isinstance(value, Event) and type(value).as_json is Event.as_json:
-        return {"event": value.event, **fields_of(value)}
+def _printed(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome as `--json` prints it, or its fields if one cannot be copied."""
     try:
-        return value.as_json()
+        return outcome.as_json()
     except Exception:  # noqa: BLE001 - copying untrusted values may raise anything
-        return value
+        return fields_of(outcome)
 
 
 LONGEST_NUMBER = 1_000
@@ -373,6 +368,10 @@ def _simplified(value: object) -> object:
             return dict(value)
         if isinstance(value, (list, tuple, set, frozenset)):
             return list(value)
+        if isinstance(value, Event):  # as `--events` prints it, without its deep copies
+            return {"event": value.event, **fields_of(value)}
+        if isinstance(value, Outcome):
+            return _printed(value)
         return fields_of(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
     except Exception:  # noqa: BLE001 - untrusted values run untrusted code
         return type(value).__name__

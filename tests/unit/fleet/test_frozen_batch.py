@@ -23,7 +23,7 @@ def project(tmp_path):
 
 def frozen_in(project):
     """Freeze the specialist of the project."""
-    return freeze(load(project / "specialists" / "finder.md"), project, {"tool_calls_limit": 6}, "sonnet", 4)
+    return freeze(load(project / "specialists" / "finder.md"), project, {"tool_calls_limit": 6}, "sonnet")
 
 
 def test_what_is_frozen_survives_the_store(project):
