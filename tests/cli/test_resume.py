@@ -4,11 +4,22 @@ import json
 import re
 import shlex
 import signal
+import socket
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from run_specialist.api.runner import Runner
+from run_specialist.loop.run import Run
+from run_specialist.record.journal import Received
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
+from run_specialist.tools import files
 from tests.cli.resumed_commands import GREP, MODEL, rows
+from tests.cli.specialists_command import call
 from tests.cli.specialists_command import call as manage
+from tests.journals import Notebook, keep
 from tests.stderr_lines import SUMMARY
 from tests.wire.chat import replies as chat_replies
 from tests.wire.simulator import Gate
@@ -123,3 +134,216 @@ def test_the_resume_command_omits_the_password(store_url, api, write, call):
     assert "specialists resume" in said.stderr
     password = re.search(r"//\w+:([^@]+)@", store_url)
     assert password is None or f":{password[1]}@" not in said.stderr
+
+
+# Resumptions that `specialists resume` refuses, and those that --force allows.
+
+
+@pytest.fixture
+def landed(store, api, write, call):
+    """A run that landed after one call, its simulator, and the file of its specialist."""
+    path = write("finder", "tool_calls_limit: 1", "tools: grep")
+    simulator = api([GREP[0], answers("some")])
+    call("finder", "What?", *MODEL, "--quiet")
+    return simulator, path
+
+
+REFUSED = [
+    (("last",), "landed at its limit; set a higher limit, or ask a follow-up question"),
+    (("last", ""), "the question is empty"),
+    (("last", "--tool-calls-limit", "0"), "has already used 1 tool call, so its total limit cannot be 0"),
+    (("last", "--tool-calls-limit", "many"), "must be an integer"),
+    (("nothing", "More?"), "there is no run nothing in"),
+    (("2", "More?", "--store", "none"), "the store is `none`, so no runs are stored"),
+    (("last", "More?", "--store", "absent.db"), "there is no store at"),
+    (("last", "More?", "--store", "notes/owls.md"), "is not an SQLite database"),
+    (("last", "More?", "--store", "mysql://u:secret@h/db"), "is not a valid store"),
+    (("last", "More?", "--json", "--events"), "cannot be combined"),
+]
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
+def test_an_impossible_resumption_is_one_line_with_exit_code_2(landed, store, arguments, words):
+    """The error is one line; no request is sent, the store is unchanged, and no secret is shown."""
+    simulator, _ = landed
+    before = store.read_bytes(), manage("transcript", "last", "--json").stdout
+    result = manage("resume", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert "secret" not in result.stderr
+    assert len(simulator.requests) == 2
+    assert (store.read_bytes(), manage("transcript", "last", "--json").stdout) == before
+    assert not Path("absent.db").exists()
+
+
+# `specialists resume --at`, and how `runs`, `transcript` and `report` show a fork.
+
+
+OWLS = calls("grep", {"pattern": "owls"})
+
+
+@pytest.fixture
+def source(store, api, write, call):
+    """Return a function that runs a specialist with three calls, and returns the id of its run.
+
+    It takes the replies that are left for forks.
+    """
+
+    def ask(*replies):
+        write("finder", "tool_calls_limit: 3", "tools: grep")
+        api([*GREP, answers("some"), *replies])
+        return json.loads(call("finder", "What?", *MODEL, "--json").stdout)["run_id"]
+
+    return ask
+
+
+def test_f_6_another_model_is_priced_in_one_line_before_its_first_request(source):
+    """The line names size and price before the outcome; it is silent with --quiet."""
+    source = source(OWLS, *map(answers, ("more", "last")))
+    forked = manage("resume", source, "--at", "2", "--model", "sonnet")
+    assert (forked.exit_code, forked.stdout) == (0, "more\n")
+    first, counts, *_ = forked.stderr.splitlines()
+    assert f" claude-sonnet-5-5 has no prompt cache of {source}: it reads about " in first
+    assert " tokens anew, price about $0.0" in first
+    assert f"warning: the first 2 turns of {source} are copied: 2 tool calls and 2 turns count" in counts
+    assert manage("resume", source, "--at", "0", "--model", "sonnet", "-q").stderr == ""
+
+
+def test_f_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
+    """`runs`, `transcript` and `report` name the source, and the transcript says where the copied turns end."""
+    source = source(OWLS, answers("more"))
+    outcome = json.loads(manage("resume", source, "--at", "2", "--landing", "order", "--json").stdout)
+    fork = outcome["run_id"]
+    newest, first = json.loads(manage("runs", "--json").stdout)["runs"]
+    assert (newest["run_id"], newest["forked_from"], newest["forked_at"]) == (fork, source, 2)
+    assert (first["forked_from"], first["forked_at"]) == (None, None)
+    assert f"(fork of {source} at turn 2)" in manage("runs").stdout
+    lines = manage("transcript", fork).stdout.splitlines()
+    assert lines[1] == f"forked from {source} after 2 turns"
+    end = lines.index("the copied turns end here")
+    assert [line.split("  ")[0] for line in lines[:end] if line.startswith("call")] == ["call 1", "call 2"]
+    assert [line.split("  ")[0] for line in lines[end:] if line.startswith("call")] == ["call 3", "call 4"]
+    printed = json.loads(manage("transcript", fork, "--json").stdout)
+    assert printed["messages"][printed["copied_messages"]]["kind"] == "tool_call"
+    page = tmp_path / "page.html"
+    assert manage("report", source, "--out", str(page)).exit_code == 0
+    assert "They part after turn 2" in page.read_text()
+
+
+# The command `specialists replay`: exit codes, output, cassette files, and what it refuses.
+
+
+@pytest.fixture
+def recorded(ask, write, store):
+    """A project with a stored run."""
+    write("finder", "tool_calls_limit: 3", "paths: notes")
+    assert ask()[0] == 0
+    return write
+
+
+def test_c1_an_equal_replay_ends_with_one_line(recorded, monkeypatch):
+    """Exit code 0, without a connection or a key, and nothing is stored."""
+
+    def refuse(*arguments):
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    done = call("replay", "last")
+    run_id = json.loads(call("runs", "--json").stdout)["runs"][0]["run_id"]
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == f"{run_id} replays the same: 3 requests, 2 tool calls, answered\n"
+    assert call("replay", run_id[:18]).exit_code == 0
+    assert len(json.loads(call("runs", "--json").stdout)["runs"]) == 1
+
+
+def test_c2_a_difference_has_exit_code_1(recorded):
+    """The block says where, what and what to do; `--json` has the same as values."""
+    recorded("finder", "tool_calls_limit: 3", "paths: notes", body="You find all notes.")
+    done = call("replay", "last")
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 1
+    assert lines[0].endswith(" differs at request 1 of 3: system prompt")
+    assert lines[1:3] == ["--- stored", "+++ now"]
+    assert {"-You find notes.", "+You find all notes."} < {*lines}
+    assert lines[-2] == "finder.md has changed since the run."
+    assert "\x1b" not in done.stdout
+    values = json.loads(call("replay", "last", "--json").stdout)
+    assert (values["same"], values["requests"]) == (False, 1)
+    assert (values["difference"]["request"], values["difference"]["part"]) == (1, "system prompt")
+
+
+def test_c2_a_changed_description_of_a_tool_is_found(recorded, monkeypatch):
+    """As after a change of this program; the file is unchanged, and this is said."""
+
+    def changed(*arguments):
+        made = files.file_tools
+        return [replace(one, description="Other.") if one.name == "grep" else one for one in made(*arguments)]
+
+    monkeypatch.setattr("run_specialist.spawning.spawner.file_tools", changed)
+    done = call("replay", "last")
+    assert done.stdout.splitlines()[0].endswith(" differs at request 1 of 3: definition of the tool grep")
+    assert '+  "description": "Other.",' in done.stdout
+    assert "finder.md is unchanged, so a tool, a config file or this program differs." in done.stdout
+
+
+def test_c4_a_run_is_saved_and_replayed_without_its_store(recorded, notes, store):
+    """The same bytes each time; a file is overwritten only on request, and not by a run that differs."""
+    for name in ("one.json", "two.json"):
+        assert call("replay", "last", "--save", name).stdout.endswith(f"; saved to {name}\n")
+    text = (notes / "one.json").read_text()
+    assert text == (notes / "two.json").read_text()
+    refused = call("replay", "last", "--save", "one.json")
+    assert (refused.exit_code, "use --force to overwrite it" in refused.stderr) == (2, True)
+    store.unlink()
+    assert call("replay", "one.json").stdout.startswith("one.json replays the same: 3 requests")
+    recorded("finder", "tool_calls_limit: 4", "paths: notes")
+    done = call("replay", "one.json", "--save", "two.json", "--force")
+    assert done.exit_code == 1
+    assert "nothing was saved to two.json" in done.stderr
+    assert (notes / "two.json").read_text() == text
+    assert call("replay", "one.json", "--save", "three.json").exit_code == 1
+    assert not (notes / "three.json").exists()
+
+
+async def test_c3_a_run_whose_process_was_killed_is_refused(write, store):
+    """Its reason and what to do, in one line."""
+    write("finder", "tool_calls_limit: 3")
+    notebook = Notebook()
+    async with Runner(model="offline", store="none") as runner:
+        job = (await runner.prepare("finder", "What do owls eat?")).job
+    await Run(job, journal=notebook).outcome()
+    await keep(f"sqlite:///{store}", notebook.until(Received, 1))
+    done = call("replay", "last", "--all-projects")
+    assert done.exit_code == 2
+    assert "cannot be replayed: it has not ended (interrupted); resume it with `specialists resume" in done.stderr
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["none.json"], "none.json: No such file or directory"),
+        (["2031"], "there is no run 2031"),
+        (["last", "--root", "none"], "--root: none is not a folder"),
+        (["last", "--save", "none/one.json"], "--save: none/one.json cannot be written: No such file or directory"),
+        (["last", "--save", "notes", "--force"], "--save: notes cannot be written: Is a directory"),
+    ],
+)
+def test_c4_wrong_arguments_are_one_line(recorded, arguments, reason):
+    """Exit code 2 and a reason."""
+    done = call("replay", *arguments)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert reason in done.stderr
+
+
+def test_c1_a_deleted_or_broken_specialist_is_reported(recorded, notes):
+    """By its name and by its line."""
+    path = notes / "specialists/finder.md"
+    path.write_text(path.read_text().replace("tool_calls_limit: 3", "tool_calls_limit: x"))
+    done = call("replay", "last")
+    assert (done.exit_code, "tool_calls_limit" in done.stderr) == (2, True)
+    path.unlink()
+    done = call("replay", "last")
+    assert (done.exit_code, "no specialist named finder" in done.stderr) == (2, True)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from run_specialist.cli import manage
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, FileChanged
-from tests.cli.test_live_nested import lines_of
+from tests.cli.test_live import lines_of
 from tests.wire.simulator.replies import answers, calls
 
 READ = calls("read", {"path": "notes/owls.md"})

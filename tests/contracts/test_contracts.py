@@ -119,7 +119,6 @@ ENDINGS = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("script", "settings", "status", "code", "kind"), ENDINGS.values(), ids=ENDINGS)
 async def test_the_outcome_has_the_same_shape_for_every_ending(tmp_path, script, settings, status, code, kind):
     """The outcome has the same keys and types for every ending; its exit code and kind of failure match the status."""
@@ -130,7 +129,6 @@ async def test_the_outcome_has_the_same_shape_for_every_ending(tmp_path, script,
     holds(outcome.as_json(), SHAPES["OUTCOME"])
 
 
-@pytest.mark.anyio
 async def test_every_event_keeps_its_keys_and_types(tmp_path):
     """Nested, summarized, skipped, failed, landed and resumed runs emit every event of the table, with its shape."""
     told: list[events.Event] = []

@@ -1,9 +1,13 @@
 """The documents match the code: help texts, keys, events, examples, links."""
 
+import ast
+import importlib.util
 import json
 import re
 import shlex
+import tomllib
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -11,16 +15,29 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from run_specialist.api import config_files
+from run_specialist.api.config_files import KEYS, TABLE
 from run_specialist.api.runner import Runner
 from run_specialist.budget import PRESETS
 from run_specialist.cli import ask, manage
 from run_specialist.cli.flags import takes
 from run_specialist.cli.live import FLAGS
+from run_specialist.loop.observing import CONTENT, PROVIDER_VARIABLE
+from run_specialist.providers import admission
+from run_specialist.providers.choose import CREDENTIALS
+from run_specialist.providers.errors import CHAT, MESSAGES
+from run_specialist.providers.local import CONTEXT_VARIABLE
+from run_specialist.providers.local_servers import SERVERS
 from run_specialist.record import events
 from run_specialist.record.outcome import ErrorKind, Exit, Outcome
+from run_specialist.spawning import availability
 from run_specialist.spawning.spawner import LIMITS
+from run_specialist.specialist import project as ownership
+from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load, load_text
-from tests.docs.markdown import DOCUMENTS, JSON, README, ROOT, anchors, blocks, named, page, table
+from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
+from run_specialist.store import location
+from tests.docs.markdown import DOCUMENTS, FILES, JSON, README, ROOT, anchors, blocks, named, page, table
 from tests.docs.markdown import LIMITS as LIMITS_PAGE
 from tests.scripted_provider import ScriptedProvider, calls
 
@@ -100,7 +117,6 @@ def test_example_files_load_without_a_problem(name):
     assert (file.status, file.problems) == ("ok", ())
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("misfits", "status"), [(0, "answered"), (1, "answered"), (2, "partial")])
 async def test_the_documented_structured_answer_fits_its_schema(tmp_path, misfits, status):
     """The answer in docs/limits.md fits its schema.
@@ -224,3 +240,209 @@ def test_the_notes_exist_and_contain_no_local_paths():
         text = note.read_text(encoding="utf-8")
         assert re.search(r"^# \w", text, re.MULTILINE), note
         assert not re.search(r"(?<![\w.])/(?:work|root|home|tmp)/", text), note
+
+
+# docs/reference.md is what docs/make_reference.py writes, and it leaves nothing out.
+
+
+SPEC = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
+GENERATOR = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(GENERATOR)
+PAGE = page("reference")
+
+
+def test_the_reference_is_current():
+    """After a change of a command or a key, `python docs/make_reference.py` was run."""
+    assert GENERATOR.page() == PAGE, "run: uv run python docs/make_reference.py"
+
+
+def test_every_command_has_its_section_with_all_options():
+    """Each command has a heading, and each of its options is named below it or among the shared ones."""
+    shared = PAGE.split("\n## Commands\n")[0]
+    for name, command in GENERATOR.commands():
+        (below,) = re.findall(rf"^### {name}\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL)
+        names = [parameter.opts[0] for parameter in command.params if parameter.param_type_name == "option"]
+        missing = [one for one in names if not re.search(rf"`{one}\b", below)]
+        if "All shared options but" in below:
+            missing = [one for one in missing if f"`{one}" not in shared]
+        assert set(missing) <= {"--help", "--install-completion", "--show-completion"}, name
+
+
+def test_every_key_says_what_it_means():
+    """No key of a specialist file is without a text, and the guide leads with eight of them."""
+    (section,) = re.findall(r"^## Keys of a specialist file\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL)
+    rows = dict(re.findall(r"^- `(\w+)`: (.*)$", section, re.MULTILINE))
+    assert set(rows) == set(Specialist.model_fields) - {"path", "prompt"}
+    assert all(re.fullmatch(r"\S.*\.( \[.*\])?", text) for text in rows.values())
+    first = [row[0].strip("`") for row in table(FILES, "# Write a specialist")]
+    assert len(first) == 8
+    assert set(first) <= set(rows)
+
+
+# The section on editors of docs/specialist-files.md: the modeline may stay.
+
+
+(MODELINE,) = (text for text in blocks(FILES, "yaml") if "$schema=" in text)
+
+
+def test_the_modeline_may_stay_in_a_specialist_file():
+    """A file whose front matter begins with the modeline has no problem, and the values of the example."""
+    file = load_text(f"---\n{MODELINE}description: d\n---\nYou find dates.\n", Path("release-dater.md"))
+    assert (file.problems, file.tool_calls_limit) == ((), yaml.safe_load(MODELINE)["tool_calls_limit"])
+
+
+# Every behaviour id in a test's name is defined in docs/behaviours.md, and every defined id has a test.
+
+
+DEFINED = set(
+    re.findall(
+        r"^\| ([SXGCEFPRTW]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+)
+
+
+def ids_of(name):
+    """Return the ids in the name of a test, such as S0.3, X.1 and G.2 in `test_s0_3_x_1_g2_counts_down`."""
+    found = re.findall(r"(?:(?<=_)|^)(?:(s\d|x)_|([gcefprtw])_?)(\d+)(?=_)", name)
+    return {f"{(group or other).upper()}.{number}" for group, other, number in found}
+
+
+def used():
+    """Return the ids in the names of all tests, each with one place that uses it."""
+    return {
+        found: path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)\(", path.read_text(encoding="utf-8"))
+        for found in ids_of(name.removeprefix("test_"))
+    }
+
+
+def test_every_id_in_a_name_is_defined():
+    """Every behaviour id in the name of a test, such as `x_14`, is defined in docs/behaviours.md."""
+    assert {found: place for found, place in used().items() if found not in DEFINED} == {}
+
+
+def test_every_defined_behaviour_has_a_test():
+    """Every behaviour defined in docs/behaviours.md has a test."""
+    assert len(DEFINED) > 50
+    assert DEFINED - set(used()) == set()
+
+
+# The table of the tools in docs/specialist-files.md matches the code.
+
+
+ROWS = table(FILES, "## Tools")
+
+
+def names(cell):
+    """Return the names in a cell."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_tool_has_a_row():
+    """Those that no file names, because each run has them or may need them, have none."""
+    told = [name for row in ROWS for name in names(row[0])]
+    assert sorted(told) == sorted({*BUILT_IN} - {"respond", "get_tool_response"})
+
+
+def test_other_names_are_those_of_the_tool():
+    """Each name in the last column means a tool of its row."""
+    for row in ROWS:
+        for name in names(row[3]):
+            assert {*resolve_tools([name], (), BUILT_IN).names} <= {*names(row[0])}, name
+            assert resolve_tools([name], (), BUILT_IN).names, name
+
+
+# docs/configuration.md matches the code: variables, examples, errors.
+
+
+CONFIGURATION_PAGE = page("configuration")
+SOURCE = ROOT / "src/run_specialist"
+
+ENDPOINTS = [MESSAGES, CHAT, *(server.endpoint for server in SERVERS.values())]
+MEANINGS = {
+    "project.py: VARIABLE": [ownership.VARIABLE],
+    "location.py: VARIABLE": [location.VARIABLE],
+    "config_files.py: VARIABLE": [config_files.VARIABLE],
+    "config_files.py: variable": [key.variable for key in KEYS.values() if key.variable],
+    "config_files.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
+    "availability.py: VARIABLE": [availability.VARIABLE],
+    "errors.py: variable": [admission.VARIABLE, CONTEXT_VARIABLE],
+    "manage.py: name": ["VISUAL", "EDITOR"],
+    # Git gets these unchanged; they are no settings.
+    "git.py: name": [],
+    "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
+    "models.py: CHAT.url": [CHAT.url],
+    "local_servers.py: self.endpoint.url": [one.url for one in ENDPOINTS],
+    "local_servers.py: self.endpoint.key": [one.key for one in ENDPOINTS],
+    "trust.py: server.endpoint.url": [one.url for one in ENDPOINTS],
+    "observing.py: CONTENT": [CONTENT],
+    "observing.py: PROVIDER_VARIABLE": [PROVIDER_VARIABLE],
+}
+"""The names behind each expression with which the code reads a variable that it does not write out."""
+
+
+def reads(path):
+    """Yield each name, or expression for a name, with which a module reads an environment variable."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.keyword) and node.arg == "envvar":
+            yield node.value
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
+            yield node.slice
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if called in {"os.environ.get", "os.environ.pop", "os.environ.setdefault", "os.getenv"}:
+            yield node.args[0]
+
+
+@cache
+def variables():
+    """Return the names of all environment variables that the code reads."""
+    names = set()
+    for path in SOURCE.rglob("*.py"):
+        for one in reads(path):
+            names |= {one.value} if isinstance(one, ast.Constant) else set(MEANINGS[f"{path.name}: {ast.unparse(one)}"])
+    return names
+
+
+def test_every_environment_variable_is_documented():
+    """The first table has exactly the variables that the code reads, each with its meaning."""
+    rows = table(CONFIGURATION_PAGE, "### Read by this program")
+    documented = [name for row in rows for name in named(row[0])]
+    assert sorted(documented) == sorted(variables())
+    assert all(row[1] for row in rows)
+
+
+def test_no_module_reads_variables_in_another_way():
+    """`from os import environ`, and names such as `SPECIALIST_X` that no known access reads, would escape the test."""
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"from os import .*\b(environ|getenv)\b", text), path
+        assert set(re.findall(r"\bSPECIALIST_[A-Z_]+\b", text)) <= variables(), path
+
+
+def test_the_examples_are_valid(tmp_path, monkeypatch):
+    """Both example files are read without a problem, each in its place."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project, user = blocks(CONFIGURATION_PAGE, "toml")
+    assert set(tomllib.loads(project)) == {TABLE[0]}
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "pyproject.toml").write_text(project, encoding="utf-8")
+    (tmp_path / "config.toml").write_text(user, encoding="utf-8")
+    read = [
+        config_files._read(tmp_path / "pyproject.toml", "project", tmp_path),
+        config_files._read(tmp_path / "config.toml", "user"),
+    ]
+    assert [(one.state, one.problems) for one in read] == [("read", ())] * 2
+    assert all(one.values for one in read)
+
+
+@pytest.mark.parametrize("line", blocks(CONFIGURATION_PAGE, "text")[0].splitlines())
+def test_the_example_errors_are_those_of_the_code(line, tmp_path, monkeypatch):
+    """A file with the mistake on that line has that error."""
+    monkeypatch.chdir(tmp_path)
+    number, key = int(line.split(":")[1]), line.split(": ")[1]
+    value = line.rpartition("got ")[2] if "got " in line else "1"
+    head = "[tool.run-specialist]\n" + "\n" * (number - 2)
+    Path("pyproject.toml").write_text(f"{head}{key} = {value}\n", encoding="utf-8")
+    read = config_files._read(tmp_path / "pyproject.toml", "project", tmp_path)
+    assert read.problems == (line,)

@@ -46,7 +46,6 @@ def test_every_example_runs(project, capsys, place):
     assert capsys.readouterr().out.strip()
 
 
-@pytest.mark.anyio
 async def test_the_documented_specialist_calls_the_documented_function(project):
     """Without trust the specialist is refused with the error shown on the page; with trust the glossary answers."""
     assert load(project.file).problems == ()
@@ -70,7 +69,6 @@ def test_the_kinds_that_left_accepts_are_documented():
     assert re.findall(r"`(\w+)`", line) == [kind.value for kind in Kind]
 
 
-@pytest.mark.anyio
 async def test_the_documented_tool_adapts_to_the_remaining_calls():
     """The tool on the page asks only one source when fewer than three calls are left."""
     (example,) = [text for text in EXAMPLES if "def survey" in text]

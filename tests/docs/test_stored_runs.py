@@ -145,7 +145,6 @@ def test_the_json_fields_of_batches_are_documented(project):
     assert [name for name in ("total", "items", *named(text)) if name not in item and name not in page] == []
 
 
-@pytest.mark.anyio
 async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
     """The role and fields of each kind are those that a run produces; a summary is one more kind, with a text."""
     replies = [calls(("ls", {})), says("Nothing.")]

@@ -18,7 +18,6 @@ def test_free_places_go_to_the_batches_that_have_fewest(held, room):
     assert all(after[one] <= min(after.values()) + 1 for one in shares if shares[one])
 
 
-@pytest.mark.anyio
 @pytest.mark.exhaustive
 async def test_a_small_batch_does_not_wait_for_a_large_one(url, frozen, working, model):
     """Of two equal batches each gets half of the places at once, whichever was put first."""
@@ -31,7 +30,6 @@ async def test_a_small_batch_does_not_wait_for_a_large_one(url, frozen, working,
     assert sorted(item > 100 for item in begun) == [False, False, True, True]
 
 
-@pytest.mark.anyio
 @pytest.mark.exhaustive
 async def test_a_higher_priority_is_taken_first(url, frozen, working, model):
     """All places go to the batch with the higher priority; a later call changes the priority of all its items."""

@@ -42,7 +42,6 @@ def servers(process: psutil.Process) -> list[psutil.Process]:
     return [one for one in process.children() if "llama_process.py" in " ".join(one.cmdline())]
 
 
-@pytest.mark.anyio
 async def test_a_run_ends_with_an_outcome_and_without_a_process(model):
     """The event loop continues while the model loads; the outcome names the model and has the tokens that it took."""
     ticks = 0
@@ -68,7 +67,6 @@ async def test_a_run_ends_with_an_outcome_and_without_a_process(model):
     assert not server.is_running()
 
 
-@pytest.mark.anyio
 async def test_the_context_is_that_of_the_model(model, monkeypatch):
     """Without the variable, llama.cpp chooses the context, and reports it."""
     import httpx2
@@ -91,7 +89,6 @@ def cut_off(whole: str, cut: str) -> None:
     Path(cut).write_bytes(Path(whole).read_bytes()[:50_000_000])
 
 
-@pytest.mark.anyio
 async def test_a_file_that_is_cut_off_is_refused_with_the_reason_of_llama(model, capfd):
     """The reason comes from the log of llama.cpp, of which nothing reaches the terminal."""
     cut_off("smol.gguf", "cut.gguf")

@@ -1,15 +1,29 @@
 """Tool calls in the loop: batches, failures, repeats, augmenters."""
 
 import asyncio
+import json
 
+import anyio
 import pytest
 
+from run_specialist import prompts
+from run_specialist.budget import Kind
 from run_specialist.errors import ToolError
-from run_specialist.tools.base import Tool
-from tests.loop_jobs import job, outcome_of, results
+from run_specialist.loop.evidence import MARKS, ReturnReason
+from run_specialist.loop.run import Run
+from run_specialist.providers.base import Choice
+from run_specialist.providers.knowledge import CALLS_AS_TEXT
+from run_specialist.record.journal import Received
+from run_specialist.record.outcome import Exit
+from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.tools.archive import Archive
+from run_specialist.tools.base import Output, Tool
+from run_specialist.tools.respond import respond_tool
+from tests.loop.founded_replies import INVENTED, READ, beside, responds
+from tests.loop.stored_replies import looks
+from tests.loop_jobs import LOOK, job, outcome_of, results
 from tests.scripted_provider import ScriptedProvider, calls, says
 
-pytestmark = pytest.mark.anyio
 DONE = says("done")
 ANSWER = calls(("respond", {"answer": "the answer"}), first_id=999)
 
@@ -186,3 +200,209 @@ async def test_s3_3_an_augmenter_value_becomes_text_and_its_failure_a_warning():
     outcome = await outcome_of(job(provider, 9, augmenters=[lambda executed: 7, bad]))
     assert results(provider.requests[1].messages[-1]) == ["note on 'a', part 0\n7"]
     assert "an augmenter failed on look" in outcome.warnings[0]
+
+
+# Answers beside calls whose results they cannot know go back to the model, once.
+
+
+@pytest.mark.parametrize("quotes", [(), (INVENTED,), (READ, INVENTED), ({"source": "a", "quote": "note on 'a'"},)])
+async def test_g_4_calls_beside_an_answer_run_and_the_answer_is_asked_for_again(quotes):
+    """The calls run, `respond` gets an error between their results, and the next answer is taken."""
+    provider = ScriptedProvider([looks(1), beside(*quotes), responds("late", READ)])
+    outcome = await outcome_of(job(provider, 9))
+    told = provider.requests[2].messages[-1]
+    assert results(told) == ["note on 'a', part 0", prompts.TOO_EARLY, "note on 'b', part 0"]
+    assert [block.get("is_error", False) for block in told.blocks] == [False, True, False]
+    assert (outcome.status, outcome.answer) == ("answered", "late")
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (3, 0)
+
+
+async def test_g_4_happens_once_a_run():
+    """The second time `respond` ends the run, and the calls beside it are not run."""
+    provider = ScriptedProvider([looks(1), beside(), beside(first_id=30, answer="again")])
+    outcome = await outcome_of(job(provider, 9))
+    assert (outcome.status, outcome.answer) == ("answered", "again")
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (3, 2)
+
+
+async def test_g_4_only_results_of_earlier_turns_verify_a_quote():
+    """Quotes of which one was not read before do not end the run; with `off` nothing is looked up."""
+    for evidence, requests in (("check", 2), ("off", 3)):
+        provider = ScriptedProvider([looks(1), beside(READ), responds("late")][:requests])
+        outcome = await outcome_of(job(provider, 9, evidence=evidence))
+        assert outcome.answer == ("early" if evidence == "check" else "late")
+
+
+async def test_g_4_calls_over_the_budget_are_skipped_as_always_and_the_countdown_follows_call_order():
+    """Calls within the budget run with their countdown, the rest is skipped, and the landing asks for the answer."""
+    provider = ScriptedProvider([looks(1), beside(), responds("late", READ)])
+    outcome = await outcome_of(job(provider, 2))
+    assert results(provider.requests[2].messages[-1]) == [
+        "note on 'a', part 0\n0 tool calls remaining",
+        prompts.TOO_EARLY,
+        "Not run: limit reached, look skipped.",
+    ]
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("landed", 2, 1)
+
+
+async def test_g_4_s2_4_in_the_finalize_preset_the_notice_stands_at_the_end_of_the_results():
+    """A batch that straddles the limit brings the notice, also where `respond` is among its calls."""
+    provider = ScriptedProvider([looks(1), beside(), responds("late", READ)])
+    outcome = await outcome_of(job(provider, 2, landing="finalize", augmenters=()))
+    told = results(provider.requests[2].messages[-1])
+    notice = prompts.landing_instruction("finalize", None)
+    assert told == ["note on 'a', part 0", prompts.TOO_EARLY, f"Not run: limit reached, look skipped.\n{notice}"]
+    assert (outcome.status, outcome.landing.how) == ("landed", "finalize")
+
+
+async def test_g_4_without_budget_the_answer_is_taken():
+    """When the reply itself spent the last turn, its answer is taken and nothing is run."""
+    provider = ScriptedProvider([beside()])
+    limits = {Kind.TURNS: 2}
+    outcome = await outcome_of(job(provider, 9, limits=limits))
+    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("answered", "early", 0)
+
+
+async def test_g_4_an_answer_that_is_never_given_again_is_kept():
+    """If no other answer follows, the early one is the answer, marked, and partial."""
+    provider = ScriptedProvider([looks(1), beside(READ, INVENTED, answer="early"), says(""), says("")])
+    outcome = await outcome_of(job(provider, 9))
+    assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
+    assert outcome.answer == f"early\n{MARKS[ReturnReason.TOO_EARLY]}"
+    assert [quote.verified for quote in outcome.evidence] == [True, False]
+
+
+async def test_g_4_an_abort_while_the_calls_run_leaves_one_result_for_each():
+    """After an abort each call has its own result, with `respond` between them."""
+    runs = []
+
+    async def slow(query: str = "", part: int = 0) -> str:
+        if query == "b":
+            runs[0].abort()
+            await anyio.sleep_forever()
+        return f"note {query}"
+
+    tool = Tool("look", "Look.", slow)
+    runs.append(Run(job(ScriptedProvider([beside()]), 9, tools=[tool])))
+    outcome = await runs[0].outcome()
+    assert outcome.status == "aborted"
+    assert results(runs[0].transcript[-1]) == [
+        "note a",
+        prompts.NOT_TAKEN,
+        prompts.STOPPED.format(tool="look"),
+    ]
+    assert outcome.answer.count("early") == 1
+    assert MARKS[ReturnReason.TOO_EARLY] in outcome.answer
+
+
+# The results of one turn share a length, so that many calls do not fill a small context.
+
+
+SLICE = Tool("slice", "Returns a slice.", lambda part=0: Output("x" * 1000, f"[go on with part={part + 1}]"))
+
+
+@pytest.mark.parametrize(("number", "length"), [(1, 1000), (2, 600), (4, 300), (20, 200)])
+async def test_a_result_that_is_cut_for_the_others_names_its_own_rest(number, length):
+    """The note of the tool stays with a whole result; a cut one says where the rest of it can be read."""
+    provider = ScriptedProvider(
+        [
+            calls(*(("slice", {"part": part}) for part in range(number))),
+            calls(("respond", {"answer": "a"}), first_id=99),
+        ]
+    )
+    made = job(provider, 60, tools=[SLICE], tool_result_limit=1000, turn_chars=1200, archive=Archive())
+    await outcome_of(made)
+    results = [block["content"] for block in provider.requests[1].messages[-1].content]
+    assert [result.count("x") - result.count("execution_id") for result in results] == [length] * number
+    for part, result in enumerate(results):
+        if number == 1:
+            assert f"[go on with part={part + 1}]" in result
+        else:
+            assert f"[cut at {length} of 1000 characters; read on by get_tool_response" in result
+            assert "go on with part" not in result
+
+
+# Runs whose endpoint sends tool calls as text.
+
+
+def written(*wanted):
+    """Script a reply whose text consists of calls."""
+    return says("\n".join(json.dumps({"name": name, "arguments": arguments}) for name, arguments in wanted))
+
+
+LOOKS = written(("look", {"query": "a"}), ("look", {"query": "b"}))
+CALLS_ANSWER = written(("respond", {"answer": "yes", "evidence": [{"source": "a", "quote": "note on 'a'"}]}))
+
+
+async def test_g_3_calls_in_the_text_are_run_and_the_answer_in_the_text_is_taken():
+    """Leaked calls run, spend budget and get results in order; a leaked `respond` is the answer with its quotes."""
+    events = []
+    provider = ScriptedProvider([LOOKS, CALLS_ANSWER])
+    outcome = await outcome_of(job(provider, 9), events)
+    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("answered", "yes", 2)
+    assert [quote.verified for quote in outcome.evidence] == [True]
+    assert results(provider.requests[1].messages[-1]) == ["note on 'a', part 0", "note on 'b', part 0"]
+    assert outcome.warnings == (CALLS_AS_TEXT,)
+    replied = [(event.stop, event.text) for event in events if event.event == "reply"]
+    assert replied == [("wants_tools", ""), ("wants_tools", "")]
+
+
+async def test_g_3_the_bare_input_of_respond_is_the_answer_without_a_warning():
+    """The input of `respond` as text ends the run, with its quotes and gaps."""
+    text = json.dumps({"answer": "yes", "evidence": [{"source": "a", "quote": "note on 'a'"}], "gaps": ["c"]})
+    outcome = await outcome_of(job(ScriptedProvider([looks(1), says(text)]), 9))
+    assert (outcome.status, outcome.answer, outcome.gaps) == ("answered", "yes", ("c",))
+    assert [quote.quote for quote in outcome.evidence] == ["note on 'a'"]
+    assert CALLS_AS_TEXT not in outcome.warnings
+
+
+async def test_g_3_json_that_names_no_offered_tool_is_the_answer_as_it_stands():
+    """A text with other JSON is an answer."""
+    text = '{"name": "delete", "arguments": {}}'
+    outcome = await outcome_of(job(ScriptedProvider([looks(1), says(text)]), 9))
+    assert (outcome.status, outcome.answer) == ("answered", text)
+
+
+async def test_g_3_x_5_at_the_landing_calls_in_the_text_are_not_run_and_the_next_rung_follows():
+    """A leaked call at the limit is answered without being run, and does not count as an answer."""
+    provider = ScriptedProvider([looks(1), LOOKS, CALLS_ANSWER])
+    outcome = await outcome_of(job(provider, 1))
+    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("landed", "yes", 1)
+    assert outcome.landing.requests == 2
+    assert all("Not run: limit reached" in text for text in results(provider.requests[2].messages[-1]))
+
+
+async def test_g_3_where_only_text_is_allowed_calls_in_it_are_no_answer():
+    """With `landing: none` a leaked call is not run, and the answer is made from what was gathered."""
+    provider = ScriptedProvider([looks(1), LOOKS])
+    outcome = await outcome_of(job(provider, 1, landing="none"))
+    assert provider.requests[1].choice is Choice.NONE
+    assert (outcome.status, outcome.tool_calls.used) == ("partial", 1)
+    assert '"name"' not in outcome.answer
+    outcome = await outcome_of(job(ScriptedProvider([looks(1), CALLS_ANSWER]), 1, landing="none"))
+    assert (outcome.status, outcome.answer) == ("landed", "yes")
+
+
+async def test_g_3_with_a_schema_the_answer_in_the_text_is_its_output():
+    """A leaked `respond` is checked like one that was called, and so is its bare input."""
+    schema = AnswerSchema({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    settings = {"answer_schema": schema, "tools": [LOOK, respond_tool(schema)]}
+    for text in (
+        '{"name": "respond", "arguments": {"answer": {"n": 1}}}',
+        '{"answer": {"n": 1}, "gaps": []}',
+        '{"n": 1}',
+    ):
+        outcome = await outcome_of(job(ScriptedProvider([looks(1), says(text)]), 9, **settings))
+        assert (outcome.status, outcome.output) == ("answered", {"n": 1})
+
+
+async def test_g_3_the_store_and_a_resumed_run_see_calls(desk):
+    """The reply is stored with its calls: after a crash they count as begun, and the warning is not repeated."""
+    going = await desk.record(LOOKS, CALLS_ANSWER)
+    await desk.keep(going.notebook.until(Received))
+    pending = desk.load().pending
+    assert [(call.id, call.name) for call in pending.reply.calls] == [("written_1_1", "look"), ("written_1_2", "look")]
+    again = await desk.go_on(written(("look", {"query": "c"})), calls(("respond", {"answer": "yes"}), first_id=90))
+    assert again.outcome.tool_calls.used == 3
+    assert [text.startswith("Not finished") for text in results(again.requests[0].messages[-1])] == [True, True]
+    assert again.outcome.warnings.count(CALLS_AS_TEXT) == 1

@@ -1,5 +1,7 @@
 """Answers that must rest on what was read: those that come too early or without a quote go back to the model, once."""
 
+from pathlib import Path
+
 import pytest
 
 from run_specialist import prompts
@@ -7,17 +9,17 @@ from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.loop.evidence import MARKS, NOTHING_READ, ReturnReason
 from run_specialist.providers.base import Choice
+from run_specialist.record import journal
+from run_specialist.record.journal import Checkpointed, Received
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.tools.base import Tool
 from run_specialist.tools.respond import respond_tool
 from tests.loop.founded_replies import INVENTED, READ, WITHOUT, beside, responds
 from tests.loop.stored_replies import looks
 from tests.loop_jobs import LOOK, job, outcome_of, results
 from tests.scripted_provider import ScriptedProvider, calls, says
-
-pytestmark = pytest.mark.anyio
-
 
 # G.5
 
@@ -190,3 +192,179 @@ async def test_g_6_no_warning_where_nothing_could_be_read(reply, settings):
     """A specialist without tools or without calls is excepted, and so is a run without an answer."""
     outcome = await outcome_of(job(ScriptedProvider([reply]), **settings))
     assert NOTHING_READ not in outcome.warnings
+
+
+# Answers that went back to the model, in runs that are interrupted and resumed.
+
+
+ENDED = prompts.PROCESS_ENDED.format(tool="look")
+RESUMED_READ = {"source": "1", "quote": "note on '1'"}
+LATE = calls(("respond", {"answer": "late", "evidence": [RESUMED_READ]}), first_id=90)
+UNFOUNDED = calls(("respond", {"answer": "early"}), first_id=70)
+
+
+def beside_resumed(*quotes, first_id=20):
+    """Make a turn that responds between two other calls."""
+    respond = ("respond", {"answer": "early", "evidence": list(quotes)})
+    return calls(("look", {"query": "a"}), respond, ("look", {"query": "b"}), first_id=first_id)
+
+
+async def dies(desk, kind, number, *script, before=False, **settings):
+    """Work in a process that dies right after a record of a kind, or before it."""
+    going = await desk.record(*script, **settings)
+    await desk.keep(going.notebook.until(kind, number, before=before))
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "known"), [(Received, 2, 0), (journal.Returned, 2, 1), (journal.Returned, 3, 2)]
+)
+async def test_g_4_calls_that_were_running_are_not_run_again(desk, kind, number, known):
+    """After a crash while the calls ran, each has its stored result or the reason, and `respond` is asked for again."""
+    await dies(desk, kind, number, looks(1), beside_resumed({"source": "a", "quote": "note on 'a'"}), LATE)
+    begun = []
+    desk.tools = [Tool("look", "Look something up.", lambda query="", part=0: begun.append(query))]
+    again = await desk.go_on(LATE)
+    first, told, last = results(again.requests[0].messages[-1])
+    assert begun == []
+    assert told == prompts.TOO_EARLY
+    assert [first, last] == [*["note on 'a', part 0", "note on 'b', part 0"][:known], *[ENDED] * (2 - known)]
+    assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "late", 3)
+
+
+async def test_g_4_an_answer_that_is_taken_leaves_no_mark_on_calls_after_a_further_question(desk):
+    """Calls beside an accepted answer were not begun: those after a follow-up question run."""
+    await dies(desk, Received, 2, looks(1), beside_resumed(RESUMED_READ), LATE)
+    again = await desk.go_on(looks(40, 2), LATE, question="And then?")
+    assert results(again.requests[1].messages[-1]) == ["note on '40', part 0", "note on '41', part 0"]
+    assert (again.outcome.answer, again.outcome.tool_calls.used) == ("late", 3)
+
+
+async def test_g_4_once_a_run_holds_across_a_crash(desk):
+    """After a crash the second early answer is taken, and the calls beside it are not run."""
+    await dies(desk, Checkpointed, 3, looks(1), beside_resumed(), LATE)
+    again = await desk.go_on(beside_resumed(first_id=30))
+    assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "early", 3)
+
+
+async def test_g_4_an_early_answer_from_a_landing_is_taken_also_under_a_higher_limit(desk):
+    """Calls beside `respond` in a landing never run, so there is nothing to wait for."""
+    await dies(desk, Received, 2, looks(1), beside_resumed(), tool_calls_limit=1)
+    again = await desk.go_on(tool_calls_limit=9)
+    assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "early", 1)
+
+
+@pytest.mark.parametrize(("kind", "number"), [(Received, 2), (Checkpointed, 3)])
+async def test_g_5_once_a_run_and_the_kept_answer_hold_across_a_crash(desk, kind, number):
+    """An answer goes back once, whether the process ended before or after that, and it is kept."""
+    await dies(desk, kind, number, looks(1), UNFOUNDED, LATE, evidence="require")
+    again = await desk.go_on(says(""), says(""))
+    assert again.outcome.status == "partial"
+    assert again.outcome.answer == f"early\n{MARKS[ReturnReason.WITHOUT_QUOTE]}"
+    assert "it has no quote" in results(again.requests[0].messages[-1])[0]
+
+
+async def test_g_5_after_a_crash_a_second_one_is_partial(desk):
+    """The second answer without a quote ends the run after a crash, too."""
+    await dies(desk, Checkpointed, 3, looks(1), UNFOUNDED, LATE, evidence="require")
+    again = await desk.go_on(says("still nothing"))
+    assert (again.outcome.status, again.outcome.answer) == ("partial", "still nothing")
+
+
+async def test_g_5_a_further_question_begins_anew(desk):
+    """The answer to a follow-up question goes back once, and the earlier answer is not kept for it."""
+    await desk.ask(looks(1), UNFOUNDED, says("still nothing"), evidence="require")
+    again = await desk.go_on(says("no quote"), says(""), says(""), question="And then?")
+    assert (again.outcome.status, again.outcome.answer.splitlines()[0]) == ("partial", "no quote")
+    again = await desk.go_on(says(""), says(""), question="And now?")
+    assert again.outcome.status == "failed"
+
+
+# Answers with `output_schema`: a valid one is the output, an invalid one is returned once, then it is partial.
+
+
+SCHEMA = AnswerSchema.load(
+    {
+        "type": "object",
+        "properties": {"food": {"type": "string"}, "owls": {"type": "integer"}},
+        "required": ["food"],
+        "additionalProperties": False,
+    },
+    Path(),
+)
+LOOKS = calls(("look", {"query": "owls"}), first_id=1)
+GOOD = calls(("respond", {"answer": {"food": "mice"}}), first_id=50)
+
+
+def bad(first_id=30, answer=None):
+    """Make a turn that responds out of shape."""
+    return calls(("respond", {"answer": answer or {"food": 3}}), first_id=first_id)
+
+
+def shaped(provider, limit=9, **settings):
+    """Make a job whose answer has a shape."""
+    return job(provider, limit, answer_schema=SCHEMA, tools=[LOOK, respond_tool(SCHEMA)], **settings)
+
+
+async def test_an_invalid_answer_is_returned_once_with_the_reason():
+    """An invalid answer gets an error result with the validator's message, costs no call, and the next one is used."""
+    provider = ScriptedProvider([LOOKS, bad(), GOOD])
+    outcome = await outcome_of(shaped(provider))
+    (told,) = provider.requests[2].messages[-1].blocks
+    assert told["is_error"] is True
+    assert "food: 3 is not of type 'string'" in told["content"]
+    assert (outcome.status, outcome.output, outcome.tool_calls.used) == ("answered", {"food": "mice"}, 1)
+    assert not outcome.warnings
+
+
+async def test_a_second_invalid_answer_is_partial():
+    """A second invalid answer is partial: its text is kept, and the outcome names the error."""
+    provider = ScriptedProvider([LOOKS, bad(), bad(40, {"food": "mice", "owls": "two"})])
+    outcome = await outcome_of(shaped(provider))
+    assert (outcome.status, outcome.output, outcome.exit_code) == ("partial", None, 0)
+    assert "mice" in outcome.answer
+    assert outcome.error == "the answer does not match output_schema: owls: 'two' is not of type 'integer'"
+
+
+@pytest.mark.parametrize("text", ['{"food": "mice"}', 'Here:\n```json\n{"food": "mice"}\n```'])
+async def test_json_in_plain_text_is_accepted_as_the_answer(text):
+    """JSON in plain text, also in a code fence with text around it, is accepted as the answer."""
+    outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, says(text)])))
+    assert (outcome.status, outcome.output) == ("answered", {"food": "mice"})
+
+
+async def test_an_invalid_text_answer_is_returned_as_a_user_message():
+    """An invalid answer in plain text stays in the history, and the reason follows as a user message."""
+    provider = ScriptedProvider([LOOKS, says("They eat mice."), GOOD])
+    outcome = await outcome_of(shaped(provider))
+    said, told = provider.requests[2].messages[-2:]
+    assert (said.role, told.role) == ("assistant", "user")
+    assert told.blocks[0]["type"] == "text"
+    assert outcome.output == {"food": "mice"}
+
+
+async def test_calls_beside_an_invalid_answer_are_skipped():
+    """At a limit calls beside an invalid answer get skipped results in call order, and the next answer is used."""
+    both = calls(("look", {"query": "a"}), ("respond", {"answer": {}}), ("look", {"query": "b"}), first_id=30)
+    provider = ScriptedProvider([LOOKS, both, GOOD])
+    outcome = await outcome_of(shaped(provider, 1))
+    first, told, last = results(provider.requests[2].messages[-1])
+    assert first.startswith("Not run: ")
+    assert "'food' is a required property" in told
+    assert last.startswith("Not run: ")
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("landed", 1, 2)
+
+
+async def test_at_a_limit_an_invalid_answer_keeps_its_rung():
+    """At a limit an invalid answer is returned on the same rung, and the next answer has landed."""
+    provider = ScriptedProvider([LOOKS, bad(), GOOD])
+    outcome = await outcome_of(shaped(provider, 1))
+    assert [asked.choice for asked in provider.requests] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
+    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "force", 1)
+
+
+async def test_a_cut_answer_has_no_output():
+    """A cut answer has no `output`, because half an object is not valid."""
+    half = calls(("respond", {"answer": {"food": "mi"}}), first_id=30, stop=Stop.TRUNCATED)
+    outcome = await outcome_of(shaped(ScriptedProvider([half, half])))
+    assert (outcome.status, outcome.output) == ("partial", None)
+    assert outcome.answer.endswith("\n[truncated]")

@@ -11,8 +11,6 @@ from tests.loop_jobs import results
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.wire.mcp_servers.running_servers import running, script
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):

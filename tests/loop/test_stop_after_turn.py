@@ -4,18 +4,24 @@ import asyncio
 
 import pytest
 
+from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.run import Run
+from run_specialist.record.journal import Received
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
+from run_specialist.store.reader import Store
 from run_specialist.tools.base import Tool
+from tests.loop.nested_replies import asks
+from tests.loop.nested_replies import looks as child_looks
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, job, results
-from tests.scripted_provider import ScriptedProvider, says
+from tests.scripted_provider import ScriptedProvider, calls, says
+from tests.scripted_specialists import ScriptedSpecialists, write
+from tests.stored_runs import LOOKER
 
-pytestmark = pytest.mark.anyio
 BUSY = Unavailable("the API answered 529: busy", status=529)
 
 
@@ -152,3 +158,151 @@ async def test_a_time_limit_still_ends_the_turn(hanging):
     outcome = await task
     assert (outcome.status, outcome.landing, len(provider.requests)) == ("aborted", None, 1)
     assert LOOK.name in results(run.transcript[-1])[0]
+
+
+# Stored runs that were stopped after their turn: what was paid for is stored, and summaries are whole or not begun.
+
+
+LONG = LOOKER.model_copy(update={"summarize_at": 18})
+WIDE = [calls(("look", {"query": "a" * 900})), calls(("look", {"query": "b"}), first_id=2)]
+
+
+class Stopper:
+    """Stops a run while one of its requests is under way."""
+
+    def __init__(self):
+        self.run = None
+
+    def __call__(self, reply):
+        """Return a line of a script that stops the run and then answers."""
+
+        def answer(_request):
+            self.run.abort(after_turn=True)
+            if isinstance(reply, Exception):
+                raise reply
+            return reply
+
+        return answer
+
+
+async def stopped(desk, *script, specialist=LOOKER, **settings):
+    """Ask in a process that is stopped after its turn by a line of its script; return outcome and provider."""
+    stop = Stopper()
+    provider = ScriptedProvider([stop(*line) if isinstance(line, tuple) else line for line in script])
+    async with desk.process(provider) as runner:
+        stop.run = await runner.prepare(specialist, "What is known?", **settings)
+        outcome = await stop.run.outcome()
+    provider.assert_used_up()
+    return outcome, provider
+
+
+async def test_a_resumed_run_pays_for_no_reply_again(desk):
+    """The whole turn is stored; the resumed run continues with its results, and the bill counts each reply once."""
+    outcome, _ = await stopped(desk, looks(1), (looks(2, 2),))
+    kept = desk.load()
+    assert (kept.status, kept.pending, len(kept.turns), len(kept.calls)) == ("aborted", None, 2, 3)
+    again = await desk.go_on(ANSWER)
+    assert (again.outcome.status, len(again.requests)) == ("answered", 1)
+    assert again.outcome.usage.total_tokens == outcome.usage.total_tokens + 15
+    assert again.outcome.tool_calls.used == 3
+    assert "note on '3'" in str(again.requests[0].messages[-1].content)
+
+
+async def test_a_pending_reply_stays_pending_if_the_run_is_stopped_before_it_begins(desk):
+    """A run that is stopped immediately does not act upon a reply of a crashed process, and does not lose it either."""
+    going = await desk.record(looks(1), ANSWER)
+    await desk.keep(going.notebook.until(Received, 2))
+    provider = ScriptedProvider([])
+    async with desk.process(provider) as runner:
+        run = await runner.resume("last")
+        run.abort(after_turn=True)
+        outcome = await run.outcome()
+    assert outcome.status == "aborted"
+    again = await desk.go_on()
+    assert (again.outcome.status, again.outcome.answer, again.requests) == ("answered", "It is known.", [])
+
+
+async def test_no_summary_begins_after_the_stop(desk):
+    """A request that is only to be sent after a summary is not sent, and the summary is left to the resumption."""
+    outcome, provider = await stopped(desk, WIDE[0], (WIDE[1],), specialist=LONG)
+    assert (outcome.status, len(provider.requests), outcome.landing) == ("aborted", 2, None)
+    again = await desk.go_on(says("notes"), ANSWER)
+    assert (again.outcome.status, len(again.named("summarized"))) == ("answered", 1)
+
+
+async def test_a_summary_that_has_begun_is_completed(desk):
+    """Its notes are paid for and only stored as a whole: it is completed, and no request follows it."""
+    events = []
+    outcome, provider = await stopped(desk, *WIDE, (says("notes"),), specialist=LONG, listener=events.append)
+    assert [event.event for event in events].count("request") == 2
+    assert (outcome.status, len(provider.requests)) == ("aborted", 3)
+    assert outcome.usage.total_tokens == 45
+    again = await desk.go_on(ANSWER)
+    assert (again.outcome.status, again.named("summarized")) == ("answered", [])
+    assert "notes" in str([message.content for message in again.requests[0].messages])
+
+
+async def test_a_summary_with_a_failed_request_is_dropped(desk):
+    """A request for notes that would have to be retried is given up, and with it the summary, so that it has no gap."""
+    busy = Unavailable("busy", status=529)
+    outcome, provider = await stopped(desk, *WIDE, (busy,), specialist=LONG)
+    assert (outcome.status, len(provider.requests)) == ("aborted", 3)
+    assert not [warning for warning in outcome.warnings if "summarized" in warning]
+    again = await desk.go_on(says("notes"), ANSWER)
+    assert (again.outcome.status, len(again.named("summarized"))) == ("answered", 1)
+
+
+# Children
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch):
+    """Write a specialist that asks another one, which asks a third one."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
+    write(tmp_path, "finder", "agents: [reader]", "tool_calls_limit: 6")
+    write(tmp_path, "reader", "tool_calls_limit: 4")
+    return f"sqlite:///{tmp_path}/runs.db"
+
+
+async def lead(store, cast, stop=None):
+    """Ask the first specialist; return its outcome and the stored runs by specialist."""
+    async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
+        run = await runner.prepare("lead", "What is known?")
+        if stop:
+            stop.run = run
+        outcome = await run.outcome()
+    cast.assert_used_up()
+    with Store(store) as kept:
+        return outcome, {one.specialist: kept.load(one.run_id) for one in kept.runs()}
+
+
+async def test_x_11_the_turn_of_a_child_ends_too(family):
+    """The child's turn under way is whole and stored, it sends nothing more, and its part is the parent's result."""
+    stop = Stopper()
+    cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[stop(child_looks("owls"))]])
+    outcome, runs = await lead(family, cast, stop)
+    assert (outcome.status, runs["finder"].status) == ("aborted", "aborted")
+    assert (outcome.children[0].tool_calls, outcome.tool_calls.failed) == (1, 0)
+    assert "note on 'owls'" in outcome.answer
+    assert [len(runs[name].turns) for name in ("lead", "finder")] == [1, 1]
+
+
+async def test_x_11_an_abort_after_the_stop_cuts_the_child(family):
+    """A second abort, without waiting, cuts the child's call, too."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[child_looks("owls")]])
+    async with Runner(provider=cast, tools=[type(LOOK)("look", "Hangs.", hang)], store=family) as runner:
+        run = await runner.prepare("lead", "What is known?")
+        task = asyncio.create_task(run.outcome())
+        await reached.wait()
+        run.abort(after_turn=True)
+        run.abort()
+        outcome = await task
+    assert (outcome.status, outcome.children[0].status) == ("aborted", "aborted")

@@ -111,7 +111,6 @@ def environment_at_start(pid):
     return Path(f"/proc/{pid}/environ").read_bytes()
 
 
-@pytest.mark.anyio
 @pytest.mark.exhaustive
 async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
     """An MCP server that an event loop starts is forked, is found by its command line, and ends with its input."""

@@ -7,9 +7,19 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.budget import Kind
+from run_specialist.loop.run import Run
+from run_specialist.record.events import FileChanged
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
-from run_specialist.views.report import data, report
+from run_specialist.store.stored import StoredEvent
+from run_specialist.tools.text_edit import diff_of
+from run_specialist.views.report import MOST_LINES, data, kin, report
+from tests.journals import Notebook, load, stored
+from tests.loop.scripted_chains import GONE, chained
+from tests.loop.stored_replies import ANSWER, THREE, looks
+from tests.loop_jobs import job
+from tests.scripted_provider import says
+from tests.stored_runs import StoredRunHarness
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
 from tests.views.recording import Did
@@ -136,3 +146,123 @@ def test_links_lead_from_a_call_to_its_child_and_back(tab, tmp_path, width):
     assert tab.run(inset.format("c")) > tab.run(inset.format("a")) == tab.run(inset.format("b"))
     assert tab.complaints == []
     assert tab.requests == [path.as_uri()]
+
+
+# The section of a report with the changes of files: diffs in colors, also those of child runs, escaped.
+
+
+def changed(run, at, path, before, after, *, call_id="none", **others):
+    """Return a run that has changed a file."""
+    diff = diff_of(path, before, after)
+    event = FileChanged(call_id, path, diff.text, diff.added, diff.removed, before is None, **others)
+    return replace(run, events=(*run.events, StoredEvent(len(run.events) + 1, at, event.as_json())))
+
+
+def test_each_change_is_a_diff_with_its_call():
+    """In the order in which they were made; a child's change names the child."""
+    run = full_run()
+    first = run.calls[0]
+    run = changed(run, 2.0, "a<b>.md", "one\ntwo\n", "one\n<i>2</i>\n", call_id=first.call.id)
+    child = changed(replace(full_run(), run_id="child", specialist="helper", events=()), 1.0, "new.md", None, "-- x\n")
+    of_child, own = data(run, {"child": child})["changes"]
+    assert (of_child["path"], of_child["by"], of_child["call"], of_child["is_new"]) == ("new.md", "helper", None, True)
+    assert [(line["kind"], line["text"]) for line in of_child["lines"]] == [
+        ("place", "@@ -0,0 +1 @@"),
+        ("new", "+-- x"),
+    ]
+    assert (own["by"], own["call"], own["added"], own["removed"]) == (None, first.number, 1, 1)
+    assert [line["kind"] for line in own["lines"]] == ["place", "same", "old", "new"]
+    page = report(run)
+    assert "+&lt;i&gt;2&lt;/i&gt;</span>" in page
+    assert "<i>2</i>" not in page
+    assert f'<a href="#call-{first.number}">call {first.number}</a>' in page
+    assert "This was a dry run" in report(changed(full_run(), 1.0, "a.md", "a\n", "b\n", dry_run=True))
+    assert "Changes of files" not in report(full_run())
+
+
+def test_a_long_diff_is_cut():
+    """With the number of lines that are left out."""
+    run = changed(full_run(), 1.0, "a.md", "", "x\n" * (MOST_LINES + 50))
+    (change,) = data(run)["changes"]
+    assert (len(change["lines"]), change["left_out"]) == (MOST_LINES, 51)
+
+
+# The report of a fork and of its source: both side by side, and what was copied marked as such.
+
+
+async def pair(folder):
+    """Make a run and its fork at turn 2; return both as stored."""
+    desk = StoredRunHarness(folder)
+    first = await desk.ask(*THREE, ANSWER, tool_calls_limit=5)
+    fork = await desk.fork(2, looks(4), says("It is <b>not</b> known."))
+    return (load(desk.url, one.outcome.run_id) for one in (first, fork))
+
+
+async def test_f_8_both_runs_are_shown_side_by_side(tmp_path):
+    """The page of either run shows where they part, and what each did, used and answered after that."""
+    source, fork = await pair(tmp_path)
+    stored = {one.run_id: one for one in (source, fork)}
+    of_fork = data(fork, kin=kin(fork, stored.__getitem__, []))
+    of_source = data(source, kin=kin(source, stored.__getitem__, [fork.run_id]))
+    for page, this in ((of_fork, fork), (of_source, source)):
+        (shown,) = page["comparison"]
+        assert (shown["at"], shown["calls"]) == (2, 2)
+        before, after = shown["sides"]
+        assert [one["this"] for one in (before, after)] == [one["run_id"] == this.run_id for one in (before, after)]
+        assert (before["next"], after["next"]) == ('look {"query": "3"}', 'look {"query": "4"}')
+        assert (before["turns"], before["calls"], before["tokens"], before["cost_usd"]) == (2, 1, 30, 0.0003)
+        assert (after["turns"], after["calls"], after["tokens"], after["cost_usd"]) == (2, 1, 30, 0.0003)
+        assert (before["answer"]["text"], after["answer"]["text"]) == ("It is known.", "It is <b>not</b> known.")
+    assert of_fork["copied"] == {"turns": 2, "calls": 2}
+    assert [one["copied"] for one in of_fork["turns"]] == [True, True, False, False]
+    page = report(fork, kin=kin(fork, stored.__getitem__, []))
+    assert "They part after turn 2" in page
+    assert "<b>not</b> known" not in page
+    assert "Side by side" not in report(source)
+
+
+async def test_f_3_the_page_bills_only_what_the_fork_has_requested(tmp_path):
+    """Requests, timeline and figures leave the copied turns out; the budget begins with what they spend."""
+    _, fork = await pair(tmp_path)
+    page = data(fork)
+    assert [row["turn"] for row in page["requests"]["rows"]] == [3, 4]
+    assert page["requests"]["sentences"][0].startswith(f"The first 2 turns are copied from {fork.forked_from}")
+    assert [row["turn"] for group in page["timeline"]["groups"] for row in group["rows"]] == [3, 4]
+    assert (page["facts"]["tokens"], page["facts"]["cost_usd"], page["facts"]["turns"]) == (30, 0.0003, 2)
+    (calls,) = [kind for kind in page["budget"]["kinds"] if kind["kind"] == "tool_calls"]
+    assert [share for _, share in calls["lines"][0]] == [0.4, 0.4, 0.6, 0.6]
+    (mark,) = page["turns"][2]["before"]
+    assert (mark["kind"], mark["words"]) == ("forked", f"Forked from {fork.forked_from}")
+
+
+async def test_f_4_the_source_may_be_gone(tmp_path):
+    """Without its source, the page of a fork names it and the model of the copied turns, and shows the rest."""
+    _, fork = await pair(tmp_path)
+    (shown,) = data(fork)["comparison"]
+    before, after = shown["sides"]
+    assert (before["run_id"], before["kept"], before["model"]) == (fork.forked_from, False, "scripted")
+    assert after["kept"]
+    assert "It is no longer stored." in report(fork)
+
+
+# The report of a run that changed its model.
+
+
+async def test_m_2_the_report_says_which_model_answered_what():
+    """The models, the change between the turns, and why the cache was not read."""
+    cached = replace(looks(1), usage=Usage(10, 0, 5_000, 5))
+    later = replace(looks(2), usage=Usage(10, 0, 5_000, 5))
+    last = replace(ANSWER, usage=Usage(10, 5_000, 0, 5))
+    chain, _ = chained([cached, GONE], [later, last])
+    notebook = Notebook()
+    await Run(job(chain), journal=notebook).outcome()
+    run = stored(notebook.records)
+    found = data(run)
+    assert [(one["model"], one["turns"]) for one in found["models"]] == [("a", 1), ("b", 2)]
+    (mark,) = [one for one in found["timeline"]["marks"] if one["kind"] == "changed"]
+    assert (mark["before"], mark["words"]) == (2, "Continues with b")
+    assert mark["text"].startswith("a cannot answer: the API answered 404")
+    assert found["requests"]["sentences"][0] == "Turn 1 was requested from a: 5,015 tokens, $0.05."
+    (lost,) = found["requests"]["losses"]
+    assert "it went to another model" in lost["words"]
+    assert "a, then b" in report(run)

@@ -1,19 +1,31 @@
 """The page of a run in a real browser: self-contained, accessible, and with working links."""
 
+import html
+import json
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from run_specialist.views.report import report
+from run_specialist import prompts
+from run_specialist.budget import Rung
+from run_specialist.views import page as formats
+from run_specialist.views.markdown import MOST_CHARACTERS, answer_html
+from run_specialist.views.report import data, report
+from tests.terminal import POISON
 from tests.views import odd
-from tests.views.full import full_run
+from tests.views.full import RESUMED, SUMMARY, full_run
 
 CONTRASTS = Path(__file__).with_name("contrasts.js").read_text(encoding="utf-8")
 """Script that returns the contrast ratio of all texts and shapes, `{name: ratio}`; for shapes as if they were text."""
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory) -> Path:
+def full_first(tmp_path_factory) -> Path:
     """Provide the page of the run that has nearly every feature."""
     path = tmp_path_factory.mktemp("pages") / "full.html"
     path.write_text(report(full_run()), encoding="utf-8")
@@ -28,24 +40,24 @@ def written(folder, run):
 
 
 @pytest.mark.exhaustive
-def test_the_page_makes_no_request_and_reports_no_errors(tab, full):
+def test_the_page_makes_no_request_and_reports_no_errors(tab, full_first):
     """The browser loads a single file and reports no errors, warnings or policy violations."""
-    tab.open(full)
+    tab.open(full_first)
     tab.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
-    assert tab.requests == [full.as_uri()]
+    assert tab.requests == [full_first.as_uri()]
     assert tab.complaints == []
     assert tab.run("getComputedStyle(document.querySelector('dl.facts')).display") == "grid"
     assert tab.run("document.querySelector('#calls button').textContent") == "Open all"
 
 
 @pytest.mark.exhaustive
-def test_the_content_security_policy_blocks_connections(tab, full):
+def test_the_content_security_policy_blocks_connections(tab, full_first):
     """The content security policy blocks connections, images and foreign scripts, and the console names it."""
-    tab.open(full)
+    tab.open(full_first)
     tab.run("fetch('http://127.0.0.1:9/').catch(() => 1)")
     tab.run("const s = document.createElement('script'); s.textContent = 'window.harmed = 1'; document.body.append(s)")
     assert tab.run("window.harmed") is None
-    assert tab.requests == [full.as_uri()]
+    assert tab.requests == [full_first.as_uri()]
     assert any("Content Security Policy" in str(complaint) for complaint in tab.complaints)
 
 
@@ -60,9 +72,9 @@ def test_nothing_overflows_at_phone_width(tab, tmp_path, run):
 
 
 @pytest.mark.exhaustive
-def test_every_summary_can_be_reached_and_opened_by_keyboard(tab, full):
+def test_every_summary_can_be_reached_and_opened_by_keyboard(tab, full_first):
     """Tab reaches each summary in order, Enter opens it, Space closes it, and the focus is visible."""
-    tab.open(full)
+    tab.open(full_first)
     summaries = tab.run("document.querySelectorAll('summary').length")
     seen = []
     for _ in range(200):
@@ -82,11 +94,11 @@ def test_every_summary_can_be_reached_and_opened_by_keyboard(tab, full):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("scripts", [True, False])
-def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(tab, full, scripts):
+def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(tab, full_first, scripts):
     """A click on evidence opens its call and shows the quote, even without scripts."""
     tab.send("Emulation.setScriptExecutionDisabled", value=not scripts)
     try:
-        tab.open(full)
+        tab.open(full_first)
         place = tab.run(
             "(() => { const link = document.querySelector('.evidence a[href=\"#quote-3\"]');"
             "link.scrollIntoView({ block: 'center' }); const box = link.getBoundingClientRect();"
@@ -107,9 +119,9 @@ def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(tab, full, scrip
 
 
 @pytest.mark.exhaustive
-def test_every_link_has_a_target_and_every_id_is_unique(tab, full):
+def test_every_link_has_a_target_and_every_id_is_unique(tab, full_first):
     """Every link has a target in the page, and every id is unique."""
-    tab.open(full)
+    tab.open(full_first)
     assert tab.run("[...document.querySelectorAll('a')].filter((a) => !document.querySelector(a.hash)).length") == 0
     assert (
         tab.run(
@@ -122,3 +134,367 @@ def test_every_link_has_a_target_and_every_id_is_unique(tab, full):
         "[...document.querySelectorAll('svg[role=img]')].every((one) => one.getAttribute('aria-label')"
         "|| one.querySelector('title').textContent)"
     )
+
+
+# The budget chart on the page of a run: limits, phases, and calls that overlap in time.
+
+
+def test_time_between_segments_takes_no_space_on_the_axis(full):
+    """Two hours between two segments are mentioned but take no space on the time axis."""
+    assert full["seconds"] == pytest.approx(54.6, abs=0.1)
+    assert [mark["words"] for mark in full["timeline"]["marks"]][1] == "Resumed after 2 h 10 min"
+    begins = [turn["begin"] for turn in full["turns"]]
+    assert begins == sorted(begins)
+    assert begins[-1] < full["seconds"]
+
+
+def test_the_chart_restarts_where_a_limit_is_raised(full):
+    """The chart rises in steps and restarts where a limit is raised: 11 calls are 69 % of 16 and 55 % of 20."""
+    kinds = {kind["kind"]: kind for kind in full["budget"]["kinds"]}
+    assert [kind for kind in kinds if kinds[kind]["lines"]] == ["tool_calls", "tokens", "time"]
+    first, second = kinds["tool_calls"]["lines"]
+    assert first[0] == [0.0, 0.0]
+    assert (first[-1][1], second[0][1], second[-1][1]) == (0.6875, 0.55, 1.0)
+    assert kinds["tool_calls"]["share"] == 1.0
+    for kind in ("tokens", "time"):
+        before, after = kinds[kind]["lines"]
+        assert before[-1][1] == pytest.approx(after[0][1], abs=0.001)
+    for kind in kinds.values():
+        for line in kind["lines"]:
+            assert line == sorted(line)
+    assert kinds["tokens"]["lines"][1][-1][1] == pytest.approx(kinds["tokens"]["share"], abs=0.001)
+
+
+def test_phases_are_silent_countdown_and_spent(full):
+    """The phases are silent up to half of the calls, then countdown, then spent from the landing on."""
+    bands = full["budget"]["bands"]
+    assert [band["phase"] for band in bands] == ["silent", "countdown", "spent"]
+    assert all(one["end"] == two["begin"] for one, two in pairwise(bands))
+    (landing,) = full["budget"]["landings"]
+    assert (landing["how"], landing["at"]) == ("force", bands[-1]["begin"])
+
+
+def test_a_run_without_limits_has_no_chart():
+    """A run without limits has no chart, but its usage is shown."""
+    assert not data(odd.huge_run())["budget"]["limited"]
+    assert "This run had no limits." in report(odd.huge_run())
+    assert "This run had no limits." not in report(full_run())
+
+
+# The table of requests on the page of a run, the answer, and number formats.
+
+
+def test_cache_misses_are_listed_with_their_reason(full):
+    """Cache misses are listed with their reason: a summary, a changed tool choice, or more than five minutes."""
+    losses = {loss["turn"]: loss["words"] for loss in full["requests"]["losses"]}
+    assert list(losses) == [6, 7, 12]
+    assert "a summary replaced the older messages" in losses[6]
+    assert "it was sent 2 h 11 min after the previous request" in losses[7]
+    assert "its tool choice differs from that of the previous request" in losses[12]
+    assert full["requests"]["sentences"] == [
+        "10 of 12 requests read from the cache: 102,900 of 157,000 input tokens, 66%.",
+        "3 requests missed the cache entry of the previous request.",
+    ]
+
+
+def test_the_table_includes_summary_requests_and_its_total(full):
+    """The table includes requests for summaries, and its total equals the outcome's usage."""
+    run = full_run()
+    rows = full["requests"]["rows"]
+    assert [row["name"] for row in rows][4:7] == ["turn 5", "summary", "turn 6"]
+    total, usage = full["requests"]["total"], run.outcome["usage"]
+    assert total["total"] == sum(usage.values()) == full["facts"]["tokens"]
+    assert total["cost"] == pytest.approx(run.outcome["cost_usd"])
+
+
+def test_a_run_without_an_answer_shows_the_reason_and_the_resume_command():
+    """A run without an answer shows the reason, how to resume it, and the model's latest text."""
+    page = report(odd.interrupted_run())
+    assert "specialists resume 20261122-040000-5f3a9c" in page
+    assert "I read three files at once." in page
+    assert "still running" in report(odd.pending_run())
+
+
+def test_the_status_is_written_out(full):
+    """The status is written out with the limit that was reached and how the answer was obtained."""
+    assert full["status_words"] == "the limit of 20 tool calls was reached, and the answer was forced in 1 request"
+    tape = odd.Tape({})
+    tape.land(odd.Kind.TOKENS, Rung.SALVAGE)
+    words_of = data(tape.end(tape.outcome("partial", "So far.")))["status_words"]
+    assert words_of.endswith("; the context window was full, and the answer was salvaged from the gathered material")
+
+
+def test_the_page_shows_every_listed_detail():
+    """Each listed detail of the run appears in the page; no other test would notice that it is missing."""
+    page = html.unescape(report(full_run()))
+    for words_of in (
+        "codebase-analyst",
+        "2026-11-22 04:00 UTC",
+        "20 of 20, 2 failed, 2 skipped",
+        '<li dir="auto">Whether the thread pool waits',
+        "was longer than summary_limit and was cut",
+        "At 26.4 s the run was resumed, 2 h 10 min after it stopped.",
+        "I look for the loop and for what ends it.",
+        "7 tool calls remaining</p>",
+        '<b class="state">repeated</b>',
+        '<b class="state">skipped</b>',
+        "[cut at 20000 of",
+        "The tool returned 40,",
+        'class="written" x="',
+        "You explain how existing code behaves.",
+        "Deliver your answer.",
+        '"landing": "force"',
+        "sha256:4f1c0a7e",
+        RESUMED,
+        SUMMARY,
+    ):
+        assert words_of in page, words_of
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.25, "1.2 s"), (59.9, "1 min"), (185, "3 min 5 s"), (273_600, "3 days 4 h")]
+)
+def test_durations_are_rounded_to_two_units(seconds, text):
+    """Durations are rounded to two units, and never to 60 seconds beside minutes."""
+    assert formats.lasted(seconds) == text
+
+
+# Turns, calls, results and evidence on the page of a run.
+
+
+ODD_RUNS = [
+    odd.odd_run,
+    odd.huge_run,
+    odd.interrupted_run,
+    odd.pending_run,
+    odd.empty_run,
+    odd.failed_run,
+    odd.structured_run,
+]
+
+
+def calls_of(shown):
+    """Return all calls in order."""
+    return [call for turn in shown["turns"] for call in turn["calls"]]
+
+
+def text_of(call):
+    """Return the full text of a result."""
+    return "".join(piece["text"] for piece in call["result"])
+
+
+@pytest.mark.parametrize("run", ODD_RUNS)
+def test_unusual_runs_have_a_page_and_json_data(run):
+    """Every unusual run can be written as a page, and its data can be serialized to JSON."""
+    kept = run()
+    assert json.loads(json.dumps(data(kept)))["run_id"] == kept.run_id
+    page = report(kept)
+    assert page.startswith("<!doctype html>")
+    page.encode("utf-8")
+
+
+def test_untrusted_text_is_escaped():
+    """Text from tools, model, user and file is escaped, and its odd characters are made visible."""
+    page = report(odd.odd_run())
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "<img" not in page
+    assert "&lt;/script&gt;" in page
+    assert "⟨ESC⟩[31mred⟨ESC⟩[0m ⟨NUL⟩ ⟨BEL⟩ ⟨DEL⟩ ⟨U+009B⟩" in page
+    assert "⟨U+202E⟩desrever⟨U+202C⟩" in page
+    assert "⟨U+D83D⟩ half ⟨U+FEFF⟩ שלום" in page
+    assert "{{ 7*7 }}" in page
+    assert not set(page) & {*map(chr, range(32)), "\x7f", "\x9b", "\u202e"} - {"\n", "\t"}
+
+
+def test_the_policy_of_the_page_forbids_all_connections():
+    """The page's policy forbids all connections, and the page contains no addresses."""
+    page = html.unescape(report(full_run()))
+    assert "default-src 'none'; style-src 'sha256-" in page
+    assert "unsafe" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_evidence_links_to_its_place_in_the_result(full):
+    """Each verified quote names its call and is marked in the result, also across numbered lines."""
+    first, second, third, unfound = full["answer"]["evidence"]
+    assert [one["call"] for one in (first, second, third)] == [4, 5, 12]
+    assert [one["target"] for one in (first, second, third)] == ["quote-1", "quote-2", "quote-3"]
+    assert unfound["target"] is None
+    assert not unfound["verified"]
+    marked = {piece["quote"]: piece["text"] for call in calls_of(full) for piece in call["result"] if piece["quote"]}
+    assert marked[1] == first["quote"]
+    assert marked[2].startswith("with ThreadPoolExecutor() as pool:\n    27\t        return [")
+    assert marked[3] == "only finished runs are written"
+
+
+@pytest.mark.parametrize(
+    ("verified", "said"), [(True, ">verified"), (False, "not found in what"), (None, "not looked up")]
+)
+def test_g_5_the_page_says_whether_a_quote_was_found_or_looked_up_at_all(verified, said):
+    """With `evidence: off` a quote is neither verified nor unfound."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "a.py:3: other words"))
+    page = report(tape.end(tape.outcome("answered", "So.", [odd.Evidence("a.py:3", "the words", verified=verified)])))
+    checks = re.findall(r'<span class="check">.*?</span>', page)
+    assert [said in check for check in checks] == [True]
+
+
+def test_calls_are_listed_in_order_with_their_state(full):
+    """Calls are listed in order with their state: finished, failed, repeated, cut or skipped; the answer is last."""
+    calls = calls_of(full)
+    assert [call["number"] for call in calls] == [*range(1, 21), None, None, None]
+    assert {call["number"] for call in calls if call["state"] == "failed"} == {6, 11}
+    assert [call["number"] for call in calls if call["repeated"]] == [9]
+    assert [call["number"] for call in calls if call["whole"] and call["whole"] > call["characters"]] == [8]
+    assert [call["state"] for call in calls[-3:]] == ["skipped", "skipped", "answer"]
+    assert text_of(calls[-2]) == "Not run: limit reached, read skipped."
+    assert [call["ending"] for call in calls[18:20]] == ["1 tool call remaining", "0 tool calls remaining"]
+    assert not calls[0]["ending"]
+    assert calls[7]["added"] == ["8 tool calls remaining"]
+    assert text_of(calls[14]) == prompts.EMPTY_RESULT
+    assert calls[14]["ending"] == "5 tool calls remaining"
+
+
+def test_a_landing_instruction_is_shown_below_the_result():
+    """A landing instruction is shown below the result and is not taken for the countdown."""
+    tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
+    done = [odd.grep("x", "a.py:1: x"), odd.grep("y", "a.py:2: y")]
+    tape.ask("", done)
+    tape.run(done, words="Answer now.")
+    first, last = calls_of(data(tape.stored("running")))
+    assert first["added"] == ["1 tool call remaining"]
+    assert (text_of(last), last["ending"]) == ("a.py:2: y", "0 tool calls remaining")
+    assert last["added"] == ["0 tool calls remaining", "Answer now."]
+
+
+def test_identical_turns_and_calls_keep_their_own_results():
+    """Identical turns and calls keep their own results, also with a summary between them."""
+    tape = odd.Tape({})
+    same = [
+        odd.Did("grep", {"pattern": "x"}, word, call_id="same")
+        for word in ("one", "two", "three", "four", "five", "six")
+    ]
+    tape.turn("", *same[:2])
+    tape.turn("", *same[2:4])
+    tape.summarize("- notes")
+    tape.turn("", *same[4:])
+    calls = calls_of(data(tape.stored("running")))
+    assert [text_of(call) for call in calls] == ["one", "two", "three", "four", "five", "six"]
+    assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_failed_call_is_not_used_as_evidence():
+    """A failed call is not used as evidence, because its error text may repeat the model's."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "grep failed: the words", is_error=True), odd.grep("y", "a.py:1: the words"))
+    run = tape.end(tape.outcome("answered", "So.", [odd.Evidence("", "the words", verified=True)]))
+    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2]
+
+
+# The Markdown of an answer in the report: rendered, but nothing is executed, loaded, or linked except the web.
+
+
+TAGS = {"a", "blockquote", "br", "code", "div", "em", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s", "span"} | {
+    "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+ATTRIBUTES = {"href", "rel", "class", "dir", "tabindex", "role", "aria-label", "start"}
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+PIECES = st.sampled_from([
+    POISON, "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "[x](javascript:a)", "[x](JaVaScRiPt:a)",
+    "[x](data:text/html,a)", "![i](https://e.org/i.png)", "[![i](data:x)](http://e.org)", '[x](http://e.org "")',
+    "<https://e.org/'\"><b>", "[x](https://e.org/'\"onclick=a)", "&lt;b&gt;", "&#x202e;", "&quot;", "](", "[", "`",
+    "```html\n", "**", "> ", "- ", "1. ", "\n\n", "|a|b|\n|-|:-:|\n|c|d|\n", "# ", "    <b>", "[r]: file:a\n\n[r]",
+])  # fmt: skip
+TEXTS = st.lists(st.one_of(PIECES, st.text(max_size=12)), max_size=25).map("".join)
+
+
+class Tags(HTMLParser):
+    """Collects the tags of a page with their attributes, and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(str(page))
+
+    def handle_starttag(self, tag, attrs):
+        """Note a tag."""
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        """Note a text."""
+        self.text += data
+
+
+def html_html(text, evidence=()):
+    """Return the HTML of an answer."""
+    return answer_html({"text": text, "evidence": evidence})
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS)
+@example("[a](https://e.org\"onmouseover='x')")
+def test_only_harmless_elements_are_made(text):
+    """Whatever the text, there are only these tags and attributes, and each link is one to the web."""
+    page = Tags(html_html(text))
+    assert {tag for tag, _ in page.tags} <= TAGS
+    assert {name for _, attributes in page.tags for name in attributes} <= ATTRIBUTES
+    targets = [attributes["href"] for _, attributes in page.tags if "href" in attributes]
+    assert all(re.fullmatch(r"https?://[!-~]+", target, re.IGNORECASE) for target in targets)
+    assert CONTROL.search(page.text.replace("\r", "")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("**a** *b* `c`", '<p dir="auto"><strong>a</strong> <em>b</em> <code>c</code></p>'),
+        ("# a", '<h4 dir="auto">a</h4>'),
+        ("###### a", '<h6 dir="auto">a</h6>'),
+        ("one:\ntwo", '<p dir="auto">one:<br />\ntwo</p>'),
+        ("```py\n<b>\n```", '<pre class="text" tabindex="0"><code>&lt;b&gt;\n</code></pre>'),
+        ("    x", '<pre class="text" tabindex="0"><code>x\n</code></pre>'),
+        ("<b>x</b>", '<p dir="auto">&lt;b&gt;x&lt;/b&gt;</p>'),
+        ("[a](file:///x)", '<p dir="auto">a <span class="address">(file:///x)</span></p>'),
+        ("![<b>](x)", '<p dir="auto">&lt;b&gt; <span class="address">(x)</span></p>'),
+        ("[a](mailto:b@c.org)", '<p dir="auto">a <span class="address">(mailto:b@c.org)</span></p>'),
+        ("![a](https://e.org/i.png)", '<p dir="auto">a <span class="address">(https://e.org/i.png)</span></p>'),
+        (
+            "<https://e.org>",
+            '<p dir="auto"><a href="https://e.org" rel="noopener noreferrer nofollow">https://e.org</a></p>',
+        ),
+    ],
+)
+def test_each_element_has_its_form(text, expected):
+    """Headings are below those of the page, code and HTML are text, and addresses are visible."""
+    assert html_html(text) == f'<div class="markdown">{expected}\n</div>'
+
+
+def test_a_link_shows_where_it_leads():
+    """The text of a link cannot hide its address."""
+    page = Tags(html_html("[https://good.org](https://evil.org)"))
+    assert page.text.strip() == "https://good.org (https://evil.org)"
+
+
+def test_columns_are_aligned_by_classes():
+    """Style attributes would violate the content security policy."""
+    page = html_html("|a|b|\n|:-:|-:|\n|c|d|")
+    assert '<td dir="auto" class="center">c</td>' in page
+    assert '<td dir="auto" class="right">d</td>' in page
+    assert "style" not in page
+
+
+def test_quotes_of_the_evidence_are_not_repeated():
+    """An offline answer consists of its quotes, which are listed below it, also if they had no blank lines between."""
+    evidence = [{"source": "a.md:1", "quote": "one\ntwo"}, {"source": "b.md:2", "quote": "three"}]
+    for gap in ("\n", "\n\n"):
+        text = gap.join(["It says:", '> "one\ntwo" — a.md:1', '> "three" — b.md:2', '> "four" — c.md:3'])
+        assert Tags(html_html(text, evidence)).text.split() == ["It", "says:", '"four"', "—", "c.md:3"]
+
+
+@pytest.mark.parametrize(
+    "text", ["**a** " + "x" * MOST_CHARACTERS, "> " * 60 + "**a**", "[No finished answer: limit. This is]\n\n<b>**a**"]
+)
+def test_long_and_salvaged_answers_are_shown_as_they_are(text):
+    """A very long answer is not parsed, and the results in a salvaged one are no Markdown."""
+    assert Tags(html_html(text)).text == text
+    assert Tags(html_html(text)).tags == []

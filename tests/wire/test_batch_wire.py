@@ -10,8 +10,6 @@ from tests.wire.batches_on_wire import QUESTION, at_time_of, batch_project, item
 from tests.wire.simulator import faults
 from tests.wire.test_error_kinds_wire import OUT_OF_CREDIT
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):

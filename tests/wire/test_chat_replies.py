@@ -1,12 +1,17 @@
 """Replies of chat completions servers: finish reasons, arguments, usage, reasoning."""
 
+import json
+
 import pytest
 
+from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.providers.openai_messages import read_reply
 from run_specialist.record.messages import Stop, Usage
-from tests.wire.chat_messages import CALL
-
-pytestmark = pytest.mark.anyio
+from run_specialist.record.outcome import Exit
+from tests.loop_jobs import job, outcome_of
+from tests.wire.chat import faults, policies
+from tests.wire.chat.replies import answers, calls, says
+from tests.wire.chat_messages import CALL, FORCED
 
 
 def read(message, finish_reason="stop", taken=(), **completion):
@@ -127,3 +132,330 @@ def test_a_full_context_is_not_helped_by_more_output_tokens():
     """A cut reply reports when more output tokens would not help, because the context is full."""
     assert read({"content": "a"}, "length").more_room_helps
     assert not read({"content": "a"}, "model_length").more_room_helps
+
+
+# When a chat completions server refuses a request, the provider adapts and remembers.
+
+
+async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(ask_chat):
+    """A server that ignores schema, force and none: the run ends with an outcome after three landing requests."""
+    outcome, api = await ask_chat(policies.always_tool("look", obeys=False), 2)
+    assert [sent.tool_choice for sent in api.requests[2:]] == [None, FORCED, "none"]
+    assert [sent.schema is None for sent in api.requests[2:]] == [False, True, True]
+    assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
+    assert "note on 'question 1'" in outcome.answer
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        faults.invalid("some-model does not support this tool_choice"),
+        faults.error(404, "No endpoints found that support the provided 'tool_choice' value."),
+        faults.error(422, 'named tool choice requires "required"'),
+    ],
+    ids=["400", "404", "422"],
+)
+async def test_s0_10_a_refused_tool_choice_is_remembered(chat_api, refusal):
+    """A refused `tool_choice` is replaced by the instruction and never sent again; it counts as no landing request."""
+    look = calls("look", {"query": "a"})
+    api = chat_api([look, refusal, answers("yes"), look, answers("again")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        first, second = [await outcome_of(job(provider, 1, landing=style)) for style in ("force", "auto")]
+    assert (first.answer, first.landing.how, first.landing.requests) == ("yes", "order", 1)
+    assert (second.answer, second.landing.how, second.landing.requests) == ("again", "schema", 1)
+    assert [sent.tool_choice for sent in api.requests] == ["auto", FORCED, "auto", "auto", None]
+    assert not provider.capabilities.forced_choice
+
+
+async def test_a_refusal_of_the_choice_without_forcing_is_an_error(chat_api):
+    """A server that has tools disabled: its message is reported, and the provider learns nothing from it."""
+    api = chat_api([faults.invalid('"auto" tool choice requires --enable-auto-tool-choice to be set')])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        outcome = await outcome_of(job(provider))
+    assert (outcome.exit_code, provider.capabilities.forced_choice) == (3, True)
+    assert "--enable-auto-tool-choice" in outcome.error
+
+
+async def test_the_maximum_output_is_learned_from_a_refusal(chat_api):
+    """A model that gives 4,096 tokens at most refuses one request; all others ask for 4,096, in later runs too."""
+    look = calls("look", {"query": "a"})
+    api = chat_api([look, answers("yes"), answers("again")], most_room=4096)
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        outcomes = [await outcome_of(job(provider)) for _ in range(2)]
+    assert [outcome.answer for outcome in outcomes] == ["yes", "again"]
+    assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, 4096, 4096, 4096]
+    assert api.requests[0].messages == api.requests[1].messages
+    assert provider.capabilities.max_output_tokens == 4096
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("words", "room"),
+    [
+        ("max_tokens is too large: 16000. This model supports at most 8192 completion tokens", 8192),
+        ("`max_completion_tokens` must be less than or equal to `8000`, the maximum value", 8000),
+        ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8192),
+        (
+            "maximum context length is 8192 tokens. However, you requested 16568 tokens (500 in the messages, 68 in ",
+            7624,
+        ),
+        (
+            "This model's maximum context length is 8192 tokens and your request has 568 input tokens (16000 > ",
+            7624,
+        ),
+    ],
+)
+async def test_a_request_for_too_many_output_tokens_is_repeated_with_fewer(ask_chat, words, room):
+    """A refusal for too many output tokens, in any wording, is not a full context: the allowed number is requested."""
+    outcome, api = await ask_chat([faults.invalid(words), answers("yes")])
+    assert outcome.answer == "yes"
+    assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, room]
+
+
+async def test_a_refused_request_is_repeated_only_once(ask_chat):
+    """A second refusal is an ordinary error."""
+    refusal = faults.invalid("This model supports at most 4096 completion tokens")
+    again = faults.invalid("This model supports at most 2048 completion tokens")
+    outcome, api = await ask_chat([refusal, again])
+    assert (outcome.exit_code, len(api.requests)) == (3, 2)
+    assert "at most 2048" in outcome.error
+
+
+@pytest.mark.parametrize("words", ["This model supports at most 99999 completion tokens", "max_completion_tokens: no"])
+async def test_a_refusal_without_a_usable_limit_is_not_repeated(ask_chat, words):
+    """A refusal that names no limit, or one above the requested number, is not repeated: the cause is another."""
+    outcome, api = await ask_chat([faults.invalid(words)])
+    assert (outcome.exit_code, len(api.requests)) == (3, 1)
+
+
+async def test_a_key_is_omitted_only_once(chat_api):
+    """If the server still refuses a key after it was omitted, the request is not repeated again."""
+    api = chat_api([faults.invalid("unknown key: max_completion_tokens")] * 3)
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        outcomes = [await outcome_of(job(provider)) for _ in range(2)]
+    assert [outcome.exit_code for outcome in outcomes] == [3, 3]
+    assert len(api.requests) == 3
+
+
+async def test_refused_stream_options_are_omitted_from_later_requests(chat_api):
+    """If a server refuses `stream_options`, later requests omit it; the usage stays unknown, but the run answers."""
+    refusal = faults.error(422, "max_completion_tokens, stream_options: extra fields not permitted")
+    api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    assert outcome.answer == "yes"
+    keys = [{"stream_options", "max_completion_tokens", "max_tokens"} & set(sent.body) for sent in api.requests]
+    assert keys == [{"stream_options", "max_completion_tokens"}, {"max_tokens"}, {"max_tokens"}]
+
+
+async def test_max_tokens_replaces_a_refused_max_completion_tokens(chat_api):
+    """After a refusal, `max_tokens` replaces `max_completion_tokens` in all later requests."""
+    refusal = faults.error(422, "Extra inputs are not permitted: max_completion_tokens")
+    api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)))
+    assert outcome.answer == "yes"
+    assert [sent.body.get("max_tokens") for sent in api.requests] == [None, 16_000, 16_000]
+    assert [sent.body.get("max_completion_tokens") for sent in api.requests] == [16_000, None, None]
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.invalid("Your input exceeds the limit.", code="context_length_exceeded"),
+        faults.invalid(
+            "This model's maximum context length is 1536 tokens. However, your request has 4176 input tokens."
+        ),
+        faults.invalid(
+            "This model's maximum context length is 8192 tokens. However, you requested 24000 tokens "
+            "(8000 in the messages, 16000 in the completion)."
+        ),
+        faults.error(400, "Maximum Context Length exceeded"),
+        faults.error(400, "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"),
+    ],
+    ids=["code", "prompt alone", "no room left", "capitals", "size"],
+)
+async def test_x_8_a_full_context_gives_a_partial_outcome(ask_chat, fault):
+    """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
+    outcome, api = await ask_chat([calls("look", {"query": "a"}), fault])
+    assert (outcome.status, outcome.exit_code, len(api.requests)) == ("partial", 0, 2)
+    assert "note on 'a'" in outcome.answer
+
+
+# Faults of a chat completions server end in a one-line error; the gathered work is kept and no traceback is shown.
+
+
+GOOD = says("The first half of a long answer that never came to its end.")
+LOOK = calls("look", {"query": "a"})
+ASK = "does OPENAI_BASE_URL point to a chat completions server?"
+
+
+@pytest.mark.exhaustive(one_in=7)
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (faults.html(), f"answered with text/html, not JSON; {ASK}"),
+        (faults.html(502), "the API answered 502"),
+        (faults.json_value({}), f"contains no choice with a message; {ASK}"),
+        (faults.json_value({"choices": []}), f"contains no choice with a message; {ASK}"),
+        (faults.json_value({"choices": [{"text": "old"}]}), f"contains no choice with a message; {ASK}"),
+        (faults.json_value({"choices": "none"}), "contains no choice"),
+        (faults.json_value([1]), f"JSON that is not an object; {ASK}"),
+        (faults.MislabelledReply(GOOD), f"answered with text/plain, not JSON; {ASK}"),
+        (faults.json_value({"error": {"message": "Overloaded"}}), "answered with an error: Overloaded"),
+        (faults.json_value({"error": "Over\nloaded"}), "answered with an error: Over loaded"),
+        (faults.no_json(), "the API answered 400: upstream connect error or disconnect"),
+        (faults.invalid("max_tokens: too\nlarge"), "the API answered 400: max_tokens: too large"),
+        (faults.json_value({"error": "no such model"}, 400), "the API answered 400: no such model"),
+        (faults.json_value({"object": "error", "message": "odd"}, 400), "the API answered 400: odd"),
+        (faults.json_value({"detail": "Not allowed"}, 405), "the API answered 405: Not allowed"),
+        (faults.json_value([{"error": {"message": "in a list"}}], 400), "the API answered 400: in a list"),
+        (faults.unauthorised(), "the API answered 401: Incorrect API key provided: sk-test.; check OPENAI_API_KEY"),
+        (faults.not_found(), "does not exist.; check `model` and OPENAI_BASE_URL"),
+        (faults.rate_limited(), "the API answered 429: Rate limit reached.; wait a little, then try again"),
+        (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
+    ],
+)
+async def test_x_12_each_fault_is_a_one_line_error(ask_chat, fault, said):
+    """The run fails with exit code 3 and a one-line error; the answer holds the results gathered before."""
+    outcome, _ = await ask_chat([LOOK, fault])
+    assert said in outcome.error
+    assert len(outcome.error.splitlines()) == 1
+    assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER)
+    assert "note on 'a'" in outcome.answer
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.BrokenOff(GOOD),
+        faults.BrokenOff(GOOD, reset=True),
+        faults.BrokenOff(GOOD, after_chunks=0),
+        faults.BrokenOff(GOOD, after_chunks=4, silent=True),
+        faults.BrokenOff(GOOD, after_chunks=0, silent=True),
+        faults.BrokenOff(LOOK, after_chunks=3, silent=True),
+        faults.Truncated(GOOD),
+        faults.Stream(("this is not JSON", "{")),
+        faults.Stream(("[DONE]",)),
+        faults.Stream(({"choices": [{"delta": {"content": "half"}}]}, "[DONE]")),
+        faults.Stream(({"choices": [{"delta": {"tool_calls": [{"index": [], "function": {"name": "a"}}]}}]},)),
+    ],
+)
+async def test_x_12_calls_of_a_broken_reply_are_not_run(ask_chat, fault):
+    """A reply that breaks off is a provider error of one line; none of its calls is run."""
+    outcome, _ = await ask_chat([LOOK, fault])
+    assert (outcome.status, outcome.exit_code, outcome.tool_calls.used) == ("failed", Exit.PROVIDER, 1)
+    assert outcome.error
+    assert "\n" not in outcome.error
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_text_that_streamed_before_a_break_is_salvaged(chat_api, silent):
+    """Text streamed before a break is kept; the error reports a broken reply, not an unreachable server."""
+    api = chat_api([faults.BrokenOff(GOOD, after_chunks=4, silent=silent)])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        shown = []
+        provider = ChatProvider("some-model", client)
+        outcome = await outcome_of(job(provider), watch=lambda delta: shown.append(delta.text))
+    assert "closed in the middle of a reply" in outcome.error
+    assert (outcome.status, bool(shown)) == ("failed", True)
+    assert "".join(shown) in outcome.answer
+
+
+async def test_a_mid_stream_error_is_reported(chat_api):
+    """A mid-stream error, raised by the SDK without a status, is reported with its message; the text so far is kept."""
+    chunk = {"choices": [{"delta": {"content": "so far"}}]}
+    api = chat_api([faults.Stream((chunk, {"error": {"message": "The model\ncrashed", "code": 500}}))])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    assert outcome.error == "the server ended its reply with an error: The model crashed; try again later"
+    assert "so far" in outcome.answer
+
+
+async def test_x_8_a_full_context_in_mid_stream_gives_a_partial_outcome(chat_api):
+    """A full context reported in mid-stream makes the run partial, with exit code 0."""
+    full = {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}}
+    api = chat_api([LOOK, faults.Stream((full,))])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
+
+
+async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask_chat):
+    """A `retry-after` beyond the patience is not waited for."""
+    outcome, api = await ask_chat([faults.rate_limited(121)], retries=2)
+    assert outcome.error == (
+        "the API answered 429: Rate limit reached.; "
+        "try again in 121 seconds, as the API requests, longer than patience allows (120 seconds)"
+    )
+    assert len(api.requests) == 1
+
+
+async def test_a_short_retry_after_is_honoured(ask_chat):
+    """The SDK retries after a short `retry-after`, with the same bytes."""
+    outcome, api = await ask_chat([faults.rate_limited(0.01), answers("yes")], retries=2)
+    assert (outcome.status, len(api.requests)) == ("answered", 2)
+    assert api.requests[0].raw == api.requests[1].raw
+
+
+async def test_a_key_quoted_by_the_server_is_redacted(ask_chat):
+    """An API key that the server quotes is redacted, even one that does not look like a key."""
+    outcome, _ = await ask_chat([faults.unauthorised("our-house-password")], key="our-house-password")
+    assert "[redacted]" in outcome.error
+    assert "password" not in repr(outcome)
+
+
+async def test_text_that_looks_like_a_key_is_redacted(ask_chat):
+    """Any text that looks like a key is redacted, in an error reply and in an error object with status 200."""
+    key = "sk-abcdefghijklmnopqrstuvwxyz"
+    for fault in (faults.unauthorised(key), faults.json_value({"error": {"message": f"no such key: {key}"}})):
+        outcome, _ = await ask_chat([fault])
+        assert "[redacted]" in outcome.error
+        assert key not in repr(outcome)
+
+
+async def test_a_key_that_cannot_be_sent_is_not_shown(ask_chat):
+    """A key with a line break gives an error that names the variable to check and shows no part of the key."""
+    outcome, _ = await ask_chat([], key="sk-my\nsecret-key")
+    assert outcome.error == "the request cannot be sent; check OPENAI_API_KEY for invalid characters"
+    assert "secret" not in repr(outcome)
+
+
+async def test_an_unreachable_address_is_named():
+    """The error names the unreachable address and the variable that set it."""
+    async with make_client(base_url="http://127.0.0.1:9/v1", api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)))
+    assert outcome.error.startswith("cannot reach http://127.0.0.1:9/v1")
+    assert "OPENAI_BASE_URL" in outcome.error
+
+
+async def test_content_types_are_compared_without_regard_to_case(chat_api):
+    """The content type `Application/JSON` is read as JSON."""
+    api = chat_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)))
+    assert outcome.answer.startswith("The first half")
+
+
+async def test_non_ascii_text_survives_the_round_trip(ask_chat):
+    """Non-ASCII text survives the round trip, and a lone surrogate, which JSON may not hold, does no harm."""
+    outcome, api = await ask_chat([calls("look", {"query": "Größe \ud83d 梟"}), says("Größe 梟 \u2028")])
+    assert outcome.answer == "Größe 梟"
+    assert "Größe" in json.dumps(api.requests[1].messages, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("status", [302, 307, 308])
+async def test_no_redirect_passes_a_chat_on_to_another_server(ask_chat, chat_api, status):
+    """A redirect to another port ends the run with one line; the other server gets neither the prompt nor the key."""
+    other = chat_api([])
+    away = faults.Raw(status, b"{}", headers={"location": f"{other.base_url}/chat/completions"})
+    outcome, api = await ask_chat([away], retries=2)
+    assert (outcome.status, outcome.exit_code, len(api.requests)) == ("failed", Exit.PROVIDER, 1)
+    assert f"redirects to {other.base_url.removesuffix('/v1')} (HTTP {status})" in outcome.error
+    assert not other.requests

@@ -7,16 +7,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from opentelemetry.trace import SpanKind
 
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
+from run_specialist.tools.base import Tool
+from tests.journals import load
+from tests.loop_jobs import job, outcome_of
+from tests.spans import recorded
 from tests.wire import parent
+from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat
-from tests.wire.simulator import Gate
+from tests.wire.chat import replies as chat_replies
+from tests.wire.json_mode import written
+from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued, look, message_bytes
+from tests.wire.simulator import Gate, faults, replies
 from tests.wire.simulator.replies import answers, calls, says, tool_use
-
-pytestmark = pytest.mark.anyio
+from tests.wire.specialists import Asker, for_summary, looks, noting
 
 ROOT = Path(__file__).parents[2]
 QUESTION = "Do owls and toads sleep in winter?"
@@ -193,3 +201,252 @@ async def test_a_run_id_continues_the_run_with_a_refreshed_budget(messages_api, 
     assert "you now have 4 tool calls in all, of which 2 are used" in note
     assert "The user now asks: Since when?" in note
     assert api.requests[3].body["system"] == api.requests[0].body["system"]
+
+
+# Forked runs over the wire: the first turns of a stored run, continued by the same or another model.
+
+
+@pytest.fixture
+def endpoint(messages_api, chat_api, tmp_path):
+    """Return a function that starts an endpoint on either API."""
+
+    def start(kind, script, **options):
+        api = (messages_api if kind == MESSAGES else chat_api)(script)
+        return Endpoint(kind, api, tmp_path, stream=False, **options)
+
+    return start
+
+
+async def forked(one, at, question=None, source="last", **options):
+    """Fork a run at the endpoint."""
+    return await one.work(lambda runner, watch: runner.fork(source, question, at=at, watch=watch, **options))
+
+
+@pytest.mark.parametrize("kind", [MESSAGES, CHAT])
+async def test_f_1_with_the_same_model_the_prefix_is_sent_byte_for_byte(endpoint, kind):
+    """A fork at turn 2 repeats the request after turn 2 byte for byte, so that the prompt cache can be read."""
+    say = replies if kind == MESSAGES else chat_replies
+    script = [*(look(say, q) for q in "abc"), say.answers("some"), look(say, "d"), say.answers("more")]
+    one = endpoint(kind, script)
+    source, first = await one.ask()
+    run, outcome = await forked(one, 2, source=source.run_id)
+    assert one.requests[4].raw == one.requests[2].raw
+    check_continued(one, one.requests[4], one.requests[5])
+    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("answered", "more", 3)
+    assert run.run_id != first.run_id
+    assert load(f"sqlite:///{one.folder}/runs.db", source.run_id).outcome["answer"] == "some"
+
+
+THINKS = [
+    replies.says(replies.thinking(f"hm {q}"), "I look.", replies.tool_use("look", {"query": q})) for q in ("a", "b")
+]
+REASONS = [
+    chat_replies.says("<think>hm</think>I look.", chat_replies.tool_call("look", {"query": q}, f"functions.look:{n}"))
+    for n, q in enumerate("ab")
+]
+
+
+@pytest.mark.parametrize(("kind", "script"), [(MESSAGES, THINKS), (CHAT, REASONS)])
+async def test_f_2_another_model_gets_no_thinking_of_the_first(endpoint, kind, script):
+    """A run of one API continues on the other: without thinking, with ids that it accepts, with a note about it."""
+    other = CHAT if kind == MESSAGES else MESSAGES
+    say = replies if other == MESSAGES else chat_replies
+    one = endpoint(kind, [*script, (replies if kind == MESSAGES else chat_replies).answers("some")])
+    source, _ = await one.ask()
+    two = endpoint(other, [look(say, "c"), say.answers("more")])
+    _, outcome = await forked(two, 2, source=source.run_id)
+    assert outcome.answer == "more"
+    sent = two.requests[0]
+    assert b"hm" not in message_bytes(sent)
+    assert b"I look." in message_bytes(sent)
+    assert "did the work above; its thinking was left out" in message_bytes(sent).decode()
+    assert any("thoughts" in warning and "left out" in warning for warning in outcome.warnings)
+    assert not getattr(sent, "oddities", [])
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [pytest.param("haiku", "sonnet", marks=pytest.mark.exhaustive), ("sonnet", "haiku")]
+)
+async def test_f_2_a_model_that_thinks_otherwise_goes_on(endpoint, first, then):
+    """Between models that think and those that do not, inside a tool loop, the API accepts every request of a fork."""
+    thinks = THINKS if first == "sonnet" else [look(replies, q) for q in "ab"]
+    script = [*thinks, replies.answers("some"), look(replies, "c"), replies.answers("more"), replies.answers("last")]
+    one = endpoint(MESSAGES, script, model=first)
+    source, _ = await one.ask()
+    one.model = then
+    _, outcome = await forked(one, 2, source=source.run_id)
+    _, again = await one.resume("And?")
+    assert (outcome.answer, again.answer) == ("more", "last")
+    assert len(one.accepted) == len(one.requests) == 6
+    assert outcome.cost_usd == pytest.approx(sum(turn.cost_usd for turn in stored(one).turns[2:4]))
+
+
+def stored(one):
+    """Return the newest run."""
+    return load(f"sqlite:///{one.folder}/runs.db")
+
+
+@pytest.mark.parametrize("kind", [MESSAGES, pytest.param(CHAT, marks=pytest.mark.exhaustive)])
+async def test_f_2_calls_as_json_go_on_at_the_other_api(endpoint, kind):
+    """A run whose calls are JSON is forked with another model of the other API, whose calls are JSON too."""
+    other = CHAT if kind == MESSAGES else MESSAGES
+    texts = [written("look", query="a", part=None), written("respond", answer="some", evidence=None, gaps=None)]
+    say = {MESSAGES: replies.says, CHAT: chat_replies.says}
+    one = endpoint(kind, [say[kind](text) for text in texts])
+    source, _ = await one.ask(LOOKER.model_copy(update={"tool_calls": "json"}))
+    two = endpoint(other, [say[other](texts[1])])
+    _, outcome = await forked(two, 1, source=source.run_id)
+    assert (outcome.answer, outcome.tool_calls.used) == ("some", 1)
+    assert "tools" not in two.requests[0].body
+    assert "note on 'a', part 0" in str(two.requests[0].messages)
+
+
+async def test_f_9_a_fork_in_the_middle_of_a_landing_raises_its_limit(endpoint):
+    """After a landing rung that the model ignored, a fork with a higher limit gets its tools back."""
+    script = [
+        look(replies, "a"),
+        look(replies, "b"),
+        replies.answers("some"),
+        look(replies, "c"),
+        replies.answers("more"),
+    ]
+    one = endpoint(MESSAGES, script)
+    source, _ = await one.ask(tool_calls_limit=1, landing="order")
+    _, outcome = await forked(one, 2, source=source.run_id, tool_calls_limit=4)
+    assert (outcome.status, outcome.answer) == ("answered", "more")
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (2, 1)
+    check_continued(one, one.requests[1], one.requests[3], entered=False)
+    assert "you now have 4 tool calls in all, of which 1 is used" in str(one.requests[3].messages[-1])
+
+
+# Spans of requests over the wire, through the real SDKs: one per request, with the billed tokens.
+
+
+LONG = Tool("look", "Looks.", lambda query: f"note on {query} {'x' * 19_000}")
+"""A tool whose results of nearly 5,000 tokens are large enough to be cached and soon summarized."""
+
+
+@pytest.fixture
+def spans():
+    """Record the spans of the test."""
+    with recorded() as spans:
+        yield spans
+
+
+def billed(requests):
+    """Return the billed tokens of all requests: input in total, output, read from the cache, written to it."""
+    usages = [request.usage for request in requests if request.status == 200]
+    read, written = ([usage[f"cache_{key}_input_tokens"] for usage in usages] for key in ("read", "creation"))
+    plain = [usage["input_tokens"] for usage in usages]
+    return [
+        sum(plain) + sum(read) + sum(written),
+        sum(usage["output_tokens"] for usage in usages),
+        sum(read),
+        sum(written),
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_each_messages_api_request_has_one_span(spans, messages_api, stream):
+    """Each Messages API request has one span with the billed tokens, cached ones included; the SDK adds none."""
+    api = messages_api([looks("a"), looks("b"), looks("c"), answers("mice")])
+    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        watch = (lambda delta: None) if stream else None
+        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client), 3, tools=[LONG]), watch=watch)
+    requests = spans.named("chat")
+    assert spans.names == [
+        *["chat claude-haiku-5-5", "execute_tool look"] * 3,
+        "chat claude-haiku-5-5",
+        "invoke_agent looker",
+    ]
+    assert {spans.parent(span) for span in requests} == {"invoke_agent looker"}
+    assert {span.kind for span in requests} == {SpanKind.CLIENT}
+    run = spans.one("invoke_agent").attributes
+    for attributes in (run, *(span.attributes for span in requests)):
+        assert attributes["gen_ai.provider.name"] == "anthropic"
+        assert attributes["gen_ai.request.model"] == attributes["gen_ai.response.model"] == "claude-haiku-5-5"
+    assert [span.attributes["gen_ai.response.finish_reasons"] for span in requests] == [("tool_use",)] * 4
+    assert [span.attributes["gen_ai.request.max_tokens"] for span in requests] == [
+        request.body["max_tokens"] for request in api.requests
+    ]
+    assert spans.usage("chat") == spans.usage("invoke_agent") == billed(api.requests)
+    assert sum(spans.usage("chat")[:2]) == outcome.usage.total_tokens
+    assert spans.usage("chat")[2] > 0
+    assert not [name for request in api.requests for name in request.headers if name.lower() == "traceparent"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_each_chat_completions_request_has_one_span(spans, chat_api, stream):
+    """Each Chat Completions request has one span; its model name is the server's, without the provider prefix."""
+    api = chat_api([chat_replies.calls("look", {"query": "a"}), chat_replies.answers("mice")])
+    async with openai_chat.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        watch = (lambda delta: None) if stream else None
+        outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client), 3), watch=watch)
+    assert spans.names == ["chat some-model", "execute_tool look", "chat some-model", "invoke_agent looker"]
+    for span in (*spans.named("chat"), spans.one("invoke_agent")):
+        assert span.attributes["gen_ai.provider.name"] == "openai"
+        assert span.attributes["gen_ai.request.model"] == span.attributes["gen_ai.response.model"] == "some-model"
+    used = outcome.usage
+    told = [used.total_tokens - used.output_tokens, used.output_tokens, used.cache_read_input_tokens, 0]
+    assert spans.usage("chat") == spans.usage("invoke_agent") == told
+    assert used.output_tokens > 0
+
+
+@pytest.mark.parametrize("kind", ["messages", "chat"])
+async def test_a_retried_request_has_one_span(spans, messages_api, chat_api, kind):
+    """A request that the SDK retries has one span over all attempts, and no error."""
+    if kind == "messages":
+        api = messages_api([faults.overloaded(retry_after=0), replies.answers("mice")])
+        client = anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=1)
+        provider = anthropic.AnthropicProvider("haiku", client)
+    else:
+        api = chat_api([chat_faults.rate_limited(retry_after=0), chat_replies.answers("mice")])
+        client = openai_chat.make_client(base_url=api.base_url, api_key="test", max_retries=1)
+        provider = openai_chat.ChatProvider("some-model", client)
+    async with client:
+        outcome = await outcome_of(job(provider, 3))
+    assert (outcome.status, len(api.requests)) == ("answered", 2)
+    assert "error.type" not in spans.one("chat").attributes
+
+
+async def test_s0_10_a_refused_request_has_an_error_span_without_usage(spans, messages_api):
+    """A request refused with a 400 for forcing has an error span without usage.
+
+    The order that replaces it is a separate request.
+    """
+    refusal = faults.invalid("tool_choice: forcing a tool is not supported")
+    api = messages_api([looks("a"), refusal, answers("mice")])
+    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client), 1))
+    assert outcome.status == "landed"
+    assert [span.attributes.get("error.type") for span in spans.named("chat")] == [None, "ForcingRefused", None]
+    assert spans.usage("chat") == spans.usage("invoke_agent") == billed(api.requests)
+
+
+async def test_s2_10_summary_requests_have_spans(spans, messages_api, tmp_path):
+    """Each summary request has its own span below the run; the sums match the outcome."""
+    ask = Asker(messages_api, tmp_path, stream=False)
+    script = noting(says("- owls eat mice (n.md:1)"), [looks("a"), looks("b"), looks("c"), answers("mice")])
+    told = await ask(script, "preset: finalize", "summarize_at: 12000", tools=[LONG])
+    assert told.named("summarized")
+    notes = sum(for_summary(request) for request in told.api.requests)
+    assert notes > 0
+    assert len(spans.named("chat")) == len(told.api.requests)
+    assert {spans.parent(span) for span in spans.named("chat")} == {"invoke_agent looker"}
+    assert spans.usage("chat") == spans.usage("invoke_agent") == billed(told.api.requests)
+    assert sum(spans.usage("chat")[:2]) == told.outcome.usage.total_tokens
+
+
+async def test_s0_7_concurrent_runs_have_separate_span_trees(spans, messages_api):
+    """Eight concurrent runs over one client have eight span trees, each with its own requests and tokens."""
+    api = messages_api(lambda request: answers("mice") if request.results else looks("a"))
+    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = anthropic.AnthropicProvider("haiku", client)
+        await asyncio.gather(*(outcome_of(job(provider, 5, question=f"No. {number}?")) for number in range(8)))
+    runs = {span.context.span_id: span.attributes["gen_ai.usage.input_tokens"] for span in spans.named("invoke_agent")}
+    below = dict.fromkeys(runs, 0)
+    for span in spans.named("chat"):
+        below[span.parent.span_id] += span.attributes["gen_ai.usage.input_tokens"]
+    assert len(runs) == 8
+    assert below == runs
+    assert len({span.context.trace_id for span in spans.all}) == 8

@@ -14,7 +14,6 @@ from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
 from tests.wire.simulator import faults, replies
 
-pytestmark = pytest.mark.anyio
 OUT_OF_CREDIT = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
 SPENT = "You have reached your API usage limits: your organization has crossed its monthly API usage threshold."
 

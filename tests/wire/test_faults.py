@@ -1,41 +1,49 @@
 """Faults of a server end in a one-line error; the gathered work is kept and no traceback is shown."""
 
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
+import httpx2
 import pytest
 
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.providers import transport
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.transport import MOST_TOKENS
-from run_specialist.record.outcome import Exit
+from run_specialist.providers.anthropic import make_client as messages_client
+from run_specialist.providers.openai_chat import ChatProvider
+from run_specialist.providers.openai_chat import make_client as chat_client
+from run_specialist.providers.transport import MOST_TOKENS, count
+from run_specialist.record.outcome import Exit, Outcome
 from tests.loop_jobs import job, outcome_of
+from tests.wire.chat.replies import answers as chat_answers
+from tests.wire.chat.replies import says as chat_says
+from tests.wire.endless import EndlessChat, EndlessMessages, half_of
 from tests.wire.fault_replies import GOOD, NO_ID, WithIds
 from tests.wire.simulator import faults
 from tests.wire.simulator.prompt import serialise
 from tests.wire.simulator.replies import answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
 
-pytestmark = pytest.mark.anyio
-
-
 LOOK = calls("look", {"query": "a"})
 
 
 @pytest.fixture(params=["json", "stream"])
-def watch(request):
+def watch_first(request):
     """Run once with complete replies and once with streamed ones."""
     return None if request.param == "json" else lambda delta: None
 
 
 @pytest.fixture
-def ask(messages_api, watch):
+def ask(messages_api, watch_first):
     """Return a function that runs a job against a script and returns outcome and simulator."""
 
     async def run(script, limit=9, model="haiku", retries=0, **options):
         api = messages_api(script, **options)
         client = make_client(base_url=api.base_url, api_key="test", max_retries=retries)
         async with client:
-            return await outcome_of(job(AnthropicProvider(model, client), limit), watch=watch), api
+            return await outcome_of(job(AnthropicProvider(model, client), limit), watch=watch_first), api
 
     return run
 
@@ -110,14 +118,14 @@ async def test_a_short_retry_after_is_honoured(ask):
     assert (outcome.status, len(api.requests)) == ("answered", 2)
 
 
-async def test_s0_10_a_refused_forced_choice_is_remembered(messages_api, watch):
+async def test_s0_10_a_refused_forced_choice_is_remembered(messages_api, watch_first):
     """After a 400 on forcing, the instruction is used, in the next run too; the 400 is not a landing request."""
     refusal = 'tool_choice: type "tool" and "any" are not supported for this model.'
     api = messages_api([LOOK, faults.invalid(refusal), answers("yes"), LOOK, answers("again")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = AnthropicProvider("haiku", client)
-        first = await outcome_of(job(provider, 1), watch=watch)
-        second = await outcome_of(job(provider, 1), watch=watch)
+        first = await outcome_of(job(provider, 1), watch=watch_first)
+        second = await outcome_of(job(provider, 1), watch=watch_first)
     assert (first.answer, first.landing.how, first.landing.requests) == ("yes", "order", 1)
     assert (second.answer, second.landing.how, second.landing.requests) == ("again", "order", 1)
     assert [request.status for request in api.requests] == [200, 400, 200, 200, 200]
@@ -286,3 +294,187 @@ async def test_a_redirect_on_the_same_server_is_followed(ask):
     """A redirect with the same scheme, host and port is followed, with the question."""
     outcome, api = await ask([faults.Raw(307, b"{}", headers={"location": "/v1/messages"}), answers("yes")])
     assert (outcome.status, outcome.answer, len(api.requests)) == ("answered", "yes", 2)
+
+
+# Server faults that the Anthropic provider handles: broken streams, long waits, invalid usage figures, bad keys.
+
+
+async def test_content_types_are_compared_without_regard_to_case(messages_api):
+    """Content types are case-insensitive: `Application/JSON` is JSON."""
+    api = messages_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
+    assert outcome.answer == "fine"
+
+
+async def test_text_that_streamed_before_a_break_is_salvaged(messages_api):
+    """Text streamed before the stream breaks is salvaged."""
+    reply = says("The first half of a long answer that never came to its end.")
+    api = messages_api([faults.BrokenOff(reply, after_events=5)])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        shown = []
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda d: shown.append(d.text))
+    assert outcome.status == "failed"
+    assert "".join(shown)
+    assert "".join(shown) in outcome.answer
+
+
+async def test_a_key_that_cannot_be_sent_is_not_shown(messages_api):
+    """The error for a key with a line break says where to look and shows no part of the key."""
+    api = messages_api([])
+    async with make_client(base_url=api.base_url, api_key="sk-my\nsecret-key", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
+    assert outcome.error == "the request cannot be sent; check ANTHROPIC_API_KEY for invalid characters"
+    assert "secret" not in repr(outcome)
+
+
+async def test_x_3_a_call_with_incomplete_arguments_is_not_run(messages_api):
+    """A call with incomplete streamed arguments is not run.
+
+    Only a reply that was cut may be read in part.
+    """
+    half = replace(cut_call("look", '{"query": "half of', {}), stop_reason="tool_use")
+    api = messages_api([half, GOOD])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda delta: None)
+    assert (outcome.answer, outcome.tool_calls.failed) == ("fine", 1)
+    assert "the arguments are no JSON object" in next(iter(api.requests[1].results.values()))
+
+
+def test_usage_figures_above_the_maximum_count_as_0():
+    """Usage figures above the client's own limit of a million times a million tokens count as 0."""
+    assert count({"a": MOST_TOKENS}, "a") == MOST_TOKENS == 10**12
+    assert [count(values, "a") for values in ({"a": MOST_TOKENS + 1}, {"a": True}, {"a": False}, {}, None)] == [0] * 5
+
+
+# Objects of a request are freed without the garbage collector, which with a thousand children would run too late.
+
+
+GENERATORS = 10
+"""More than the SDKs nest when they read a stream."""
+
+
+@pytest.fixture
+def no_collector():
+    """Disable the garbage collector, so that only unreferenced objects are freed."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("watch", [None, lambda delta: None], ids=["json", "stream"])
+@pytest.mark.parametrize("kind", ["messages", "chat"])
+@pytest.mark.usefixtures("no_collector")
+async def test_objects_of_a_request_are_freed_without_the_collector(messages_api, chat_api, kind, watch):
+    """Neither the SDKs' objects nor the sent bytes outlive their request."""
+    if kind == "messages":
+        client = messages_client(base_url=messages_api([says("fine")] * 3).base_url, api_key="test")
+        provider = AnthropicProvider("haiku", client)
+    else:
+        client = chat_client(base_url=chat_api([chat_says("fine")] * 3).base_url, api_key="test")
+        provider = ChatProvider("some-model", client)
+    async with client:
+        for _ in range(3):
+            assert (await outcome_of(job(provider, 9), watch=watch)).answer == "fine"
+        # The event loop closes the nested generators of a stream one after another, each in a turn of its own.
+        for _ in range(GENERATORS):
+            await asyncio.sleep(0)
+        left = [one for one in gc.get_objects() if isinstance(one, httpx2.Request | httpx2.Response)]
+        assert left == []
+
+
+# Replies that never end are bounded: by the requested length, and by the amount of white space.
+
+
+Streamed = Callable[..., Awaitable[tuple[Outcome, Any]]]
+
+
+@pytest.fixture(params=["chat", "messages"])
+def api_name(request) -> str:
+    """Both APIs."""
+    return request.param
+
+
+@pytest.fixture
+def streamed(api_name, chat_api, messages_api) -> Streamed:
+    """Return a function that streams a script to a job; `model` chooses a model of the Messages API."""
+
+    async def run(script, limit=9, *, model="haiku", **settings):
+        if api_name == "chat":
+            api = chat_api(script)
+            async with chat_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+                provider = ChatProvider("some-model", client)
+                return await outcome_of(job(provider, limit, **settings), None, lambda delta: None), api
+        api = messages_api(script)
+        async with messages_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+            provider = AnthropicProvider(model, client)
+            return await outcome_of(job(provider, limit, **settings), None, lambda delta: None), api
+
+    return run
+
+
+@pytest.fixture
+def endless(api_name):
+    """Return the kind of stream without end that belongs to the API."""
+    return EndlessChat if api_name == "chat" else EndlessMessages
+
+
+@pytest.fixture
+def answered(api_name):
+    """Return a reply that calls `respond`."""
+    return (chat_answers if api_name == "chat" else answers)("at last")
+
+
+def is_warned(outcome: Outcome) -> bool:
+    """Return whether the outcome says that a reply was ended because of white space."""
+    return any("nothing but white space" in warning for warning in outcome.warnings)
+
+
+async def test_g7_text_before_endless_white_space_is_the_reply(streamed, endless):
+    """A text followed by endless white space is the answer, with a warning, and the connection is closed."""
+    stream = endless(("The ", "answer."))
+    outcome, _ = await streamed([stream])
+    assert (outcome.status, outcome.answer) == ("answered", "The answer.")
+    assert is_warned(outcome)
+    assert stream.was_cut_off
+
+
+async def test_g7_complete_arguments_before_endless_white_space_are_run(streamed, endless, answered):
+    """A call whose arguments are complete is run, although the server never ends its reply."""
+    stream = endless(('{"query":', '"a"}'), tool="look")
+    outcome, _ = await streamed([stream, answered])
+    assert (outcome.answer, outcome.tool_calls.used, outcome.tool_calls.failed) == ("at last", 1, 0)
+    assert stream.was_cut_off
+
+
+async def test_g7_a_call_that_breaks_off_is_requested_again(streamed, endless, answered):
+    """A call whose arguments break off in white space is not run; the request is repeated once."""
+    stream = endless((half_of({"query": "a"}),), tool="look")
+    outcome, api = await streamed([stream, answered])
+    assert (outcome.answer, outcome.tool_calls.used) == ("at last", 0)
+    assert is_warned(outcome)
+    assert api.requests[0].messages == api.requests[1].messages
+
+
+async def test_g7_white_space_alone_is_no_answer(streamed, endless, answered):
+    """White space alone is an empty answer, which is requested once more."""
+    outcome, _ = await streamed([endless(), answered])
+    assert (outcome.status, outcome.answer) == ("answered", "at last")
+
+
+async def test_g7_a_landing_of_endless_white_space_ends(streamed, endless):
+    """Every request of a landing that returns endless white space is ended, and the run has an outcome."""
+    # Line breaks in JSON are escaped, and each escape is split between two pieces.
+    streams = [endless(('{"answer": "so\\',), tool="respond", blank="n\\") for _ in range(2)]
+    outcome, _ = await streamed(streams, 0)
+    assert (outcome.status, outcome.answer) == ("partial", "so\n[truncated]")
+    assert all(stream.was_cut_off for stream in streams)
+
+
+async def test_g7_white_space_within_a_reply_is_no_end(streamed, endless):
+    """White space that is followed by words does not count: the stream continues until there is too much in a row."""
+    stream = endless(("The", " " * 1_999, "an", "\n" * 1_999, "swer."))
+    outcome, _ = await streamed([stream])
+    assert outcome.answer == "The" + " " * 1_999 + "an" + "\n" * 1_999 + "swer."

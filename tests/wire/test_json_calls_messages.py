@@ -2,14 +2,10 @@
 
 import json
 
-import pytest
-
 from tests.wire.json_mode import tools_in, written
 from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import says, thinking
 from tests.wire.summary_scripts import LONG
-
-pytestmark = pytest.mark.anyio
 
 JSON_LINE = "tool_calls: json"
 LOOK_A, LOOK_B = (written("look", query=query, part=None) for query in "ab")

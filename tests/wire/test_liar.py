@@ -16,7 +16,6 @@ from tests.wire.liar.kinds import KINDS, MIB, End
 from tests.wire.liar.lying_proxy import Liar
 from tests.wire.liar.moments import MOMENTS
 
-pytestmark = pytest.mark.anyio
 SLOW = {End.STALLS, End.LASTS}
 SMALLER = {"100 MB": plays.large(4 * MIB), "gzip bomb": plays.bomb(4 * MIB)}
 """Smaller versions of oversized replies, which would take too long in full size."""

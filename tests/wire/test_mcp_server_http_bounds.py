@@ -14,8 +14,6 @@ from tests.wire.http_requests import serving as plainly_serving
 from tests.wire.raw_http import HEAD, KNOWN, ask, listed, opened, rest, serving, tool_call
 from tests.wire.serving import PATIENCE, BlockingTool, write_specialist
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def project(project):

@@ -20,8 +20,6 @@ from tests.forked_program import run_forked
 from tests.wire.looker_script import listed
 from tests.wire.serving import PATIENCE, Program, command, owl_project, write_specialist
 
-pytestmark = pytest.mark.anyio
-
 HTTP = ("--http", "0", "--no-token")
 UNJUDGED = "no model judged: this ran offline, by ranked search and verbatim quotes"
 PACKAGED = ["change-impact", "codebase-analyst", "error-tracer"]

@@ -8,8 +8,6 @@ from run_specialist.mcp_server.runs import StoreLocation
 from tests.scripted_provider import says
 from tests.wire.serving import PATIENCE, serving, write_specialist
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def project(project):

@@ -8,7 +8,6 @@ from tests.scripted_provider import calls
 from tests.slow_folders import PATIENCE, HeldWalk
 from tests.wire.serving import serving, write_specialist
 
-pytestmark = pytest.mark.anyio
 ANSWER = calls(("respond", {"answer": "mice"}), first_id=999)
 
 

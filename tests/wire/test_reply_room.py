@@ -11,8 +11,6 @@ from tests.wire.simulator.replies import says as says_blocks
 from tests.wire.simulator.replies import thinking, tool_use
 from tests.wire.specialists import DONE
 
-pytestmark = pytest.mark.anyio
-
 LOOK = calls("look", {"query": "a"})
 
 

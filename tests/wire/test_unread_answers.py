@@ -11,8 +11,6 @@ from tests.wire.chat.replies import answers, calls, says
 from tests.wire.json_mode import JSON_MODE, responds
 from tests.wire.simulator.replies import says as says_blocks
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def warned(chat_api):

@@ -2,14 +2,18 @@
 
 import json
 import os
+import re
+from collections import Counter
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.cli.evals.eval_model import is_judge, looks, policy
-from tests.cli.specialists_command import call
+from tests.cli.evals.eval_model import is_judge, looks, policy, quoting
+from tests.cli.specialists_command import MAIN, call
 from tests.evals.git_project import NEEDS_GIT, commit, git
-from tests.wire.simulator.replies import respond, says
+from tests.unit.store.records import ask
+from tests.wire.simulator import Gate
+from tests.wire.simulator.replies import calls, respond, says
 
 CASE = "- {{name: owls {0}, inputs: 'No. {0}, what about owls?', evaluators: [Contains: mice, QuotesVerified]}}\n"
 CASES = "cases:\n" + "".join(map(CASE.format, range(1, 8)))
@@ -191,3 +195,139 @@ def test_p3_git_is_asked_without_keys(eval_, project, monkeypatch, tmp_path):
     assert "of-the-user" not in given.values()
     assert given["GIT_NO_LAZY_FETCH"] == "1"
     assert not (tmp_path / "own").exists()
+
+
+# `specialists eval` is killed: the same command continues, and pays again only for requests in progress.
+
+
+KILL_CASES, AT_ONCE, KILLED_AT = 6, 2, 12
+QUESTION = re.compile(r"Case ([0-9]+): What about owls\?")
+FLAGS = ("--at-once", str(AT_ONCE), "--vary", "tool_calls_limit=5,6", "--quiet")
+
+
+def turn_of(request):
+    """Return what tells a paid reply from all others: the case, the turn, and the limit, which the prompt names."""
+    system = str(request.body["system"])
+    return QUESTION.search(request.raw.decode())[1], request.calls_so_far, "6 tool calls" in system
+
+
+def paid(served):
+    """Return how often each reply was paid."""
+    return Counter(turn_of(request) for request in served.requests if request.status == 200)
+
+
+@pytest.mark.exhaustive
+def test_e4_after_a_kill_no_stored_reply_is_paid_twice(api, program, eval_, cases, store):
+    """Killed with SIGKILL while it asks all again: the same command makes the rest, and uses each stored reply."""
+    lines = [
+        f"- inputs: 'Case {number}: What about owls?'\n  evaluators: [Contains: mice]\n" for number in range(KILL_CASES)
+    ]
+    cases(f"cases:\n{''.join(lines)}")
+    gate, asked, once = Gate(), [], 2 * 2 * KILL_CASES
+
+    def policy(request):
+        asked.append(request)
+        reply = calls("search", {"query": "owls"}) if request.calls_so_far < 1 else quoting("owls")
+        return type(reply)(reply.content, gate=gate) if len(asked) >= once + KILLED_AT else reply
+
+    served = api(policy)
+    assert eval_(*FLAGS).exit_code == 0
+    first = program("eval", "finder", *FLAGS, "--fresh", code=MAIN)
+    gate.wait_for_request(timeout=60)
+    first.kill()
+    first.communicate()
+    url = f"sqlite:///{store}"
+    before, stored = len(served.requests), ask(url, "select count(*) from turns")[0][0]
+    assert stored > once
+    assert before - stored <= AT_ONCE
+    gate.open()
+    second = eval_(*FLAGS, "--fresh")
+    assert second.exit_code == 0
+    assert second.stdout.count(" pass ") == 2 * KILL_CASES
+    assert len(served.requests) == 2 * once + before - stored
+    assert max(paid(served).values()) <= 3
+    assert ask(url, "select status, count(*) from runs group by status") == [("answered", 4 * KILL_CASES)]
+
+
+# P.1: a file with eval cases may come from somebody else, so its settings grant no power.
+
+
+ORIGINS_CASE = "cases:\n- name: owls\n  inputs:\n    question: What about owls?\n    settings:\n      {}\n"
+POWERS = {
+    "mcp_servers": "mcp_servers: {evil: {command: sh, args: [-c, 'touch MARK']}}",
+    "python_tools": "python_tools: ['subprocess:getoutput']",
+    "tools": "tools: [bash]",
+    "writable": "writable: ['.']",
+    "paths": "paths: ['.env']",
+    "agents": "agents: ['*']",
+    "output_schema": "output_schema: /etc/passwd.json",
+    "landing_prompt": "landing_prompt: Tell me everything.",
+}
+
+
+@pytest.mark.parametrize("key", POWERS)
+@pytest.mark.parametrize("trust", [[], ["--trust"]])
+def test_p1_a_case_cannot_grant_a_power(api, store, notes, key, trust):
+    """It is refused with its place, for a specialist of the package too, and also with `--trust`; nothing is sent."""
+    simulator = api(looks)
+    (notes / ".env").write_text("KEY=value")
+    path = notes / "cases.yaml"
+    path.write_text(ORIGINS_CASE.replace("{}", POWERS[key].replace("MARK", str(notes / "mark"))))
+    result = call("eval", "thoughts-analyzer", "--cases", str(path), "--model", "haiku", "--yes", *trust)
+    assert (result.exit_code, simulator.requests) == (2, [])
+    assert f"cases.yaml:6:7: settings: {key}: data, such as a stored run, an eval case or a queue" in result.output
+    assert not (notes / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("tool_calls_limit: 40", "tool_calls_limit: can only lower the limit, which is 30"),
+        ("tool_calls_limit: none", "tool_calls_limit: can only lower the limit, which is 30"),
+        ("model: opus", "model: opus is not one of the models of the file or the call"),
+        ("fallback_models: [haiku, 'local:/x.gguf']", "fallback_models: local:/x.gguf is not one of the models"),
+    ],
+)
+def test_p1_a_case_raises_no_limit_and_names_no_other_model(api, eval_, cases, line, why):
+    """More money or another server is the decision of the caller."""
+    simulator = api(looks)
+    cases(ORIGINS_CASE.replace("{}", line))
+    result = eval_("--yes")
+    assert (result.exit_code, simulator.requests) == (2, [])
+    assert f"finder.evals.yaml:6:7: settings: {why}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        ("tool_calls_limit: 2", []),
+        ("model: opus", ["--model", "opus"]),
+        ("landing: order", []),
+    ],
+)
+def test_p1_a_case_may_ask_for_less_or_in_another_way(api, eval_, cases, line, flags):
+    """Lower limits, a model that is allowed already, effort, landing and evidence are free."""
+    api(looks)
+    cases(ORIGINS_CASE.replace("{}", line))
+    result = eval_("--dry-run", "--json", *flags)
+    assert result.exit_code == 0, result.output
+
+
+def test_p1_a_varied_value_is_the_callers_own_word(api, eval_):
+    """`--vary` may raise a limit."""
+    api(looks)
+    result = eval_("--dry-run", "--json", "--vary", "tool_calls_limit=40,50")
+    assert result.exit_code == 0, result.output
+
+
+def test_p1_a_case_cannot_choose_a_judge_with_powers(api, eval_, cases, tmp_path):
+    """The case is a part of the judge's question, and could so use what the judge may do."""
+    simulator = api(looks)
+    schema = json.dumps({"type": "object", "properties": {"verdict": {"type": "string"}, "reason": {"type": "string"}}})
+    own = tmp_path / "home" / ".claude" / "agents" / "mine.md"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"---\nname: mine\ndescription: Judges.\ntools: [bash]\noutput_schema: {schema}\n---\nJudge.\n")
+    cases("cases:\n- inputs: What about owls?\n  evaluators:\n  - Judge: {rubric: Is true., specialist: mine}\n")
+    result = eval_("--yes")
+    assert (result.exit_code, simulator.requests) == (2, [])
+    assert "mine may run commands in a sandbox" in result.output

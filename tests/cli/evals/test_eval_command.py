@@ -1,13 +1,15 @@
 """`specialists eval` runs each case, checks the answers, and pays again only for what has changed."""
 
+import json
 import signal
 from contextlib import suppress
 
 import psutil
 import pytest
 
-from tests.cli.evals.eval_model import looks, policy, runs_of
+from tests.cli.evals.eval_model import is_judge, looks, policy, runs_of
 from tests.cli.specialists_command import MAIN, call
+from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import calls, respond, says
 
 
@@ -220,3 +222,133 @@ def test_p7_spans_are_not_searched_by_patterns(cases, eval_):
     result = eval_()
     assert result.exit_code == 2
     assert "finder.evals.yaml:4:5: HasMatchingSpan: name_matches_regex is not supported" in result.stderr
+
+
+# Judges in `specialists eval`: separate stored runs, whose cost is shown separately.
+
+
+JUDGED = """\
+cases:
+- name: owls
+  inputs: What about owls?
+  evaluators: [Judge: It names the prey., Judge: {specialist: answer-judge, rubric: It is about animals.}]
+- name: toads
+  inputs: What about toads?
+  evaluators: [Judge: It names the prey.]
+"""
+
+
+def test_e6_judges_are_asked_once_and_are_shown_apart(api, eval_, cases):
+    """A judge is a run of its own that is stored; it has its own part of the bill."""
+    simulator = api(looks)
+    cases(JUDGED)
+    result = eval_("--json")
+    runs = runs_of(result)
+    owls, toads = runs["owls", "as it is", 1], runs["toads", "as it is", 1]
+    assert [(one["name"], one["value"]) for one in owls["checks"]] == [
+        ("Judge: It names the prey.", True),
+        ("Judge: It is about animals.", True),
+    ]
+    assert [(one["value"], one["reason"]) for one in toads["checks"]] == [(False, "no mice")]
+    assert owls["judge_cost_usd"] > toads["judge_cost_usd"] > 0
+    assert sum(map(is_judge, simulator.requests)) == 3
+    assert " · judges $0.00" in eval_().stdout
+    assert sum(map(is_judge, simulator.requests)) == 3, "stored verdicts are used again"
+    assert result.exit_code == 0
+    repeated = [*runs_of(eval_("--json", "--case", "toads", "--repeat", "2")).values()]
+    assert sum(map(is_judge, simulator.requests)) == 3, "equal answers have one judge"
+    assert [run["judge_cost_usd"] > 0 for run in repeated] == [True, False], "and one bill"
+
+
+def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases, notes):
+    """The check is missing, the run did not pass, no score is shown, and the exit code says so."""
+    cases(JUDGED)
+    api(policy(lambda request: ApiError(400, "invalid_request_error", "no") if is_judge(request) else None))
+    result = eval_("--json", "--case", "toads")
+    run = runs_of(result)["toads", "as it is", 1]
+    assert (run["checks"], run["unmade_checks"], run["passed"]) == ([], 1, False)
+    assert run["error"].startswith("Judge: answer-judge gave no verdict: ")
+    assert result.exit_code == 4
+    shown = eval_("--case", "toads", "--min-score", "0.5", "--page", "page.html")
+    assert [line.split() for line in shown.stdout.splitlines()[1:3]] == [["toads", "fail", "–"], ["score", "–"]]
+    assert shown.exit_code == 4
+    assert ">1.00<" not in (notes / "page.html").read_text()
+
+
+def test_e7_the_forecast_has_the_judges_whose_past_runs_are_known(api, eval_, cases):
+    """Their cost is shown separately, and counts for --confirm-above; without past runs it is unknown."""
+    api(looks)
+    cases(JUDGED)
+    assert json.loads(eval_("--dry-run", "--json").stdout)["forecast"]["judges_cost_usd"] is None
+    first = eval_("--json")
+    assert first.stderr.splitlines()[0].endswith(" · judges cost extra")
+    paid = sum(run["judge_cost_usd"] for run in runs_of(first).values())
+    found = json.loads(eval_("--fresh", "--dry-run", "--json").stdout)["forecast"]
+    assert found["judges_cost_usd_90"] >= found["judges_cost_usd"] == pytest.approx(paid, rel=0.1)
+    together = found["total_cost_usd_90"] + found["judges_cost_usd_90"]
+    refused = eval_("--fresh", "--confirm-above", str(together * 0.99))
+    assert (refused.exit_code, "judges about $" in refused.stderr) == (2, True)
+
+
+@pytest.mark.exhaustive
+def test_e7_the_cost_limit_holds_for_runs_and_judges_together(api, eval_, cases):
+    """A limit that is too small for another run leaves it out, and says so; nothing is lost."""
+    cases(JUDGED)
+    simulator = api(looks)
+    result = eval_("--cost-limit", "0", "--json")
+    assert result.exit_code == 4
+    assert {run["status"] for run in runs_of(result).values()} == {"not run"}
+    assert simulator.requests == []
+
+
+@pytest.mark.parametrize("line", ["effort: low", "output_schema: {type: object, properties: {mark: {type: string}}}"])
+def test_e6_a_specialist_without_a_verdict_is_no_judge(line, api, eval_, cases, write):
+    """It is refused with its place in the file with the cases, before anything is asked."""
+    simulator = api(looks)
+    write("poet", "model: haiku", "tools: []", line)
+    cases("cases:\n- inputs: What about owls?\n  evaluators: [Judge: {specialist: poet, rubric: a}]\n")
+    result = eval_()
+    assert result.exit_code == 2
+    assert "finder.evals.yaml:3:16: Judge: poet is not a judge: its file has no `output_schema`" in result.stderr
+    assert simulator.requests == []
+
+
+# `specialists report EVAL` writes the page of an eval.
+
+
+POET = "model: haiku", "tools: []"
+
+
+def test_e12_the_report_of_an_eval_is_its_page(api, eval_, cases, notes):
+    """By the beginning of its id, which that of its judges begins with too; the reports of its runs are linked."""
+    api(looks)
+    cases("cases:\n- inputs: What about owls?\n  evaluators: [Contains: mice, Judge: It names the prey.]\n")
+    result = json.loads(eval_("--json", "--vary", "tool_calls_limit=4,5").stdout)
+    written = call("report", result["eval"][:-1], "--out", "page.html", "--with-reports")
+    assert (written.exit_code, written.stdout) == (0, "page.html\n")
+    page = (notes / "page.html").read_text()
+    for part in ("Cannot be told with 1 case whether it differs from tool_calls_limit=4", "it names mice"):
+        assert part in page
+    for run in result["runs"]:
+        report = f"report-{result['eval']}/report-{run['run_id']}.html"
+        assert f'href="{report}"' in page
+        assert (notes / report).is_file()
+    data = json.loads(call("report", result["eval"], "--json").stdout)
+    assert data["eval"] == result
+    assert data["batch_id"] == result["eval"]
+    assert "it names mice" not in call("report", f"{result['eval']}-judges", "--out", "-").stdout.partition("<main")[0]
+
+
+def test_e12_a_page_among_the_files_that_are_read_is_a_warning(api, eval_, notes, tmp_path, write):
+    """The specialist would find its answers there; a file outside of the root, or one that is ignored, is none."""
+    api(looks)
+    warning = "page.html is among the files that finder reads"
+    assert warning in eval_("--page", "page.html").stderr
+    (notes / "page.html").unlink()
+    (notes / ".gitignore").write_text("*.html\n")
+    (notes / ".git").mkdir(exist_ok=True)
+    assert warning not in eval_("--page", "page.html").stderr
+    (notes / ".gitignore").unlink()
+    write("finder", "model: haiku", "tools: search, read", "paths: notes")
+    assert warning not in eval_("--page", "page.html").stderr
+    assert "is among the files" not in eval_("--junit", str(tmp_path.parent / f"{tmp_path.name}.xml")).stderr

@@ -4,11 +4,20 @@ import json
 import os
 import re
 import time
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.cli.history.commands import DAY, NOON, keep, listed, on_terminal, run_of
+from run_specialist.cli.manage import app
+from run_specialist.record.journal import Ended
+from run_specialist.store.location import place
+from run_specialist.store.writer import Writer
+from tests.cli.history.commands import DAY, NOON, here, keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import call
+from tests.unit.store.finished_runs import write
+from tests.unit.store.records import begun, opened
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -175,3 +184,274 @@ def test_a_listing_fits_the_terminal_width(three, columns):
     assert any(line.startswith("  a-specialist-of-a-very-long-name,") for line in lines) == (columns < 120)
     assert any(line.startswith("  ") and "Why? Why?" in line for line in lines) == (columns < 200)
     assert started(NOON + 1) in " ".join(" ".join(lines).split())
+
+
+# The command `specialists runs --delete`.
+
+
+def test_delete_removes_the_selected_runs(three):
+    """`--json` prints the deleted runs, which are no longer listed."""
+    told = json.loads(call("runs", "--specialist", "looker", "--delete", "--yes", "--json").stdout)
+    assert (told["deleted"], [run["run_id"] for run in told["runs"]]) == (["run_c", "run_a"], ["run_c", "run_a"])
+    assert listed() == ["run_b"]
+    result = call("runs", "last", "--delete", "-y")
+    assert result.stdout.splitlines()[1].startswith("run_b  reader")
+    assert "1 run deleted" in result.stderr
+    assert listed() == []
+    result = call("runs", "--all", "--delete", "-y")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "0 runs deleted" in result.stderr
+
+
+@pytest.mark.exhaustive
+def test_delete_asks_for_confirmation_on_a_terminal(three):
+    """Any answer other than yes deletes nothing."""
+    for typed in (b"n\n", b"\n"):
+        shown, code = on_terminal("runs", "--delete", "run_a", typed=typed)
+        assert (code, "Delete 1 run permanently? [y/N]" in shown, "nothing was deleted" in shown) == (0, True, True)
+    assert len(listed()) == 3
+    shown, code = on_terminal("runs", "--delete", "run_a", typed=b"y\n")
+    assert (code, "1 run deleted" in shown) == (0, True)
+    assert listed() == ["run_c", "run_b"]
+
+
+def test_delete_keeps_running_runs(three):
+    """A running run is skipped in a selection; given by its id, it is refused and nothing is deleted."""
+    with closing(Writer(place(None))) as writer:
+        _, *rest = begun("alive")
+        write(writer, alive=[opened("alive", frozen=here()), *rest])
+        refused = call("runs", "--delete", "-y", "run_a", "alive")
+        assert refused.exit_code == 2
+        assert "alive is still running" in refused.stderr
+        assert len(listed()) == 4
+        result = call("runs", "--delete", "-y", "--all")
+        assert "1 run still running: not deleted" in result.stderr
+        assert listed() == ["alive"]
+
+
+def test_delete_refuses_an_ambiguous_prefix(three):
+    """A prefix of several run ids is refused, and nothing is deleted."""
+    before = listed()
+    said = call("runs", "--delete", "--yes", "run")
+    assert (said.exit_code, "run ids start with run" in said.stderr) == (2, True)
+    assert listed() == before
+
+
+# `specialists runs --search`: by words of questions and answers, on both databases.
+
+
+LONG = "Where do owls nest? " * 200
+
+
+def answered(run_id, question, answer, at, **frozen):
+    """Return the records of a run with an answer."""
+    records = run_of(run_id, at, question=question, frozen={**here(), **frozen})
+    return [
+        replace(one, outcome=replace(one.outcome, answer=answer)) if isinstance(one, Ended) else one for one in records
+    ]
+
+
+@pytest.fixture
+def found(store, store_url):
+    """Store runs, and return a function that searches them."""
+    with closing(Writer(place(store_url))) as writer:
+        write(
+            writer,
+            a=answered("a", "Why do OWLS hunt?", "At night, 100 % of Straße mice.", 1.0),
+            b=answered("b", "Who eats mice_and_rats?", "Die Bären \\ und \0 \udcff Füchse.", 2.0),
+            c=answered("c", LONG + "Under the roof?", "Nowhere. " * 400 + "Finally", 3.0),
+            d=answered("d", "First?", "No.", 4.0, questions=["And the BADGERS?"]),
+        )
+
+    def search(words, *flags):
+        told = json.loads(call("runs", "--search", words, "--json", "--store", store_url, *flags).stdout)
+        return [run["run_id"] for run in told["runs"]]
+
+    return search
+
+
+def test_all_words_are_found_in_questions_and_answers(found):
+    """Each word is in the question or in the answer, in any case and order, also at the end of long texts."""
+    assert found("owls") == ["c", "a"]
+    assert found("MICE hunt night") == ["a"]
+    assert found("roof finally") == ["c"]
+    assert found("badgers no") == ["d"]
+    assert found("owls badgers") == []
+    assert found("owls", "--limit", "1") == ["c"]
+    assert found("owls", "--status", "failed") == []
+
+
+def test_no_character_has_a_special_meaning(found):
+    """Percent, underscore, backslash, quotes and characters that a database cannot hold stand for themselves."""
+    assert found("%") == ["a"]
+    assert found("o%ls") == []
+    assert found("mice_") == ["b"]
+    assert found("_") == ["b"]
+    assert found("\\") == ["b"]
+    assert found("\0") == found("\udcff") == ["b"]
+    assert found("'") == found('"; drop') == []
+
+
+def test_a_search_without_words_is_refused(store):
+    """Empty words are refused instead of matching everything; a search that finds nothing says so."""
+    keep(a=run_of("a"))
+    refused = call("runs", "--search", "  ")
+    assert (refused.exit_code, "no words to search for" in refused.stderr) == (2, True)
+    assert "no matching runs of" in call("runs", "--search", "zebra").stderr
+    selected = call("runs", "--delete", "--search", "zebra", "--yes")
+    assert (selected.exit_code, "0 runs deleted" in selected.stderr) == (0, True)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("columns", [80, 200])
+def test_matches_are_highlighted_on_a_terminal(store, columns):
+    """The matches are highlighted in the question, in a column or below; nothing is with NO_COLOR."""
+    keep(a=run_of("a", question="Why do owls hunt?"))
+    shown, _ = on_terminal("runs", "--search", "OWLS why", columns=columns)
+    assert shown.count("\x1b[1;33m") + shown.count("\x1b[33m\x1b[1m") == 2
+    assert "\x1b" not in on_terminal("runs", "--search", "owls", columns=columns, NO_COLOR="1")[0].split("owls")[0]
+
+
+# Parent and child runs in the commands for stored runs.
+
+
+@pytest.fixture
+def tree(store):
+    """Store a run with two children, one of which has a child, and a newer run without any."""
+    keep(
+        top=run_of("top", NOON),
+        first=run_of("first", NOON + 1, parent_id="top", specialist="owls", question="Why?"),
+        deep=run_of("deep", NOON + 2, parent_id="first", specialist="mice", question="Who?"),
+        second=run_of("second", NOON + 3, parent_id="top", specialist="owls", question="When?"),
+        alone=run_of("alone", NOON + 9),
+    )
+    return store
+
+
+def printed(*arguments):
+    """Return what a command prints to standard output."""
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def ids(*arguments):
+    """Return the first column of a listing, with its indentation."""
+    return [line.split("  owls")[0].split("  mice")[0].split("  looker")[0].rstrip() for line in listing(*arguments)]
+
+
+def listing(*arguments):
+    """Return the lines of a listing without the header."""
+    return printed("runs", *arguments).splitlines()[1:]
+
+
+def test_child_runs_are_indented_below_their_parent(tree):
+    """The newest run comes first; child runs follow their parent, oldest first, indented by two spaces."""
+    assert ids() == ["alone", "top", "  first", "    deep", "  second"]
+    assert "(of " not in printed("runs")
+
+
+def test_a_child_listed_without_its_parent_shows_the_parent_id(tree):
+    """A child run without its parent is listed at its own place in time, with the id of the parent."""
+    assert ids("--specialist", "owls") == ["second", "first"]
+    assert [line.split("  ")[-1] for line in listing("--specialist", "owls")] == ["(of top) When?", "(of top) Why?"]
+    assert ids("top", "deep") == ["deep", "top"]
+
+
+def test_a_transcript_names_parent_and_children(tree):
+    """A transcript lists the parent and the children below its heading, and as fields in JSON."""
+    assert printed("transcript", "first").splitlines()[1:3] == ["asked by top", "asked deep  looker  answered"]
+    told = json.loads(printed("transcript", "top", "--json"))
+    assert (told["parent_id"], [one["run_id"] for one in told["children"]]) == (None, ["first", "second"])
+    assert told["children"][0] == {"run_id": "first", "specialist": "looker", "status": "answered"}
+    assert "asked" not in printed("transcript", "alone")
+
+
+# The commands for stored runs mean the runs of this project, unless they get an id or `--all-projects`.
+
+
+@pytest.fixture
+def two(store, tmp_path, monkeypatch):
+    """Store runs of this project and newer ones of another; one of this has a child, and one no known project."""
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    (other / "docs").mkdir()
+    keep(
+        mine=run_of("mine", NOON),
+        child=run_of("child", NOON + 1, parent_id="mine", specialist="owls"),
+        theirs=run_of("theirs", NOON + 2, project=str(other)),
+        unknown=run_of("unknown", NOON + 3, frozen={"system": "Look.", "root": "/gone"}),
+    )
+    return other
+
+
+def test_a_listing_is_that_of_the_project(two, monkeypatch):
+    """Only runs of the project of the current folder or of `--root` are listed; all with `--all-projects`."""
+    assert listed() == ["child", "mine"]
+    assert listed("--all-projects") == ["unknown", "theirs", "child", "mine"]
+    assert listed("--root", str(two / "docs")) == ["theirs"]
+    monkeypatch.chdir(two / "docs")
+    assert listed() == ["theirs"]
+    refused = call("runs", "--root", "nowhere")
+    assert (refused.exit_code, "--root: nowhere is not a folder" in refused.stderr) == (2, True)
+
+
+def test_an_id_works_from_any_project(two):
+    """A run is listed, shown and reported by its id or a prefix from another project."""
+    assert listed("theirs", "mi") == ["theirs", "mine"]
+    assert call("transcript", "th").stdout.startswith("theirs  looker")
+    assert "report-theirs.html" in call("report", "theirs").stdout
+
+
+@pytest.mark.parametrize("command", ["transcript", "report"])
+def test_last_is_the_newest_run_of_the_project(two, command):
+    """`last` is the newest run of the project that has no parent, or of all projects."""
+
+    def run_of_last(*flags):
+        return json.loads(call(command, "last", "--json", *flags).stdout)["run_id"]
+
+    assert run_of_last() == "mine"
+    assert run_of_last("--root", str(two)) == "theirs"
+    assert run_of_last("--all-projects") == "unknown"
+    assert listed("last") == ["mine"]
+
+
+def test_an_empty_listing_is_one_line_that_counts_other_projects(two, tmp_path, monkeypatch):
+    """Without runs here, one line says how many other projects have; so does the error for `last`."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    result = call("runs")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.count("\n") == 1
+    assert f"no runs of {empty}; other projects have 4 runs, listed by --all-projects" in result.stderr
+    for command in ("transcript", "report", "resume"):
+        refused = call(command, "last")
+        assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+        assert f"contains no runs of {empty} yet; other projects have 4 runs" in refused.stderr
+    monkeypatch.chdir(two)
+    assert "no matching runs of " in call("runs", "--status", "failed").stderr
+
+
+def test_a_deletion_is_limited_to_the_project(two):
+    """`--delete --all` deletes the runs of the project with their children; others need an id or `--all-projects`."""
+    told = json.loads(call("runs", "--delete", "--specialist", "looker", "--yes", "--json").stdout)
+    assert told["deleted"] == ["child", "mine"]
+    assert "0 runs deleted" in call("runs", "--delete", "--all", "--yes").stderr
+    assert listed("--all-projects") == ["unknown", "theirs"]
+    assert json.loads(call("runs", "--delete", "theirs", "--yes", "--json").stdout)["deleted"] == ["theirs"]
+    assert "1 run deleted" in call("runs", "--delete", "--all", "--all-projects", "--yes").stderr
+    assert listed("--all-projects") == []
+
+
+def test_children_follow_their_parent_under_a_limit(two):
+    """`--limit` counts only runs without a listed parent; the children of each follow it."""
+    keep(older=run_of("older", NOON - 1), grandchild=run_of("grandchild", NOON + 5, parent_id="child"))
+    lines = call("runs", "--limit", "1").stdout.splitlines()[1:]
+    assert [re.split("(?<=\\S)  ", line)[0] for line in lines] == [
+        "mine", "  child", "    grandchild",
+    ]  # fmt: skip
+    assert listed("--limit", "1") == ["grandchild", "child", "mine"]
+    assert listed("--limit", "2") == ["grandchild", "child", "mine", "older"]
+    assert "the newest 3 runs" in call("runs", "--limit", "1").stderr
+    assert "newest" not in call("runs", "--limit", "2").stderr

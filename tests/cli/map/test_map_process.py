@@ -1,20 +1,304 @@
-"""`specialists map` as a separate process: signals, kills, and the same command again."""
+"""The live view of `map`: in any width and height, through pauses and resizes."""
 
+import io
 import json
+import os
 import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
 
+from run_specialist.batch.item import Counts, ItemStarted
+from run_specialist.batch.limits import Pause
+from run_specialist.cli import map_progress
+from run_specialist.cli.map_progress import MapProgress, MapView
+from run_specialist.record.events import Called, Replied, Requested
+from run_specialist.record.messages import Usage
+from run_specialist.store import ledger
+from run_specialist.store.reader import Store
 from tests.cli.map.map_model import about, answer, item_of, items_of
-from tests.cli.specialists_command import MAIN
+from tests.cli.specialists_command import MAIN, call, program
+from tests.contracts.tables import BATCH_EVENTS, EVENTS, PRINTED, faults
+from tests.loop_jobs import Clock
+from tests.map_batches import LookedAt, done
 from tests.screen import run_on_terminal, screen
 from tests.wire.simulator import Gate
+from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import calls, respond, says
+
+COUNTS = Counts(answered=30, landed=4, partial=1, failed={"rate_limited": 2}, under_way=2, total=112)
+
+
+@pytest.fixture
+def clock():
+    """Return the clock of the progress."""
+    return Clock()
+
+
+def progress_of(clock, items=2):
+    """Return the progress of a batch in which some items have ended in a minute, and some are under way."""
+    progress = MapProgress(clock)
+    for number in range(1, 9):
+        clock.now += 7.5
+        progress.end(done(number, cost=0.03))
+    for number in range(38, 38 + items):
+        progress.hear_batch(ItemStarted(number, f"run-{number}"))
+    return progress
+
+
+def drawn(view, width=80, height=24):
+    """Return the lines of the view."""
+    paper = io.StringIO()
+    view.console = Console(file=paper, width=width, height=height, highlight=False)
+    view.console.print(view.render())
+    return paper.getvalue().splitlines()
+
+
+def test_the_view_has_counts_cost_time_and_the_newest_items(clock):
+    """One line says how many items are done, one the counts, one cost and time, and one what each item does."""
+    progress = progress_of(clock)
+    progress.hear(39, Requested(1, "auto"))
+    progress.hear(38, Called("started", "c", "read", {"path": "docs/a.md"}))
+    progress.hear(38, Replied(1, "wants_tools", "", "", Usage(5, 0, 0, 0), 0.01))
+    head, counts, figures, *items = drawn(MapView(LookedAt(COUNTS), progress), 100)
+    assert "37 of 112 items · 2 under way ━━━" in head
+    assert counts == "  30 answered · 4 landed · 1 partial · 2 failed (2 rate limited)"
+    assert figures == "  $0.25 of about $2.49 · 9m 22s left · 1m 00s"
+    assert items == ["    38  docs/limits-38.md  read docs/a.md", "    39  docs/limits-39.md  thinking"]
+
+
+def test_a_batch_that_ends_early_has_no_forecast(clock):
+    """After Ctrl-C the other items are not asked about: no expected cost or time left."""
+    batch = LookedAt(COUNTS, ended_because="stopped")
+    assert drawn(MapView(batch, progress_of(clock)))[2] == "  $0.24 · 1m 00s"
+
+
+def test_a_pause_shows_its_reason_and_the_next_try(clock, monkeypatch):
+    """The seconds count down; then the try is said to be on its way."""
+    monkeypatch.setattr(map_progress.time, "time", lambda: 1_000.0)
+    batch = LookedAt(COUNTS, paused=Pause("quota", "the quota is used up\x1b[2J", 1_025.0))
+    view = MapView(batch, progress_of(clock))
+    assert drawn(view)[3] == "  paused, next try in 25 s: the quota is used up\ufffd[2J"
+    batch.paused = Pause("quota", "the quota is used up", 999.0)
+    assert drawn(view)[3] == "  paused, trying again: the quota is used up"
+
+
+def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):
+    """Items of standard input are counted as they come."""
+    lines = drawn(MapView(LookedAt(Counts(answered=8)), progress_of(clock)))
+    assert "8 items · 2 under way" in lines[0]
+    assert "━" not in lines[0]
+    assert "left" not in lines[2]
+    assert "about" not in lines[2]
+
+
+@given(
+    st.builds(
+        Counts,
+        answered=st.integers(0, 10**7),
+        failed=st.dictionaries(st.sampled_from(["quota", "rate_limited", "usage"]), st.integers(1, 10**6)),
+        not_run=st.integers(0, 10**7),
+        total=st.none() | st.integers(0, 10**8),
+    ),
+    st.text(max_size=60),
+    st.integers(0, 12),
+    st.integers(12, 220),
+    st.integers(3, 60),
+)
+@example(Counts(total=100_000), "", 0, 12, 3)
+def test_the_lines_fit_any_terminal(counts, reason, items, width, height):
+    """No line is wider than the terminal, and together they are not higher, whatever the figures and texts."""
+    clock = Clock()
+    progress = progress_of(clock, items)
+    for number in progress.running:
+        progress.hear(number, Called("started", "c", "read", {"path": reason}))
+    view = MapView(LookedAt(counts, paused=Pause("quota", reason, 0.0)), progress)
+    lines = drawn(view, width, height)
+    assert max(map(cell_len, lines)) <= width
+    assert len(lines) < height
+
+
+def printed(view, *items, width=80):
+    """Return what the view prints above itself when items end."""
+    paper = io.StringIO()
+    view.console = Console(file=paper, width=width, highlight=False)
+    for one in items:
+        view.end(one)
+    return [line.rstrip() for line in paper.getvalue().splitlines()]
+
+
+ENDS = (
+    done(1, answer="Owls eat mice,\nat night.\x1b[2J"),
+    done(2, "failed", answer="[No finished answer]", error="the API answered 400: no such thing", cost=None),
+    done(3, is_earlier=True),
+)
+
+
+def test_items_without_an_answer_get_a_line(clock):
+    """Answers that go to a file are not shown; a failure is, with its reason; earlier outcomes are only counted."""
+    assert printed(MapView(LookedAt(COUNTS), MapProgress(clock)), *ENDS, width=100) == [
+        "2 docs/2.md · failed: the API answered 400: no such thing · 5 tool calls · 12 s"
+    ]
+
+
+def test_without_a_file_the_beginning_of_each_answer_is_shown(clock):
+    """The answer is one line, cut to the width, and cannot control the terminal."""
+    assert printed(MapView(LookedAt(COUNTS), MapProgress(clock), answers=True), *ENDS, width=36) == [
+        "1 docs/1.md · answered · 5 tool cal…",
+        "    Owls eat mice, at night.\ufffd[2J",
+        "2 docs/2.md · failed: the API",
+        "answered 400: no such thing · 5 tool",
+        "calls · 12 s",
+    ]
+
+
+# What programs read of `map`: the summary, the events, and rows in a closed pipe or on a full disk.
+
+
+BAD = ApiError(400, "invalid_request_error", "messages: this item cannot be read")
+QUESTION = ("--question", "What about {item}?")
+
+
+def test_the_summary_is_one_object_that_matches_its_table(api, items, map_):
+    """Counts by state and reason, cost, time, and where the rows are."""
+    api(about({"toads": BAD}))
+    result = map_(str(items(["owls", "toads"])), "--json", "--out", "answers.jsonl")
+    summary = json.loads(result.stdout)
+    assert list(faults(summary, PRINTED["specialists map"])) == []
+    assert (summary["items"], summary["counts"]["answered"]) == (2, 1)
+    assert summary["counts"]["failed"] == {"invalid_request": 1}
+    assert (summary["out"], summary["reduced"], summary["ended_because"]) == ("answers.jsonl", None, None)
+    assert summary["cost_usd"] > 0
+
+
+def test_a_plan_matches_its_table(api, items, map_):
+    """`--dry-run --json` without and with past runs."""
+    api(about())
+    path = str(items(["owls"]))
+    for _ in range(2):
+        plan = json.loads(map_(path, "--dry-run", "--json").stdout)
+        assert list(faults(plan, PRINTED["specialists map --dry-run"])) == []
+        map_(path)
+
+
+def test_events_of_the_batch_and_of_its_runs(api, items, map_):
+    """Each line is an event; those of the runs name their item; nothing else is printed."""
+    api(about({"toads": BAD}))
+    result = map_(str(items(["owls", "toads"])), "--events")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    wrong = []
+    for event in events:
+        shape = (BATCH_EVENTS | EVENTS)[event["event"]]
+        item = {"item": "count"} if event["event"] in EVENTS else {}
+        wrong += faults(event, {"event": event["event"], **item, **shape})
+    assert wrong == []
+    names = [event["event"] for event in events]
+    assert (names[0], names[-1]) == ("batch_started", "batch_ended")
+    assert names.count("item_started") == names.count("item_ended") == names.count("finished") == 2
+    assert {event["item"] for event in events if "item" in event} == {1, 2}
+    assert events[-1]["counts"]["done"] == 2
+
+
+def test_the_tables_have_every_event_of_a_batch():
+    """The names of the events are those of the code."""
+    from run_specialist.batch.item import BatchEvent
+
+    assert {one.event for one in BatchEvent.__subclasses__()} == set(BATCH_EVENTS)
+
+
+def test_another_specialist_brings_the_answers_together(api, items, map_, write, store):
+    """It reads the answers as files; its answer follows the rows, as JSON; the same ones are not paid for twice."""
+    write("reducer", "model: haiku", "paths: [notes/]")
+    seen = []
+
+    def model(request):
+        text = str(request.messages)
+        if "one file for each item" in text:
+            seen.append(text)
+            return answer("all of them")
+        return about()(request)
+
+    simulator = api(model)
+    path = str(items(["owls", "toads"]))
+    result = map_(path, "--reduce", "reducer", "--json")
+    reduced = json.loads(result.stdout)["reduced"]
+    assert (result.exit_code, reduced["specialist"], reduced["answer"]) == (0, "reducer", "all of them")
+    assert "The folder contains 2 answers of the specialist `finder`" in seen[0]
+    assert "What about {item}?" in seen[0]
+    with Store(f"sqlite:///{store}") as opened:
+        assert Path(opened.load(reduced["run_id"]).frozen["root"], "index.md").exists()
+    sent = len(simulator.requests)
+    again = map_(path, "--reduce", "reducer", "--out", "answers.jsonl")
+    assert (again.exit_code, again.stdout, len(simulator.requests)) == (0, "all of them\n", sent)
+    *rows, last = map(json.loads, map_(path, "--reduce", "reducer").stdout.splitlines())
+    assert (sorted(row["number"] for row in rows), last) == ([1, 2], {"reduced": reduced})
+    assert len(simulator.requests) == sent
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line(finder, items):
+    """The exit code is 2, and there is no traceback; the runs are stored."""
+    with Path("/dev/full").open("w") as full:
+        done = program("map", "finder", str(items(["Owls?"])), "--model", "offline", stdout=full)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_closes_the_pipe_causes_no_error(finder, items):
+    """As with `| head -0`: exit code 0, and nothing about it on standard error."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = program("map", "finder", str(items(["Owls?"])), "--model", "offline", "--quiet", stdout=theirs)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_control_characters_of_items_and_errors_stay_text(api, items, finder):
+    """Neither the lines on standard error nor the rows can control a terminal."""
+    api(lambda _: ApiError(400, "invalid_request_error", "no \x1b[2J such thing"))
+    result = call("map", "finder", str(items(["owls\x1b]0;x\x07"])), *QUESTION)
+    assert result.exit_code == 4
+    assert not {"\x1b", "\x07"} & set(result.stdout + result.stderr)
+
+
+@pytest.mark.exhaustive
+def test_rows_of_a_full_disk_are_used_again(api, map_, items, notes, monkeypatch, store):
+    """Runs that the store has no room for are counted, with exit code 2; the same command pays for none again."""
+    served = api(about(looks=2))
+    given = str(items([f"owls{number}" for number in range(12)]))
+    whole = ledger.open_session
+
+    def full(url):
+        session = whole(url)
+        session.raw.execute("pragma max_page_count = 60")
+        return session
+
+    with monkeypatch.context() as small:
+        small.setattr(ledger, "open_session", full)
+        first = map_(given, "--out", "answers.jsonl", "--json")
+    summary, rows = json.loads(first.stdout), (notes / "answers.jsonl").read_text()
+    assert (first.exit_code, summary["counts"]["answered"]) == (2, 12)
+    assert 0 < summary["not_stored"] <= 12
+    assert f"{summary['not_stored']} runs are not stored: free disk space" in first.stderr
+    assert "their answers are in answers.jsonl, and are used from there" in first.stderr
+    paid = len(served.requests)
+    again = map_(given, "--out", "answers.jsonl", "--json")
+    assert (again.exit_code, len(served.requests) - paid) == (0, 0), again.stderr
+    assert (json.loads(again.stdout)["earlier"], json.loads(again.stdout)["not_stored"]) == (12, 0)
+    assert sorted((notes / "answers.jsonl").read_text().splitlines()) == sorted(rows.splitlines())
+    assert store.is_file()
+
+
+# `specialists map` as a separate process: signals, kills, and the same command again.
+
 
 PATIENCE = 60
 """Timeout, after which a hanging program fails the test [s]."""
-QUESTION = ("--question", "What about {item}?")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from run_specialist.tools.base import Tool
 from tests.scripted_provider import ScriptedProvider
 from tests.unit.api.finder_scripts import FINDER, LOOKS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
+pytestmark = pytest.mark.usefixtures("project")
 
 
 async def test_closing_a_runner_aborts_the_items_of_a_batch_that_was_left(tmp_path):

@@ -5,12 +5,16 @@ import json
 import pytest
 
 from run_specialist.api.delegate import delegate_tool
-from run_specialist.api.runner import Runner
+from run_specialist.api.runner import Runner, run
 from run_specialist.budget import Kind
 from run_specialist.errors import SpecialistNotFound, SpecialistUnusable, UsageError
+from run_specialist.mcp_server.tools import read_catalogue
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Evidence, LandingReport
+from run_specialist.spawning.availability import obstacles
+from run_specialist.tools.delegate import has_failed, outcome_text
 from tests.scripted_provider import ScriptedProvider, calls
-
-pytestmark = pytest.mark.anyio
+from tests.unit.record.outcomes import outcome
 
 
 @pytest.fixture
@@ -194,3 +198,207 @@ async def test_resuming_refreshes_every_limit(write, folder):
     assert limits[1][Kind.COST] == pytest.approx(2.0003)
     assert 540 < limits[1][Kind.TIME] < 600
     assert limits[2][Kind.CHARACTERS] is None
+
+
+# Which specialists the tool `delegate` offers: those that can work here.
+
+
+@pytest.fixture
+def folder_offers(tmp_path, monkeypatch):
+    """Change into a project with a specialist that finds, one that judges, and one without files to read."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
+    (tmp_path / "specialists").mkdir()
+    for name, line in (("finder", "tools: [search]"), ("judge", "offline: refuse"), ("reader", "paths: [notes/]")):
+        head = f"---\nname: {name}\ndescription: Is {name}.\n{line}\n---\n"
+        (tmp_path / "specialists" / f"{name}.md").write_text(f"{head}You answer.\n")
+    (tmp_path / "owls.md").write_text("Owls eat mice at night.\n")
+    return tmp_path
+
+
+def offered(delegate) -> list[str]:
+    """Return the names that the model can choose from."""
+    return delegate.definition["input_schema"]["properties"]["specialist"]["enum"]
+
+
+async def test_only_what_can_work_is_offered(folder_offers):
+    """Without names, those that can work are offered; the reasons of the others are at hand."""
+    async with delegate_tool() as delegate:
+        assert offered(delegate) == ["finder"]
+        assert {*delegate.unavailable} == {"judge", "reader"}
+        assert delegate.unavailable["reader"] == f"no file under {folder_offers} matches notes/"
+        assert "judge" not in delegate.definition["description"]
+        result = await delegate({"specialist": "finder", "query": "What do owls eat?"})
+    assert result.text.partition("\n")[0].endswith(", offline: no model judged]")
+
+
+async def test_a_model_of_the_settings_counts(folder_offers):
+    """A model among the settings of the tool makes judgements possible; one of the runner does, too."""
+    async with delegate_tool("judge", model="ollama:qwen") as delegate:
+        assert offered(delegate) == ["judge"]
+    async with Runner(model="offline") as runner:
+        assert offered(delegate_tool("judge", runner=runner, model="ollama:qwen")) == ["judge"]
+        with pytest.raises(UsageError, match="the model of this run is offline; name another one"):
+            delegate_tool("judge", runner=runner)
+    async with Runner(model="ollama:qwen", require_model=True) as runner:
+        assert offered(delegate_tool(["judge", "finder"], runner=runner)) == ["finder", "judge"]
+    async with Runner(require_model=True) as runner:
+        with pytest.raises(UsageError, match="finder cannot work here: a model is required, but no model"):
+            delegate_tool("finder", runner=runner)
+
+
+async def test_one_question_can_require_a_model(folder_offers):
+    """`run` takes `require_model` as `Runner` does."""
+    with pytest.raises(UsageError, match=r"^finder: a model is required"):
+        await run("finder", "What do owls eat?", require_model=True)
+    assert (await run("finder", "What do owls eat?", store="none")).is_offline
+
+
+# The text of a delegated outcome, and which outcomes are errors.
+
+
+def test_the_result_names_the_limit_that_ended_the_work():
+    """The result names the limit that ended the work if it is not that of calls.
+
+    Three of nine calls alone would not explain the landing.
+    """
+    landing = LandingReport("tokens", "force", 1, Usage(), None)
+    assert outcome_text(outcome(landing=landing)).startswith(
+        "[owls: landed after 3 of 9 tool calls, at its limit of tokens]"
+    )
+    assert outcome_text(outcome(landing=LandingReport("tool_calls", "force", 1, Usage(), None))).startswith(
+        "[owls: landed after 3 of 9 tool calls]"
+    )
+
+
+def test_g_5_quotes_that_were_not_found_are_named_in_a_last_line_and_only_then():
+    """The line says how many were found; with verified quotes, or none looked up, the text is as before."""
+    quotes = [Evidence("a.md:1", "Yes.", True), *(Evidence("b.md:2", f"No {n}." + "x" * 500, False) for n in range(5))]
+    last = outcome_text(outcome(evidence=tuple(quotes))).split("\n\n")[-1]
+    assert last.startswith('[1 of 6 quotes found in what it read. Do not rely on: "No 0.xxx')
+    assert last.endswith('" and 2 more]')
+    assert len(last) < 450
+    assert "quotes found" not in outcome_text(outcome(evidence=tuple(quotes[:1])))
+    unchecked = outcome_text(outcome(evidence=(Evidence("a.md:1", "Yes.", None),)))
+    assert "- a.md:1: Yes.\n\n" in unchecked
+    assert "quotes found" not in unchecked
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "failed"),
+    [
+        ("answered", "So.", False),
+        ("partial", "So.", False),
+        ("aborted", "Found.", False),
+        ("failed", "Found.", True),
+        ("landed", "", True),
+    ],
+)
+def test_a_missing_answer_and_a_failure_are_errors(status, answer, failed):
+    """No answer, and a salvage after a failure, are errors for the calling model; a partial answer is not."""
+    assert has_failed(outcome(status=status, answer=answer)) is failed
+
+
+# Which specialists models see: all with `agents: ['*']`, except hidden ones; and servers that must be there.
+
+
+@pytest.fixture
+def write_found(tmp_path, monkeypatch):
+    """Return a function that writes a specialist's file into a project without any other specialists."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
+
+    def write_file(name, *lines):
+        path = tmp_path / ".git" / ".." / "specialists" / f"{name}.md"
+        (tmp_path / ".git").mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(["---", f"name: {name}", f"description: Knows {name}.", *lines, "---", "Answer."]))
+
+    return write_file
+
+
+class Openings(ScriptedProvider):
+    """Keeps the tools of each run."""
+
+    def __init__(self, script):
+        """Play a script."""
+        super().__init__(script)
+        self.tools = []
+
+    def open(self, opening, watch=None):
+        """Begin a run."""
+        self.tools.append({tool.name: tool.definition for tool in opening.tools})
+        return super().open(opening, watch)
+
+
+async def asked(name, *replies):
+    """Return the tools of a run and of its children in order, and its outcome."""
+    provider = Openings(replies)
+    async with Runner(provider=provider) as runner:
+        run = await runner.prepare(name, "What?")
+        outcome = await run.outcome()
+    return provider.tools, outcome
+
+
+async def test_all_that_are_found_can_be_asked(write_found):
+    """`*` offers every specialist except the run itself, hidden and broken ones, and those above it."""
+    write_found("lead", "agents: ['*']")
+    write_found("worker", "agents: ['*']")
+    write_found("hidden", "disable-model-invocation: true")
+    write_found("broken", "tool_calls_limit: many")
+    (above, below), outcome = await asked(
+        "lead",
+        calls(("delegate", {"specialist": "worker", "query": "And?"})),
+        respond("below"),
+        respond("above"),
+    )
+    assert above["delegate"]["description"].endswith("- worker: Knows worker.")
+    assert "delegate" not in below
+    assert (outcome.answer, [child.specialist for child in outcome.children]) == ("above", ["worker"])
+    assert not [text for text in outcome.warnings if "agents" in text]
+
+
+async def test_a_hidden_specialist_can_be_asked_by_its_name(write_found):
+    """A hidden specialist is neither in a delegate tool nor in an MCP list, unless its name is given."""
+    write_found("seen")
+    write_found("hidden", "disable-model-invocation: true")
+    write_found("lead", "agents: [hidden]")
+    assert set(delegate_tool().definition["input_schema"]["properties"]["specialist"]["enum"]) == {"seen", "lead"}
+    assert delegate_tool("hidden").definition["description"].endswith("- hidden: Knows hidden.")
+    assert set(read_catalogue(Runner().registry).offered) == {"seen", "lead"}
+    (tools,), _ = await asked("lead", respond("done"))
+    assert "hidden: Knows hidden." in tools["delegate"]["description"]
+
+
+async def test_all_that_are_found_may_do_more_than_read(write_found):
+    """`readOnlyHint` is not set if one of the specialists that a specialist may ask does more than read."""
+    write_found("lead", "agents: ['*']")
+    assert read_catalogue(Runner().registry).offered["lead"][1].annotations.read_only_hint
+    write_found("writer", "python_tools: [a:b]")
+    assert not read_catalogue(Runner().registry).offered["lead"][1].annotations.read_only_hint
+
+
+async def test_a_required_server_that_is_missing_is_named_before_the_first_request(write_found, tmp_path):
+    """A run without a required MCP server does not begin, and the list says which one is missing."""
+    write_found("needy", "requiredMcpServers: [linear, github]", "mcp_servers: {my-github: {command: 'false'}}")
+    provider = ScriptedProvider([respond("never")])
+    async with Runner(provider=provider) as runner:
+        with pytest.raises(UsageError, match=r"needy\.md:4:1: .*requires the MCP server linear$"):
+            await runner.prepare("needy", "What?")
+        reasons = obstacles(runner.registry.files(), tmp_path, lambda _: "")
+    assert [*reasons.values()] == ["it requires the MCP server linear"]
+    assert not provider.requests
+
+
+async def test_a_required_server_that_cannot_be_reached_ends_the_run(write_found):
+    """A required server that does not start is an error with the reason; the others remain warnings."""
+    write_found("needy", "requiredMcpServers: [github]", "mcp_servers: {github: {command: no-such-program}}")
+    provider = ScriptedProvider([respond("never")])
+    async with Runner(provider=provider, trust=True) as runner:
+        with pytest.raises(UsageError, match=r"requires the MCP server github; .*github"):
+            await runner.prepare("needy", "What?")
+    assert not provider.requests

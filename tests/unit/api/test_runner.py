@@ -1,12 +1,15 @@
 """The Python API: specialists, tools, augmenters and limits passed to a run."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 import pytest
 
-from run_specialist.api.runner import Runner, run_sync
+from run_specialist.api.delegate import delegate_tool
+from run_specialist.api.runner import Runner, run, run_sync
 from run_specialist.errors import NotResumable, UsageError
-from run_specialist.providers.base import Choice
+from run_specialist.providers.base import Capabilities, Choice
+from run_specialist.record.messages import text_of
 from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import LOOK, results
 from tests.scripted_provider import ScriptedProvider, calls, says
@@ -36,7 +39,6 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     assert run_sync(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
 
 
-@pytest.mark.anyio
 async def test_tools_and_augmenters_of_the_caller_are_used():
     """A caller's tool is added to those of the file, its augmenter runs before the countdown, its provider is used."""
 
@@ -55,7 +57,6 @@ async def test_tools_and_augmenters_of_the_caller_are_used():
     ]
 
 
-@pytest.mark.anyio
 async def test_x_13_a_custom_tool_runs_on_every_call_and_may_be_async():
     """A caller's tool, which may be asynchronous, runs once for each call, and its return value is the result.
 
@@ -76,7 +77,6 @@ async def test_x_13_a_custom_tool_runs_on_every_call_and_may_be_async():
     assert results(provider.requests[2].messages[-1]) == ["look 2"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("given", "limit"), [({}, 10), ({"tool_calls_limit": 2}, 2), ({"tool_calls_limit": None}, None)]
 )
@@ -91,7 +91,6 @@ async def test_s2_11_s3_4_a_limit_at_the_call_site_overrides_the_file(given, lim
     assert outcome.tool_calls.limit == limit
 
 
-@pytest.mark.anyio
 async def test_x_1_a_limit_of_0_at_the_call_site_lands_immediately():
     """With a limit of 0 at the call site, the first request already lands."""
     provider = ScriptedProvider([ANSWER])
@@ -101,7 +100,6 @@ async def test_x_1_a_limit_of_0_at_the_call_site_lands_immediately():
     assert (outcome.status, outcome.tool_calls.limit) == ("landed", 0)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("specialist", "question", "options", "said"),
     [
@@ -123,7 +121,6 @@ async def test_an_invalid_call_is_refused_before_any_request(tmp_path, specialis
     assert (provider.opening, provider.requests) == (None, [])
 
 
-@pytest.mark.anyio
 async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
     """A prepared run aborted from outside has the outcome `aborted` and what it gathered.
 
@@ -169,7 +166,6 @@ def test_tools_with_names_already_taken_are_refused(names, said):
         Runner(tools=[type(LOOK)(name, "Look.", LOOK.function) for name in names])
 
 
-@pytest.mark.anyio
 async def test_the_last_run_is_that_of_the_project(project, tmp_path):
     """`resume("last")` means the project of the runner's root; a run of another project needs its root."""
     store, other = tmp_path / "runs.db", tmp_path / "elsewhere"
@@ -188,3 +184,149 @@ async def test_the_last_run_is_that_of_the_project(project, tmp_path):
     async with Runner(root=tmp_path / "third", provider=ScriptedProvider([]), store=store) as runner:
         with pytest.raises(UsageError, match=r"contains no runs of .*third yet; other projects have 2 runs$"):
             await runner.resume("last", "And?")
+
+
+# The Python API: runs that share a provider, and the choice of the model.
+
+
+@dataclass
+class Shared:
+    """A provider for many children, which call tools until forced to respond and start their first turn together."""
+
+    children: int
+    model: str = "shared"
+    capabilities: Capabilities = field(default_factory=lambda: Capabilities(forced_choice=True, max_output_tokens=9000))
+    closed: int = 0
+    opened: int = 0
+
+    def open(self, opening, watch=None):
+        """Start the conversation of one child."""
+        self.opened += 1
+        self.together = getattr(self, "together", None) or asyncio.Barrier(self.children)
+        return Child(self)
+
+    def cost(self, usage):
+        """Return None, because the price is unknown."""
+
+    async def aclose(self):
+        """Count how often the provider was closed."""
+        self.closed += 1
+
+
+@dataclass
+class Child:
+    """One conversation of a shared provider."""
+
+    provider: Shared
+    turn: int = 0
+
+    async def ask(self, request):
+        """Call the tool, or respond with the question if forced to; the first turn waits for all children."""
+        if self.turn == 0:
+            async with asyncio.timeout(30):
+                await self.provider.together.wait()
+        self.turn += 1
+        question = text_of(request.messages[0].content)
+        if request.choice is Choice.RESPOND:
+            return calls(("respond", {"answer": question}), first_id=999)
+        return calls(("look", {"query": f"{question} {self.turn}"}), first_id=self.turn)
+
+
+async def test_s0_7_concurrent_children_share_only_the_provider():
+    """Twenty concurrent children share a provider and nothing else.
+
+    Each has its own limit, answer, count, id and events.
+    """
+    provider, seen = Shared(children=20), {number: [] for number in range(20)}
+    async with Runner(provider=provider, tools=[LOOK]) as runner:
+        outcomes = await asyncio.gather(
+            *(
+                runner.run(FINDER, f"child {number}", listener=seen[number].append, tool_calls_limit=number)
+                for number in range(20)
+            )
+        )
+    assert [outcome.answer for outcome in outcomes] == [f"child {number}" for number in range(20)]
+    assert [outcome.tool_calls.used for outcome in outcomes] == list(range(20))
+    assert len({outcome.run_id for outcome in outcomes}) == 20
+    for number, events in seen.items():
+        queries = [
+            event.arguments["query"] for event in events if event.event == "tool_call" and event.phase == "started"
+        ]
+        assert queries == [f"child {number} {turn}" for turn in range(1, number + 1)]
+        assert events[-1].outcome is outcomes[number]
+    assert provider.opened == 20
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    ("environment", "model"),
+    [
+        ({}, "offline"),
+        ({"ANTHROPIC_API_KEY": "k"}, "sonnet"),
+        ({"ANTHROPIC_AUTH_TOKEN": "k"}, "sonnet"),
+        ({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, "sonnet"),
+        ({"ANTHROPIC_API_KEY": ""}, "offline"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": "haiku"}, "haiku"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": ""}, "sonnet"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": "offline"}, "offline"),
+    ],
+    ids=str,
+)
+async def test_the_default_model_depends_on_the_environment(monkeypatch, environment, model):
+    """The model is `sonnet` with credentials or a base URL, else offline.
+
+    SPECIALIST_MODEL overrides both unless it is empty.
+    """
+    made = []
+    monkeypatch.setattr("run_specialist.providers.choose.make_provider", lambda name: made.append(name) or Shared(1))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    async with Runner() as runner:
+        await runner.prepare("owls", "What?")
+    assert made == [model]
+
+
+# The question is called `query` at every door, and `question` is accepted too.
+
+
+NAMES_ANSWER = calls(("respond", {"answer": "mice"}))
+
+
+@pytest.mark.parametrize("given", [("What?", {}), (None, {"query": "What?"}), (None, {"question": "What?"})])
+async def test_python_calls_take_either_name(given):
+    """By position or by either name, the model receives the question; a follow-up question works the same."""
+    position, names = given
+    positional = () if position is None else (position,)
+    provider = ScriptedProvider([NAMES_ANSWER, says("and bats")])
+    async with Runner(provider=provider, store="runs.db") as runner:
+        await runner.run(FINDER, *positional, **names)
+        again = await runner.resume("last", *positional, **names)
+        await again.outcome()
+    first, second = (str(request.messages[-1].content) for request in provider.requests)
+    assert "What?" in first
+    assert "What?" in second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "the question is missing; pass it as `query`"),
+        ({"query": "What?", "question": "Who?"}, "`query` and `question` are two names of one argument"),
+        ({"question": ""}, "the question is empty"),
+        ({"question": 3}, "query must be a string, got int"),
+    ],
+)
+async def test_a_question_is_needed_once(arguments, said):
+    """A missing, doubled, empty or odd question is refused in one line before anything is sent."""
+    with pytest.raises(UsageError, match=said):
+        await run(FINDER, model="offline", **arguments)
+
+
+async def test_a_delegating_model_may_use_the_other_name():
+    """A call of `delegate` with `question` runs the specialist; both names together are refused."""
+    provider = ScriptedProvider([NAMES_ANSWER])
+    async with delegate_tool("owls", runner=Runner(provider=provider)) as delegate:
+        asked = await delegate({"specialist": "owls", "question": "What?"})
+        twice = await delegate({"specialist": "owls", "query": "What?", "question": "Who?"})
+    assert (asked.is_error, text_of(provider.requests[0].messages[0].content)) == (False, "What?")
+    assert twice.text.startswith("delegate failed: question: no such argument")

@@ -1,15 +1,18 @@
 """A batch begins a few items at a time, yields each end, and counts all of them."""
 
 import asyncio
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from run_specialist.batch.batch import Batch, Bounds
+from run_specialist.batch.limits import PAUSING, Breaker, Grants
+from run_specialist.batch.record import BatchRecord
 from run_specialist.errors import AtWork, UsageError
 from run_specialist.record.outcome import Exit
-from tests.unit.batch.scripted_items import ScriptedRuns, all_of, batch_of, items, outcome
-
-pytestmark = pytest.mark.anyio
+from tests.unit.batch.scripted_items import LIMIT, Clock, ScriptedRuns, all_of, batch_of, failed, items, outcome
 
 
 async def answers(run, item):
@@ -177,3 +180,264 @@ async def test_an_error_that_is_the_same_for_every_item_is_raised():
     with pytest.raises(UsageError, match="not trusted"):
         await all_of(batch)
     assert (batch.counts.failed, batch.counts.not_run, batch.exit_code) == ({}, 100, Exit.USAGE)
+
+
+# A batch that is stopped, left, cancelled or closed aborts the items in progress, and loses no outcome.
+
+
+async def waits(run, item):
+    """Work until the batch aborts the run."""
+    await run.was_aborted.wait()
+    return outcome("aborted")
+
+
+async def test_a_stop_ends_the_writing_of_the_items():
+    """The record is informed while it writes; no item starts, and none is run."""
+    heard = []
+
+    class Record(BatchRecord):
+        async def open(self, items, stopped):
+            heard.append(stopped())
+            batch.stop()
+            heard.append(stopped())
+
+    runs = ScriptedRuns(waits)
+    batch = batch_of(3, runs, record=Record())
+    assert await all_of(batch) == {}
+    assert (heard, runs.runs, batch.counts.not_run) == ([False, True], {}, 3)
+
+
+async def test_after_a_stop_outcomes_of_earlier_calls_are_still_passed_on():
+    """The rest of the input is looked up, so that a file of answers loses no row."""
+    runs = ScriptedRuns(waits, {"b1-0000000000000009": outcome()})
+    batch = batch_of(10, runs, at_once=2)
+    batch.listen(lambda event: batch.stop() if event.event == "item_started" else None)
+    done = await all_of(batch)
+    assert done[9].is_earlier
+    assert batch.counts.done + batch.counts.not_run == 10
+
+
+async def test_a_batch_that_was_never_iterated_over_can_be_closed():
+    """No item was started, and none can be afterwards."""
+    runs = ScriptedRuns(waits)
+    batch = batch_of(3, runs)
+    await batch.aclose()
+    await batch.aclose()
+    assert (runs.begun, batch.counts.not_run) == ([], 3)
+
+
+async def test_a_check_that_hangs_can_be_left():
+    """Closing does not wait for items that were not started."""
+    runs = ScriptedRuns(waits)
+    checking = asyncio.Event()
+
+    async def check():
+        checking.set()
+        await asyncio.Event().wait()
+
+    runs.check = check
+    batch = batch_of(3, runs)
+    task = asyncio.create_task(all_of(batch))
+    await checking.wait()
+    await asyncio.wait_for(batch.aclose(), LIMIT)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+# Failures of the endpoint in a row pause a batch or end it; no item counts as failed because of them.
+
+
+def opened(kind="rate_limited", retry_after=None, **options):
+    """Return a breaker that three failures at time 0 have opened."""
+    breaker = Breaker(**options)
+    states = [breaker.failed(f"run {number}", kind, "429", retry_after, 0.0) for number in range(3)]
+    assert states == [False, False, True]
+    return breaker
+
+
+@pytest.mark.parametrize("kind", sorted(PAUSING))
+def test_failures_in_a_row_pause(kind):
+    """Three of the same kind open the breaker for half a minute."""
+    breaker = opened(kind)
+    assert (breaker.pause.kind, breaker.pause.until) == (kind, 30.0)
+    assert breaker.wait(10.0) == 20.0
+    assert breaker.ended is None
+
+
+def test_a_success_or_another_kind_breaks_the_row():
+    """Only failures in a row count, of the same kind."""
+    breaker = Breaker()
+    for kind in ("quota", "quota", "overloaded", "quota", "quota"):
+        assert not breaker.failed("run", kind, "", None, 0.0)
+    breaker.worked()
+    assert not breaker.failed("run", "quota", "", None, 0.0)
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(7.0, 7.0), (0.0, 1.0), (None, 30.0), (500.0, 500.0)])
+def test_the_first_wait_is_that_of_the_server(asked, seconds):
+    """A server that asks for no wait at all gets a second."""
+    assert opened(retry_after=asked).pause.until == seconds
+
+
+def test_waits_double_up_to_ten_minutes_until_the_limit_of_the_pause():
+    """Each failed probe doubles the wait; the pause never lasts longer than its limit."""
+    breaker, now, waits = opened(), 0.0, []
+    while breaker.pause:
+        waits.append(breaker.pause.until - now)
+        now = breaker.pause.until
+        assert breaker.begin()
+        assert breaker.wait(now) == math.inf
+        assert breaker.failed("probe", "quota", "no money", None, now, is_probe=True)
+    assert waits == [30, 60, 120, 240, 480, 600, 600, 600, 600, 270]
+    assert (now, breaker.ended, breaker.reason) == (3600.0, "quota", "no money")
+
+
+def test_a_server_that_asks_for_more_than_the_limit_of_the_pause_ends_the_batch():
+    """Waiting would be in vain."""
+    breaker = opened(retry_after=7200.0)
+    assert (breaker.ended, breaker.pause) == ("rate_limited", None)
+
+
+def test_an_answered_probe_ends_the_pause_and_another_answer_does_not():
+    """A reply to a request from before the pause says nothing."""
+    breaker = opened()
+    assert not breaker.answered(is_probe=False)
+    assert breaker.pause is not None
+    breaker.begin()
+    assert breaker.answered(is_probe=True)
+    assert (breaker.pause, breaker.wait(0.0), breaker.begin()) == (None, 0.0, False)
+    assert not breaker.failed("run", "rate_limited", "", None, 1.0), "the row begins anew"
+
+
+class Endpoint:
+    """Fails in some way until a time of the clock, and answers afterwards."""
+
+    def __init__(self, clock, kind, until, retry_after=None):
+        self.clock, self.kind, self.until, self.retry_after = clock, kind, until, retry_after
+        self.asked = 0
+
+    async def __call__(self, run, item):
+        """Answer the request of a run."""
+        self.asked += 1
+        if self.clock.now < self.until:
+            return failed(self.kind, self.retry_after)
+        run.reply()
+        return outcome()
+
+
+async def test_an_endpoint_that_does_not_recover_ends_the_batch_after_the_pause_limit():
+    """The rest is not run, and the same call continues with it."""
+    clock = Clock()
+    batch = batch_of(30, ScriptedRuns(Endpoint(clock, "overloaded", math.inf)), clock, at_once=4, pause_limit=100)
+    assert await all_of(batch) == {}
+    assert (batch.ended_because, batch.counts.not_run, batch.exit_code) == ("overloaded", 30, Exit.PROVIDER)
+    assert clock.now == 100
+
+
+async def test_an_item_that_breaks_the_server_fails_after_three_attempts():
+    """The others are answered, and the batch does not wait."""
+    clock, asked = Clock(), []
+
+    async def script(run, item):
+        asked.append(item.number)
+        if item.number == 3:
+            return failed("server_error")
+        run.reply()
+        return outcome()
+
+    batch = batch_of(8, ScriptedRuns(script), clock, at_once=2)
+    done = await all_of(batch)
+    assert (done[3].state, asked.count(3), len(done)) == ("failed", 3, 8)
+    assert dict(batch.counts.failed) == {"server_error": 1}
+    assert clock.slept == []
+
+
+# A cost limit is divided so that what is spent and granted never exceeds it, and nothing is lost.
+
+
+COSTS = st.floats(0, 10, allow_nan=False)
+TINY = 1e-8
+"""Error of sums of floating-point numbers [USD]."""
+
+
+@given(
+    limit=COSTS,
+    slots=st.integers(1, 8),
+    typical=COSTS,
+    spent=COSTS,
+    steps=st.lists(st.tuples(st.booleans(), st.floats(0, 1), st.none() | COSTS), max_size=60),
+)
+def test_what_is_spent_and_granted_never_exceeds_the_limit(limit, slots, typical, spent, steps):
+    """Whatever is taken and returned in any order, each run spends at most its grant, and all grants come back."""
+    grants, out = Grants(limit, slots, spent=spent, typical=typical), []
+    before = spent
+    for takes, share, most in steps:
+        if takes and len(out) < slots:
+            grant = grants.take(most)
+            if grant is not None:
+                assert most is None or grant <= most
+                out.append(grant)
+        elif out:
+            grant = out.pop()
+            grants.settle(grant, grant * share)
+            before += grant * share
+        assert grants.spent + grants.granted <= max(limit, spent) + TINY
+        assert grants.granted == pytest.approx(sum(out))
+        assert grants.spent == pytest.approx(before)
+        assert grants.left >= 0
+    for grant in out:
+        grants.settle(grant, 0)
+    assert grants.granted == 0
+    assert grants.left == pytest.approx(max(limit - grants.spent, 0), abs=TINY)
+    assert grants.is_exhausted == (grants.take() is None)
+
+
+def test_a_share_is_at_least_a_typical_item_so_that_few_items_get_enough_instead_of_all_too_little():
+    """Four of the eight slots get a quarter each, and the others wait."""
+    grants = Grants(1.0, 8, typical=0.25)
+    assert [grants.take() for _ in range(5)] == [0.25, 0.25, 0.25, 0.25, None]
+    assert not grants.is_exhausted
+    grants.settle(0.25, 0.05)
+    assert grants.take() is None, "0.20 does not cover an item of 0.25"
+
+
+class Record(BatchRecord):
+    """Says that some runs are stored."""
+
+    def __init__(self, costs):
+        self._costs = costs
+
+    async def open(self, items, stopped):
+        """Return the stored runs with their costs."""
+        return self._costs
+
+
+async def test_what_earlier_calls_have_spent_counts_and_a_resumed_run_spends_only_the_rest():
+    """A run of 0.3 that is resumed and ends at 0.5 has spent 0.2 now."""
+
+    async def script(run, item):
+        run.cost_before = 0.3
+        return outcome(cost=0.5)
+
+    clock, all_items = Clock(), items(1)
+    stored = Record({"b1-0000000000000001": 0.3})
+    batch = Batch(
+        "b1", lambda: all_items, ScriptedRuns(script), Bounds(cost_limit=1.0), total=1, record=stored,
+        clock=clock, sleep=clock.sleep,
+    )  # fmt: skip
+    await all_of(batch)
+    assert batch._grants.spent == pytest.approx(0.5)
+    assert batch._grants.granted == 0
+    assert batch.cost_usd == pytest.approx(0.5)
+
+
+async def test_a_limit_that_earlier_calls_have_spent_begins_nothing():
+    """The costs of the stored runs also say what an item costs."""
+    runs, clock, all_items = ScriptedRuns(None), Clock(), items(5)
+    stored = Record({"b1-0000000000000001": 0.4, "b1-0000000000000002": 0.4})
+    batch = Batch(
+        "b1", lambda: all_items, runs, Bounds(cost_limit=1.0), total=5, record=stored, clock=clock, sleep=clock.sleep
+    )
+    assert await all_of(batch) == {}
+    assert (runs.begun, batch.ended_because, batch.counts.not_run) == ([], "cost_limit", 5)

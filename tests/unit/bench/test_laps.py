@@ -1,13 +1,23 @@
 """Each regular peer of the benchmark runs against the benchmark's server."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from bench.command import FIGURES, main
+from bench.figures.figure import Size
+from bench.figures.row import Row, line
+from bench.guests import install
+from bench.lab import Lab
 from bench.lap import measure
+from bench.process import LapFailed
+from bench.server.cache import Cache, Input
 from bench.server.http import Connection
+from bench.server.refusal import Refused
+from bench.server.rules import check
 from bench.server.script import ANSWER, Script, next_turn, script_in
 from bench.server.service import Service
 
@@ -35,7 +45,6 @@ def _own_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.exhaustive(one_in=4)
-@pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 @pytest.mark.parametrize("peer", PEERS)
 async def test_each_peer_sends_one_request_per_call(peer: str):
@@ -49,7 +58,6 @@ async def test_each_peer_sends_one_request_per_call(peer: str):
     assert not any(tally["refusals"] for tally in told.values())
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 async def test_children_and_a_landing_are_measured():
     """All children answer; with a limit of 3, a model that wants 9 calls makes 3."""
@@ -63,7 +71,6 @@ async def test_children_and_a_landing_are_measured():
     assert landed["runs"] == [{"answers": 1, "calls": 3}] * 2
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 async def test_a_lap_without_an_answer_does_not_count():
     """A peer stopped by its limit did not run the measured work, so its lap does not count."""
@@ -86,3 +93,215 @@ def test_an_obedient_model_reacts_only_to_the_end_of_its_calls(told: str, calls:
     script = Script("it", wants=9, abreast=2, obeys=1)
     turn = next_turn(script, 3, {"tools": [{"name": "search_notes", "input_schema": {}}]}, told)
     assert turn == ANSWER if not calls else len(turn) == calls
+
+
+# The benchmark's figures: medians, ratios and targets, and no figure without a measurement.
+
+
+RATIO = Row("a call", "ms", "calls.ours.30", "calls.other.30", 0.75, of_ratio=True)
+
+
+def test_the_ratio_is_computed_from_medians():
+    """The ratio is computed from medians, so one slow outlier lap does not count."""
+    series = {"calls.ours.30": [0.002, 0.003, 0.9], "calls.other.30": [0.004, 0.005, 0.0001]}
+    came = line(RATIO, series, {})
+    assert (came.ours, came.other, came.ratio, came.met) == (3.0, 4.0, 0.75, True)
+    assert came.cells() == ("a call", "3.00 ms", "4.00 ms", "0.75", "<= 0.75 x", "yes")
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "met"),
+    [
+        (Row("", "s", "it", at_most=3), 3.0, True),
+        (Row("", "s", "it", at_most=3), 3.01, False),
+        (Row("", "", "it", at_most=30, exactly=True), 29, False),
+        (Row("", "s", "it"), 3.0, None),
+        (Row("", "s", "it", at_most=3, full=False), 2.0, None),
+    ],
+)
+def test_a_row_with_a_target_is_met_or_missed(row: Row, value: float, met):
+    """A row without a target, or without one for this size, reports neither met nor missed."""
+    assert line(row, {"it": [value]}, {}).met is met
+
+
+def test_a_failed_row_shows_no_figure():
+    """A failed row shows the reason and no figure for either side, nor does a row without measurements."""
+    assert line(RATIO, {}, {}).cells()[1] == "not measured"
+    series = {"calls.ours.30": [0.002]}
+    failed = line(RATIO, series, {"calls.other": "exit code 1: it broke"})
+    assert failed.failed == "exit code 1: it broke"
+    assert failed.cells() == ("a call", "failed", "", "", "<= 0.75 x", "failed")
+    assert not line(RATIO, series, {"first.other": "something else"}).failed
+
+
+def test_each_series_name_starts_with_its_figure():
+    """Each row's series name starts with its figure's name, because failure reasons are looked up by that prefix."""
+    for figure in FIGURES.values():
+        for row in figure.rows(Size(full=True, laps=1, crowd_laps=1)):
+            assert row.ours.startswith(f"{figure.name}."), row
+
+
+def test_a_failed_lap_is_recorded_and_the_others_continue():
+    """A failed lap is recorded with the reason from its process, and the other laps continue."""
+    with Lab() as lab:
+        with lab.failing("calls.nobody"):
+            lab.lap("nobody", "first", lab.new_run())
+        with pytest.raises(LapFailed, match="killed after"):
+            lab.lap("bare", "first", lab.new_run(), seconds=0.01)
+    assert lab.failures == {"calls.nobody": "exit code 1: ModuleNotFoundError: No module named 'bench.peers.nobody'"}
+
+
+def test_a_failed_installation_gives_a_reason(tmp_path, monkeypatch):
+    """Without uv, installing a peer fails with a reason."""
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(LapFailed, match="uv not found on PATH"):
+        install("langchain", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--laps", "0"], "an integer of at least 1, got 0"),
+        (["--only", "everything"], "invalid choice: 'everything'"),
+    ],
+)
+def test_an_invalid_flag_fails_before_any_measurement(arguments: list[str], why: str, capsys):
+    """A wrong flag fails before any measurement, with one line naming the expected value."""
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.exhaustive
+def test_a_quick_benchmark_prints_tables_and_writes_json(tmp_path, capsys):
+    """A quick benchmark of one figure prints its tables and writes all measurements to a JSON file."""
+    assert main(["--quick", "--only", "commands", "--json", str(tmp_path / "all.json")]) == 0
+    out = capsys.readouterr().out
+    assert "`run-specialist --help`, CPU" in out
+    assert "failed" not in out
+    assert "Search in notes" not in out
+    told = json.loads((tmp_path / "all.json").read_text())
+    assert told["series"]["commands.help.heavy"] == [0]
+    assert {row["met"] for row in told["rows"]} == {None, True}
+
+
+# The benchmark's server is as strict as the API, and computes cache savings by the documented rules.
+
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+TOKENS = 2000
+
+
+def text(words: str = "x", tokens: int = TOKENS, **more):
+    """Return a text block of a given number of tokens."""
+    empty = len('{"type":"text","text":""}')
+    return {"type": "text", "text": (words * 4 * tokens)[: 4 * tokens - empty], **more}
+
+
+def use(call: str):
+    """Return a tool call."""
+    return {"type": "tool_use", "id": call, "name": "look", "input": {}}
+
+
+def result(call: str):
+    """Return the result of a tool call."""
+    return {"type": "tool_result", "tool_use_id": call, "content": "seen"}
+
+
+def user(*content):
+    """Return a user message."""
+    return {"role": "user", "content": list(content)}
+
+
+def assistant(*content):
+    """Return an assistant message."""
+    return {"role": "assistant", "content": list(content)}
+
+
+def request(*messages, **more):
+    """Return a request with a tool."""
+    tools = [{"name": "look", "input_schema": {}}]
+    return {"model": "claude-sonnet-4-6", "max_tokens": 9, "tools": tools, "messages": list(messages), **more}
+
+
+def bare(*messages, **more):
+    """Return a request without tools, so that its size is that of its messages."""
+    return {"model": "m", "max_tokens": 9, "messages": list(messages), **more}
+
+
+def test_cached_tokens_are_billed_at_a_tenth():
+    """A growing conversation is billed 1.25 for new tokens and 0.1 for cached ones; without a marker the full price."""
+    cache = Cache()
+    assert [cache.account(bare(user(text()))) for _ in range(2)] == [Input(TOKENS)] * 2
+    first = user(text("a"))
+    assert cache.account(bare(first, **MARK)) == Input(0, TOKENS, 0)
+    came = cache.account(bare(first, assistant(text("b")), user(text("c")), **MARK))
+    assert came == Input(0, 2 * TOKENS, TOKENS)
+    assert came.billed == pytest.approx(1.25 * 2 * TOKENS + 0.1 * TOKENS)
+    # A marker on fewer than 1,024 tokens has no effect.
+    assert [cache.account(bare(user(text(tokens=1023)), **MARK)) for _ in range(2)] == [Input(1023)] * 2
+
+
+@pytest.mark.parametrize(("blocks", "read"), [(19, TOKENS), (20, 0)])
+def test_a_write_is_found_twenty_blocks_back(blocks: int, read: int):
+    """A cache write is found up to 20 blocks back, including the marker's own block."""
+    cache = Cache()
+    cache.account(bare(user(text("a")), **MARK))
+    more = [{"type": "text", "text": "b" * 40}] * blocks
+    assert cache.account(bare(user(text("a"), *more), **MARK)).read == read
+
+
+FORCED = {"tool_choice": {"type": "tool", "name": "look"}}
+CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+FORMAT = {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}}
+
+
+@pytest.mark.parametrize("option", [FORCED, FORMAT, {**FORMAT, "tool_choice": {"type": "none"}}])
+def test_a_forced_choice_or_a_schema_loses_the_messages_and_keeps_the_system_prompt(option):
+    """A changed `tool_choice` or format invalidates cached messages, but not the cached system prompt."""
+    cache = Cache()
+    system = [text("s", **MARK)]
+    asked = [user(text("a"))]
+    cache.account(request(*asked, system=system, **MARK))
+    kept = cache.account(request(*asked, system=system, **option))
+    tools = len('{"name":"look","input_schema":{}}') // 4
+    assert kept == Input(TOKENS, 0, TOKENS + tools)
+    cache.account(request(*asked, system=system, **MARK))
+    assert cache.account(request(*asked, system=[text("t", **MARK)], **MARK)).read == 0
+
+
+def test_a_cache_entry_expires_five_minutes_after_its_last_use():
+    """A cache entry expires five minutes after its last use; each read renews it."""
+    now = 0.0
+    cache = Cache(lambda: now)
+    asked = bare(user(text()), **MARK)
+    reads = []
+    for now in (0.0, 299.0, 598.0, 898.0):  # noqa: B007 - the clock reads it
+        reads.append(cache.account(asked).read)  # noqa: PERF401 - one after another
+    assert reads == [0, TOKENS, TOKENS, 0]
+
+
+def test_at_most_four_markers():
+    """At most four markers are allowed, and the automatic one counts."""
+    four = [text(tokens=300 + number, **MARK) for number in range(4)]
+    Cache().account(bare(user(*four)))
+    Cache().account(bare(user(*four), **MARK))
+    with pytest.raises(Refused, match="maximum of 4"):
+        Cache().account(bare(user(*four, text()), **MARK))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (request(), "at least one message"),
+        (request(user(text()), assistant(text())), "prefill"),
+        (request(user(text()), assistant(use("1"), use("2")), user(result("1"))), "immediately after.*2"),
+        (request(user(text()), assistant(use("1")), user(text(), result("1"))), "must come first"),
+        (request(user(text()), tool_choice={"type": "any"}, thinking={"type": "enabled"}), "Thinking"),
+    ],
+)
+def test_an_invalid_request_is_refused(wrong, why: str):
+    """A request that the API refuses is refused with the reason; one that it accepts passes the check."""
+    check(request(user(text()), assistant(use("1"), use("2")), user(result("2"), result("1"), text())))
+    with pytest.raises(Refused, match=why):
+        check(wrong)

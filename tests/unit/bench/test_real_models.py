@@ -118,9 +118,6 @@ async def outcome(tmp_path):
         return await runner.run("owl", "How many?")
 
 
-pytestmark = pytest.mark.anyio
-
-
 async def test_a_result_counts_quotes_and_mistakes(outcome):
     """Only verified quotes add to what is scored; the benchmark looks quotes up in the notes itself."""
     result = LAP.result(QUESTION, outcome, NOTES, seconds=3.04)

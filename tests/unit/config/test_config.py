@@ -1,11 +1,24 @@
 """What config files may contain, whose value holds, and which files are read."""
 
 import os
+import tomllib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from run_specialist.api.config_files import KEYS, LARGEST, Config, read_config, read_user_config
-from run_specialist.errors import UsageError
+from run_specialist.api.config_files import (
+    KEYS,
+    LARGEST,
+    Config,
+    check_chosen_model,
+    model_claim,
+    read_config,
+    read_user_config,
+)
+from run_specialist.errors import NotTrusted, UsageError
+from run_specialist.spawning.trust import Trust
+from run_specialist.specialist.positions import InvalidToml, read_table
 
 HEAD = "[tool.run-specialist]\n"
 SHOWN = "~/.config/run-specialist/config.toml"
@@ -255,3 +268,138 @@ def test_a_file_that_cannot_be_read_is_an_error_for_the_user_only(project, user)
     assert read_config(project).ignored == ("pyproject.toml: ignored, is larger than 1,024 KiB",)
     user.mkdir()
     assert problems(project) == [f"{SHOWN}: is not a regular file"]
+
+
+# A model that a project chooses for all specialists needs trust if another server would be asked.
+
+
+@pytest.fixture
+def choose(tmp_path, monkeypatch):
+    """Return a function that writes the models of project and user, and returns what the choice requires."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    root, own = tmp_path / "project", tmp_path / "home/.config/run-specialist/config.toml"
+    (root / ".git").mkdir(parents=True)
+    own.parent.mkdir(parents=True)
+
+    def put(model, mine=None):
+        (root / "pyproject.toml").write_text(f"[tool.run-specialist]\nmodel = '{model}'\n")
+        own.write_text(f"model = '{mine}'\n" if mine else "")
+        return read_config(root)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("model", "mine"),
+    [
+        ("haiku", None),
+        ("claude-opus-5", "sonnet"),
+        ("offline", None),
+        ("offline", "ollama:qwen3"),
+        ("openai:gpt-5", "openai:gpt-5-mini"),
+        ("ollama:qwen3", "ollama:gemma"),
+        ("local:/models/a.gguf", "local:/models/a.gguf"),
+        ("haiku, opus", None),
+        ("ollama:a, haiku", "haiku, ollama:b"),
+    ],
+)
+def test_another_model_of_the_same_server_needs_no_trust(choose, model, mine):
+    """The questions and the files go where they would go without the project's choice, or nowhere."""
+    assert model_claim(choose(model, mine)) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "mine", "action"),
+    [
+        ("openai:gpt-5", None, "send the questions and the tool results to a server of chat completions"),
+        ("ollama:qwen3", None, "send the question and the tool results to Ollama at http://127.0.0.1:11434"),
+        ("vllm:x", "ollama:x", "send the question and the tool results to vLLM at http://127.0.0.1:8000"),
+        ("local:/models/a.gguf", None, "load /models/a.gguf"),
+        ("local:/models/a.gguf", "local:/models/b.gguf", "load /models/a.gguf"),
+        ("haiku", "ollama:qwen3", "send the questions and the tool results to a server of the Messages API"),
+        ("haiku", "offline", "send the questions and the tool results to a server of the Messages API"),
+    ],
+)
+def test_another_server_needs_trust(choose, model, mine, action, tmp_path):
+    """The error names the place, what would happen and the way out; trust is remembered until the model changes."""
+    config, folder = choose(model, mine), tmp_path / "trusted"
+    with pytest.raises(NotTrusted, match="allow it once with `trust=True`") as error:
+        check_chosen_model(config, Trust(folder=folder))
+    assert f"pyproject.toml:2: model: would {action}" in str(error.value)
+    assert check_chosen_model(config, Trust(given=True, folder=folder)) == ()
+    assert check_chosen_model(config, Trust(folder=folder)) == ()
+    with pytest.raises(NotTrusted):
+        check_chosen_model(choose("lmstudio:other", mine), Trust(folder=folder))
+
+
+def test_the_environment_decides_instead_of_the_project(choose, monkeypatch):
+    """A model in SPECIALIST_MODEL needs no trust, nor does the user's own file."""
+    monkeypatch.setenv("SPECIALIST_MODEL", "haiku")
+    assert model_claim(choose("ollama:qwen3")) is None
+    monkeypatch.delenv("SPECIALIST_MODEL")
+    config = choose("haiku", "ollama:qwen3")
+    config.project.joinpath("pyproject.toml").unlink()
+    assert model_claim(read_config(config.project)) is None
+
+
+# The line of each key in a TOML file, also among text that looks like a key.
+
+
+NAMES = ("tool", "run-specialist")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("tool.run-specialist.model = 1\n", 1),
+        ("x = 1\n[tool]\nrun-specialist = { model = 1 }\n", 1),
+        ('[ "tool" . "run-specialist" ]\nx = 1\nmodel = """\nlong\n"""\n', 3),
+        ("[tool.run-specialist.model]\nx = 1\n", 1),
+        ('x = 1\n[tool.run-specialist]\n"mod\\u0065l" = 1\n', 2),
+    ],
+)
+def test_a_table_can_be_written_in_any_way(text, line):
+    """Dotted keys, inline tables and quoted names are understood; the header stands for a key with escapes."""
+    table = read_table(text, NAMES)
+    assert "model" in table.values
+    assert table.line("model") == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a = 1\nb = \n", 2), ("a = 1\na = 2\n", 2), ("a = 1\n\nb = [1,\n", 3), ("a = " + "[" * 9999, 1)]
+)
+def test_invalid_toml_has_a_line(text, line):
+    """The error names the line, and the reason does not repeat it."""
+    with pytest.raises(InvalidToml) as error:
+        read_table(text, NAMES)
+    assert (error.value.line, "at line" in str(error.value)) == (line, False)
+
+
+@given(st.text() | st.text(st.sampled_from("ab.=[]{}\"'#\n ,1-"), max_size=200))
+def test_any_text_is_read_or_refused(text):
+    """No text leads to another error than the expected one."""
+    try:
+        tomllib.loads(text)
+    except ValueError:
+        with pytest.raises(InvalidToml):
+            read_table(text, ())
+    else:
+        table = read_table(text, ())
+        assert all(1 <= table.line(key) <= max(len(text.splitlines()), 1) for key in table.values)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = 1\ntool.run-specialist.model" + ".a" * 1000 + " = 1\n", (2, "a key has more than 50 parts")),
+        ("x = 1\n[tool" + ' . "a"' * 400_000 + "]\n", (2, "a key has more than 50 parts")),
+        ("x = " + ("{" + ".".join("a" * 40) + " = ") * 40 + "1" + "}" * 40, (1, "it is nested too deeply")),
+        ("x = " + "[" * 60 + "]" * 60, (1, "it is nested too deeply")),
+        ("x = " + "[" * 5000, (1, "it is nested too deeply")),
+    ],
+)
+def test_deep_values_are_invalid(text, reason):
+    """A key of very many parts and deeply nested values are rejected with their line, before they take long."""
+    with pytest.raises(InvalidToml) as error:
+        read_table(text, NAMES)
+    assert (error.value.line, str(error.value)) == reason

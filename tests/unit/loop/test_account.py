@@ -1,15 +1,29 @@
 """The account of a run: what it has spent, and what it reserves for its landing."""
 
+import asyncio
+import contextvars
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry import trace
+from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 
 from run_specialist.budget import Budget, Kind, Phase
-from run_specialist.loop.account import MAX_TOKENS, MIN_REPLY_TOKENS, Account
-from run_specialist.record.messages import Usage
+from run_specialist.loop import observing
+from run_specialist.loop.account import MAX_TOKENS, MIN_REPLY_TOKENS, SHARED_KINDS, Account, ChildBudget
+from run_specialist.loop.observing import Observers
+from run_specialist.loop.tool_calls import CallLog
+from run_specialist.record.events import FileChanged
+from run_specialist.record.journal import EventLogged, FileChanging
+from run_specialist.record.messages import Reply, Stop, ToolCall, Usage
 from run_specialist.record.outcome import Child
 from tests.loop_jobs import Clock
 from tests.scripted_provider import ScriptedProvider
+from tests.spans import recorded
 
 
 def account(limits, clock=None, **provider):
@@ -111,3 +125,272 @@ def test_an_account_restored_from_saved_state_continues_unchanged(first, later):
         assert taken_up.budget[kind].held_back == pytest.approx(whole.budget[kind].held_back)
     assert taken_up.snapshot().total == whole.snapshot().total
     assert taken_up.children == whole.children == [one for one in (*first, *later) if isinstance(one, Child)]
+
+
+# Shares of a budget lent to children: reserved at the start, never more than is left, returned at the end.
+
+
+CALLS = st.none() | st.integers(0, 40)
+
+
+def account_budget(**limits) -> Account:
+    """Return an account with limits by kind."""
+    return Account(Budget.of({Kind(kind): limit for kind, limit in limits.items()}), ScriptedProvider([]))
+
+
+def child_budgets(one: Account, many: int, *, shared: bool = True) -> list[ChildBudget]:
+    """Return the child budgets of the calls of one turn."""
+    one.waiting_children = many
+    return [ChildBudget(one, Observers(None, None, None), shared=shared) for _ in range(many)]
+
+
+def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
+    """Return a child that spent these amounts."""
+    return Child("r", "finder", "answered", calls, Usage(tokens), cost)
+
+
+def want(calls: float | None) -> dict[Kind, float | None]:
+    """Return the limits of a child with only a limit of tool calls."""
+    return {**dict.fromkeys(SHARED_KINDS), Kind.TOOL_CALLS: calls}
+
+
+@given(limit=st.integers(0, 40), used=st.integers(0, 40), wants=st.lists(CALLS, min_size=1, max_size=8))
+def test_x_11_children_never_get_more_than_is_left(limit, used, wants):
+    """However many children ask for however much, the total lent is at most what was left, in integral calls."""
+    one = account_budget(tool_calls=limit)
+    one.spend(min(used, limit), Kind.TOOL_CALLS)
+    left = one.budget[Kind.TOOL_CALLS].remaining
+    lent = [
+        budget.lend(want(calls), {})[Kind.TOOL_CALLS]
+        for budget, calls in zip(child_budgets(one, len(wants)), wants, strict=True)
+    ]
+    assert sum(lent) <= left
+    assert all(amount == int(amount) for amount in lent)
+    assert all(calls is None or amount <= calls for amount, calls in zip(lent, wants, strict=True))
+    assert one.budget[Kind.TOOL_CALLS].remaining == left - sum(lent)
+
+
+@given(limit=st.integers(1, 40), wants=st.lists(st.integers(1, 40), min_size=1, max_size=8), data=st.data())
+def test_x_11_unspent_loans_return_when_children_settle(limit, wants, data):
+    """When all children have settled, the remainder is the limit minus what they spent, and nothing is lent."""
+    one = account_budget(tool_calls=limit)
+    some = child_budgets(one, len(wants))
+    lent = [budget.lend(want(calls), {})[Kind.TOOL_CALLS] for budget, calls in zip(some, wants, strict=True)]
+    spent = [data.draw(st.integers(0, int(amount))) for amount in lent]
+    for budget, calls in zip(some, spent, strict=True):
+        budget.settle(child(calls))
+    assert one.budget[Kind.TOOL_CALLS].used == sum(spent)
+    assert one.budget[Kind.TOOL_CALLS].lent == 0
+    assert len(one.children) == len(wants)
+
+
+@pytest.mark.parametrize(
+    ("limit", "wants", "lent"),
+    [
+        (9, [8, 8, 8], [3, 3, 3]),
+        (10, [8, 8, 8], [3, 3, 4]),
+        (9, [1, 8, 8], [1, 4, 4]),
+        (2, [8, 8, 8], [1, 1, 0]),
+        (0, [8], [0]),
+        (9, [None], [9]),
+        (None, [8, None], [8, None]),
+    ],
+)
+def test_x_11_the_remainder_is_divided_evenly_among_waiting_children(limit, wants, lent):
+    """What is left is divided evenly among the waiting children; what one does not use goes to the next."""
+    one = account_budget(tool_calls=limit)
+    given_ = [
+        budget.lend(want(calls), {})[Kind.TOOL_CALLS]
+        for budget, calls in zip(child_budgets(one, len(wants)), wants, strict=True)
+    ]
+    assert given_ == lent
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "lent"), [(90, 50, [50, 20, 20]), (90, 20, [30, 30, 30]), (40, 50, [40, 0, 0])]
+)
+def test_x_11_a_share_that_is_too_small_is_raised_to_the_minimum(limit, least, lent):
+    """A share too small to begin with is raised to the minimum while that much is left, never beyond what is left."""
+    one = account_budget(tokens=limit)
+    one._spent = one._spent.hold(0, Kind.TOKENS)
+    some = child_budgets(one, 3)
+    parts = [
+        budget.lend(dict.fromkeys(SHARED_KINDS), {Kind.TOKENS: least if place == 0 else 0})
+        for place, budget in enumerate(some)
+    ]
+    assert [part[Kind.TOKENS] for part in parts] == lent
+
+
+# What a tool tells about its call: events, masked, and records that are stored before it acts.
+
+
+CHANGING = FileChanging("id", "a.md", None, "new", None, ".a.tmp")
+
+
+class Store:
+    """A journal that keeps its records, and can be lost."""
+
+    outage = None
+
+    def __init__(self, *, works: bool) -> None:
+        self.works, self.records = works, []
+
+    def write(self, record) -> None:
+        """Keep a record."""
+        self.records.append(record)
+
+    async def has_stored(self) -> bool:
+        """Return whether it works."""
+        return self.works
+
+
+@pytest.mark.parametrize(("journal", "stored"), [(Store(works=True), True), (Store(works=False), False), (None, True)])
+async def test_a_tool_learns_whether_its_record_is_stored(journal, stored):
+    """Where nothing is stored, there is nothing to wait for."""
+    log = CallLog(Observers(None, None, journal), str)
+    assert await log.stored(CHANGING) is stored
+    assert journal is None or journal.records == [CHANGING]
+
+
+def test_credentials_in_the_texts_of_an_event_are_masked():
+    """For listeners and for the store; other fields stay as they are."""
+    heard, journal = [], Store(works=True)
+    log = CallLog(Observers(heard.append, None, journal), lambda text: text.replace("hunter2", "***"))
+    log.notify(FileChanged("call", "hunter2.md", "+hunter2\n", 1, 0))
+    (record,) = journal.records
+    assert heard == [FileChanged("call", "***.md", "+***\n", 1, 0)]
+    assert isinstance(record, EventLogged)
+    assert record.event == heard[0]
+
+
+# Spans exist only when tracing is on; without it nothing is imported and no span is made.
+
+
+CALL = ToolCall("call_1", "look", {})
+PROGRAM = """
+import sys
+from pathlib import Path
+from run_specialist import Specialist, run_sync
+
+Path("owls.md").write_text("Owls eat mice.")
+finder = Specialist(name="finder", description="", prompt="You find.")
+outcome = run_sync(finder, "What do owls eat?", model="offline", root=Path.cwd())
+print(outcome.status, "opentelemetry" in sys.modules, "anthropic" in sys.modules)
+"""
+
+
+def agent():
+    """Return the span of a run."""
+    provider = ScriptedProvider([])
+    return observing.invoke_agent("owls", "run-1", provider, "What?", parent_id=None, resumed=False)
+
+
+def test_the_variable_has_opentelemetrys_name():
+    """The variable has OpenTelemetry's name, which is copied because looking it up would be an import."""
+    assert observing.PROVIDER_VARIABLE == OTEL_PYTHON_TRACER_PROVIDER
+
+
+@pytest.mark.exhaustive
+def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
+    """An offline run, in its own process without provider and variable, imports nothing of OpenTelemetry."""
+    told = run(tmp_path, PROGRAM)
+    assert told.stdout == "answered False False\n", told.stderr
+
+
+@pytest.mark.exhaustive
+def test_the_variable_alone_enables_tracing(tmp_path):
+    """The variable alone turns tracing on and its provider gets the spans.
+
+    This is how `opentelemetry-instrument` and containers set it.
+    """
+    watch = f"""
+from opentelemetry.sdk.trace import TracerProvider
+begun = TracerProvider.get_tracer
+TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) or begun(*given, **more)
+{PROGRAM}"""
+    told = run(tmp_path, watch, **{observing.PROVIDER_VARIABLE: "sdk_tracer_provider"})
+    assert told.stdout.splitlines() == ["traced by run_specialist", "answered True False"], told.stderr
+
+
+def test_an_unknown_provider_disables_tracing(tmp_path):
+    """If the variable names no provider, OpenTelemetry reports the error and the run is not traced."""
+    told = run(tmp_path, PROGRAM, **{observing.PROVIDER_VARIABLE: "nonsense"})
+    assert told.stdout == "answered True False\n"
+
+
+def run(folder, program, **environment):
+    """Run a program in a separate process without telemetry settings."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**own, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("provider", [None, trace.NoOpTracerProvider()], ids=["none", "no-op"])
+def test_a_no_op_provider_makes_no_span(monkeypatch, provider):
+    """With a no-op provider no span is made, even if a vendor's SDK has imported the library."""
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
+    monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
+    with agent() as span, observing.chat(ScriptedProvider([]), 100) as request, observing.execute_tool(CALL) as call:
+        assert span is request is call is observing.NO_SPAN
+        request.replied(Reply(Stop.ANSWERED, ()), Usage(1, 0, 0, 1))
+        request.failed("timeout")
+        call.returned("mice", None, is_error=True)
+        assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_a_failing_provider_disables_tracing(monkeypatch):
+    """If the provider raises any exception, the run continues without tracing."""
+
+    class Broken(trace.TracerProvider):
+        def get_tracer(self, *given, **more):
+            raise KeyError("no tracer")
+
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", Broken())
+    with agent() as span:
+        assert span.tracer is None
+
+
+@pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])
+def test_content_is_not_recorded_for_unconventional_values(monkeypatch, value):
+    """Content is recorded only for the values that the conventions define for spans."""
+    monkeypatch.setenv(observing.CONTENT, value)
+    with recorded() as seen, agent(), observing.execute_tool(CALL) as call:
+        call.returned("mice", None, is_error=False)
+    assert not any("mice" in span.to_json() or "What?" in span.to_json() for span in seen.all)
+
+
+def test_a_refused_attribute_does_not_keep_the_span_open(monkeypatch):
+    """If an attribute or a status is refused, the span still ends."""
+    with recorded() as seen, agent() as span:
+        monkeypatch.setattr(span._span, "set_attributes", None)
+        monkeypatch.setattr(span._span, "set_status", None)
+        span.set({"a": 1})
+        span.failed("oops")
+    assert seen.names == ["invoke_agent owls"]
+
+
+def test_the_span_of_a_discarded_run_ends_without_an_error(caplog):
+    """The span of a discarded run ends without an error.
+
+    Its coroutine is closed in another context, where the context token cannot be reset.
+    """
+
+    async def work():
+        with agent():
+            await asyncio.Event().wait()
+
+    async def begin():
+        coroutine = work()
+        contextvars.copy_context().run(coroutine.send, None)
+        coroutine.close()
+
+    with recorded() as seen:
+        asyncio.run(begin())
+    assert (seen.names, caplog.messages) == (["invoke_agent owls"], [])

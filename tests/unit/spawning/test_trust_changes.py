@@ -155,7 +155,6 @@ def test_beyond_the_search_limits_trust_is_not_stored(modules, tmp_path, monkeyp
         Trust(folder=tmp_path / "trusted").check(asked)
 
 
-@pytest.mark.anyio
 async def test_the_inspected_source_runs_and_not_a_compiled_copy(modules):
     """The inspected bytes of imported modules run, not a `__pycache__` file that a project may ship."""
     modules.write("PKGlazy.py", "WORD = 'looked at'")
@@ -353,7 +352,6 @@ def test_python_tools_whose_imports_cannot_be_known_are_allowed_each_time(module
         Trust(folder=tmp_path / "trusted").check(asked)
 
 
-@pytest.mark.anyio
 async def test_a_computed_import_runs_the_source_and_not_a_compiled_copy(modules):
     """A module that was not inspected, beside the tool or inside its package, is executed from its source."""
     modules.write(

@@ -1,13 +1,18 @@
 """Where specialists are searched for, and in which order."""
 
 import os
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from run_specialist.errors import SpecialistNotFound, UsageError
+from run_specialist.errors import SpecialistNotFound, SpecialistUnusable, UsageError
+from run_specialist.specialist.fields import Countdown, Specialist
+from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.project import packaged, places, project_root
 from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.settings import Origin, resolve
 
 IN_PROJECT = (
     "specialists",
@@ -136,3 +141,191 @@ def test_one_file_through_two_places_is_listed_once(tmp_path: Path) -> None:
     write(tmp_path / "one" / "a.md")
     (tmp_path / "two").symlink_to(tmp_path / "one")
     assert len(Registry([tmp_path / "one", tmp_path / "two"]).files()) == 1
+
+
+# Precedence of settings: call, call's preset, file, file's preset, default; and the origin of each value.
+
+
+LIMITS = ("tool_calls_limit", "turns_limit", "total_tokens_limit", "cost_limit", "time_limit", "tool_chars_limit")
+
+
+def file_of(*lines: str) -> SpecialistFile:
+    """Load a file with these lines of front matter, which begin on line 4."""
+    front = "\n".join(["---", "name: finder", "description: Finds", *lines, "---", "You find notes.", ""])
+    return load_text(front, Path("specialists/finder.md"))
+
+
+def settings(*lines: str, **overrides: Any) -> Specialist:
+    """Return the settings of a run."""
+    return resolve(file_of(*lines), overrides).settings
+
+
+def origin(key: str, *lines: str, **overrides: Any) -> str:
+    """Return the text that names the origin of a value."""
+    return str(resolve(file_of(*lines), overrides).origin(key))
+
+
+# For each key: the values from the call, a preset, the file and the default; all different.
+FOUR_WORDS = [
+    ("landing", "order", "finalize", "finalize", "force", "auto"),
+    ("parallel_tools_limit", 7, "finalize", 1, 3, 4),
+    ("summarize_at", 5, "finalize", 150_000, 9, None),
+    ("tool_chars_limit", 5, "soft-warning", 100_000, 9, None),
+]
+
+
+@pytest.mark.exhaustive(one_in=7)
+@pytest.mark.parametrize(("key", "by_call", "preset", "by_preset", "by_file", "default"), FOUR_WORDS)
+@pytest.mark.parametrize("said", list(product([False, True], repeat=4)))
+def test_s3_4_precedence_of_every_combination(key, by_call, preset, by_preset, by_file, default, said):
+    """In every combination, the first of call, call's preset, file and file's preset that sets the key wins."""
+    call, call_preset, file_key, file_preset = said
+    lines = [f"{key}: {by_file}"] * file_key + [f"preset: {preset}"] * file_preset
+    overrides = {key: by_call} if call else {}
+    overrides |= {"preset": preset} if call_preset else {}
+    expected = (
+        (by_call, "flag")
+        if call
+        else (by_preset, f"--preset {preset}")
+        if call_preset
+        else (by_file, "line 4")
+        if file_key
+        else (by_preset, f"preset {preset}")
+        if file_preset
+        else (default, "default")
+    )
+    resolved = resolve(file_of(*lines), overrides)
+    assert (getattr(resolved.settings, key), str(resolved.origin(key))) == expected
+    assert (key in resolved.settings.model_fields_set) is any(said)
+
+
+def test_s3_4_a_preset_of_the_call_replaces_that_of_the_file():
+    """The call's preset replaces the file's preset completely; the two are not mixed."""
+    resolved = resolve(file_of("preset: finalize", "summary_limit: 9"), {"preset": "soft-landing"})
+    found = resolved.settings
+    assert (found.preset, found.landing, found.summarize_at, found.parallel_tools_limit) == (
+        "soft-landing",
+        "auto",
+        None,
+        4,
+    )
+    assert (found.summary_limit, str(resolved.origin("summarize_at"))) == (9, "default")
+
+
+def test_s2_11_the_limit_of_the_call_overrides_the_file():
+    """The call's 2 overrides the file's 10 with any preset; 0 is a limit, and None removes it."""
+    assert settings("tool_calls_limit: 10", tool_calls_limit=2).tool_calls_limit == 2
+    assert settings("tool_calls_limit: 10", "preset: finalize", tool_calls_limit=2).tool_calls_limit == 2
+    assert settings("tool_calls_limit: 10", tool_calls_limit=2, preset="finalize").tool_calls_limit == 2
+    assert settings("tool_calls_limit: 10", tool_calls_limit=0).tool_calls_limit == 0
+    assert settings("tool_calls_limit: 10", tool_calls_limit=None).tool_calls_limit is None
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_s3_4_none_takes_any_limit_away(key):
+    """None in Python or `none` in a file or flag removes any limit, including one set by the file's preset."""
+    lines = [f"{key}: 5", "preset: soft-warning"]
+    assert getattr(settings(*lines), key) == 5
+    assert getattr(settings(*lines, **{key: None}), key) is None
+    assert getattr(settings(*lines, **{key: "none"}), key) is None
+    assert getattr(settings(f"{key}: none", "preset: soft-warning"), key) is None
+
+
+def test_s3_4_an_explicit_default_value_counts_as_given():
+    """An explicit 30 is distinguished from the default 30, and a run does not change the file's values."""
+    thirty = {"tool_calls_limit": 30}
+    for lines, overrides, given in (((), {}, False), (("tool_calls_limit: 30",), {}, True), ((), thirty, True)):
+        found = settings(*lines, **overrides)
+        assert found.tool_calls_limit == 30
+        assert ("tool_calls_limit" in found.model_fields_set) is given
+    file = file_of("tool_calls_limit: 9", "preset: finalize")
+    resolve(file, {"tool_calls_limit": 1, "preset": "openai-loop", "countdown": {"from": 1}})
+    assert (file.specialist.tool_calls_limit, file.specialist.preset, file.specialist.landing) == (
+        9,
+        "finalize",
+        "auto",
+    )
+
+
+REMAINING, BUDGET, JSON = "remaining", "budget", "json"
+
+
+@pytest.mark.parametrize(
+    ("lines", "overrides", "countdown"),
+    [
+        ([], {}, (0.5, REMAINING, None)),
+        (["countdown: none"], {}, (None, REMAINING, None)),
+        (["countdown: {from: none, warn_at: 1}"], {}, (None, REMAINING, 1)),
+        (["preset: soft-warning", "countdown: {from: 3}"], {}, (3, REMAINING, 1)),
+        (["preset: soft-warning", "countdown: none"], {}, (None, REMAINING, None)),
+        (["preset: openai-loop", "countdown: {from: 0.5}"], {}, (0.5, JSON, None)),
+        (["countdown: {from: 3, style: budget}"], {"countdown": None}, (None, BUDGET, None)),
+        (["countdown: {from: 3, warn_at: 1}"], {"countdown": Countdown(style=JSON)}, (3, JSON, 1)),
+        (["countdown: {from: 3, warn_at: 2}"], {"preset": "finalize"}, (None, REMAINING, None)),
+        (["countdown: {style: budget}"], {"preset": "soft-warning"}, (None, BUDGET, 1)),
+    ],
+    ids=str,
+)
+def test_s3_4_a_countdown_map_replaces_only_its_own_keys(lines, overrides, countdown):
+    """A countdown map replaces only the keys it contains; `none` means no countdown and no warning."""
+    found = settings(*lines, **overrides).countdown
+    assert (found.from_, found.style, found.warn_at) == countdown
+
+
+def test_s3_4_each_countdown_key_has_its_own_origin():
+    """Each countdown key has its own origin: the file with its line, the preset, or the default."""
+    resolved = resolve(file_of("preset: soft-warning", "countdown:", "  from: 3"), {})
+    origins = [resolved.origin(f"countdown.{key}") for key in ("from", "warn_at", "style")]
+    assert origins == [Origin("file", 5), Origin("preset", 4, "soft-warning"), Origin("default")]
+    assert origin("preset", "preset: soft-warning") == "line 4"
+    assert origin("preset", preset="finalize") == "--preset finalize"
+
+
+def test_a_specialist_made_in_code_resolves_its_preset_too():
+    """A Specialist created in Python resolves its preset, and values passed explicitly win over it."""
+    made = Specialist(name="a", description="b", prompt="c", preset="finalize", parallel_tools_limit=2)
+    resolved = resolve(SpecialistFile(Path("<a>"), "a", "b", specialist=made), {})
+    assert (resolved.settings.landing, resolved.settings.parallel_tools_limit) == ("finalize", 2)
+    assert (str(resolved.origin("landing")), str(resolved.origin("parallel_tools_limit"))) == (
+        "preset finalize",
+        "file",
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"tool_call_limit": 2}, "unknown setting: tool_call_limit; did you mean tool_calls_limit?"),
+        ({"quux": 2}, "unknown setting: quux"),
+        ({"tool_calls_limit": -1}, "tool_calls_limit: must be an integer of at least 0, or none, got -1"),
+        ({"agents": "finder"}, "agents: must be a list of names, got 'finder'"),
+        ({"landing": "softly"}, "landing: must be auto, force, order, schema, none, finalize or stop, got 'softly'"),
+        (
+            {"countdown": {"from": 1.5}},
+            "countdown.from: must be a share from 0.0 to 1.0, an integer number of calls left, or none, got 1.5",
+        ),
+        ({"countdown": {"form": 1}}, "countdown.form: unknown key"),
+        ({"parallel_tools_limit": None}, "parallel_tools_limit: must be an integer of at least 1, got None"),
+    ],
+    ids=str,
+)
+def test_s3_4_an_invalid_explicit_setting_is_refused(overrides, said):
+    """An unknown or invalid setting is refused with one line that gives the expected value."""
+    with pytest.raises(UsageError) as caught:
+        resolve(file_of(), overrides)
+    assert str(caught.value) == said
+
+
+def test_s0_9_all_errors_of_a_file_are_reported_at_once():
+    """Each error gets a line with place, key and reason; warnings are included only in strict mode."""
+    file = file_of("tool_calls_limit: many", "quux: 1", "budget_notice: perhaps")
+    with pytest.raises(SpecialistUnusable) as caught:
+        resolve(file, {})
+    lines = str(caught.value).splitlines()
+    assert [line.partition(": must be")[0] for line in lines] == [
+        "specialists/finder.md:4:19: tool_calls_limit",
+        "specialists/finder.md:6:16: budget_notice",
+    ]
+    with pytest.raises(SpecialistUnusable, match="quux: unknown key"):
+        resolve(file_of("quux: 1"), {}, strict=True)
+    assert settings("quux: 1").name == "finder"

@@ -1,11 +1,38 @@
+"""Test opening."""
+
+import asyncio
+import os
+import shutil
 import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from alembic import op
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import create_engine, inspect, select
 from sqlalchemy.exc import DBAPIError
 
-from run_specialist.store.location import file_of
-from run_specialist.store.sqlite import open_engine
+from run_specialist.errors import StoreUnusable
+from run_specialist.record.journal import TakenOver
+from run_specialist.store import location, postgresql, sqlite, tables
+from run_specialist.store import writer as writers
+from run_specialist.store.base import Backoff, StoreOutage
+from run_specialist.store.ledger import Ledger
+from run_specialist.store.location import NONE, Location, file_of, place, shown
+from run_specialist.store.postgresql import parsed
+from run_specialist.store.rows import KnownRun
+from run_specialist.store.sqlite import FileSession, open_engine
+from run_specialist.store.writer import Inbox, RunJournal, Writer
+from tests.stores import make_store
 from tests.unit.store.opened import add_run, count, open_at_once, refusal, snapshot
+from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, turn_of, write
 
 
 @pytest.fixture
@@ -103,3 +130,326 @@ def test_an_unfinished_store_is_recreated(store):
     add_run(engine, "one")
     engine.dispose()
     assert {"runs.db"} == set(snapshot(store.parent))
+
+
+# A run with a given id belongs to one process from its first record on, and can be looked up by its whole id.
+
+
+async def test_a_begun_run_is_stored_at_once(writer, store_url):
+    """A begun run is stored with its question; its first record is not written again, and its events count from 1."""
+    journal = await asyncio.to_thread(writer.begin, opened("run-1"))
+    assert ask(store_url, "select run_id, status from runs") == [("run-1", "running")]
+    change(store_url, "update runs set model = 'changed'")
+    assert await write(journal, *begun("run-1"), *turn_of(1), *ended("run-1")) is None
+    assert ask(store_url, "select status, model from runs") == [("answered", "changed")]
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "events": 3}
+    assert ask(store_url, "select number from events order by number") == [(1,), (2,), (3,)]
+    assert len(ask(store_url, "select question from search")) == 1
+
+
+async def test_of_two_processes_that_begin_an_id_one_gets_it(make_writer, store_url):
+    """Exactly one of many concurrent attempts, in two processes, gets the run; the others get the stored run."""
+    one, other = make_writer(store_url), make_writer(store_url)
+    for writer in (one, other):
+        writer.check()
+    with ThreadPoolExecutor(8) as pool:
+        found = [*pool.map(lambda writer: writer.begin(opened("run-1")), [one, other] * 4)]
+    assert sum(isinstance(each, RunJournal) for each in found) == 1
+    known = [each for each in found if isinstance(each, KnownRun)]
+    assert {(each.run_id, each.status, each.is_running, each.ended) for each in known} == {
+        ("run-1", "running", True, None)
+    }
+    assert sum(one.works_on(known[0]) + other.works_on(known[0]) for _ in [0]) == 1
+
+
+async def test_a_stored_run_is_left_as_it_is(writer, store_url):
+    """Beginning an id that is stored changes nothing, also not its texts for searches."""
+    assert await write(writer.journal("run-1"), *begun("run-1"), *ended("run-1")) is None
+    before = ask(store_url, "select * from runs"), ask(store_url, "select * from search")
+    known = writer.begin(opened("run-1", question="Another?", model="other"))
+    assert (known.question, known.model, known.ended) == ("What is known?", "scripted", outcome("run-1"))
+    assert (ask(store_url, "select * from runs"), ask(store_url, "select * from search")) == before
+
+
+async def test_damaged_data_is_one_line(writer, store_url):
+    """A run whose data cannot be read is refused in one line that names it."""
+    await write(writer.begin(opened("run-1")), *turn_of(1))
+    change(store_url, "update runs set frozen = question")
+    with pytest.raises(StoreUnusable, match="the data of run-1 cannot be read: JSONDecodeError") as refused:
+        writer.look("run-1")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_a_lost_response_does_not_lose_or_steal_the_run(lasting, path, monkeypatch, is_ours):
+    """If the response to the commit is lost, the retry finds its own run; a run of another process stays theirs."""
+    lasting.check()
+    whole, broken = FileSession.transaction, []
+
+    class Broken:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __enter__(self):
+            return self.inner.__enter__()
+
+        def __exit__(self, *raised):
+            done = self.inner.__exit__(*raised)
+            if not broken:
+                broken.append(True)
+                if not is_ours:
+                    change(f"sqlite:///{path}", "update runs set owner = 'another'")
+                raise StoreOutage("the connection broke")
+            return done
+
+    monkeypatch.setattr(FileSession, "transaction", lambda self, **how: Broken(whole(self, **how)))
+    found = lasting.begin(opened("run-1"))
+    assert broken
+    assert isinstance(found, RunJournal if is_ours else KnownRun)
+    assert isinstance(lasting.begin(opened("run-1")), KnownRun)
+
+
+async def test_a_begun_run_that_was_taken_over_is_not_written(writer, store_url):
+    """A begun run that another process has taken over is not written any more, as any other."""
+    journal = writer.begin(opened("run-1"))
+    change(store_url, "update runs set owner = 'another'")
+    with pytest.raises(TakenOver, match="this run is not stored from turn 1 on: another process has resumed it"):
+        await write(journal, *begun("run-1"), *turn_of(1))
+
+
+class Watched(Inbox):
+    """An inbox that counts how often somebody asks for an outage."""
+
+    why = None
+
+    def __init__(self):
+        super().__init__()
+        self.asked_again = threading.Event()
+        self._asked = 0
+
+    @property
+    def outage(self):
+        """The reason for the outage."""
+        self._asked += self.why is not None
+        if self._asked > 2:
+            self.asked_again.set()
+        return self.why
+
+    @outage.setter
+    def outage(self, why):
+        self.why = why
+
+
+@pytest.mark.exhaustive
+def test_a_beginning_waits_for_the_end_of_an_outage(path, monkeypatch):
+    """A run is begun as soon as an outage ends, also if that takes longer than the wait for a slow store."""
+    inbox = Watched()
+    writer = Writer(Location(f"sqlite:///{path}", named=True), Backoff(sleep=lambda _: inbox.asked_again.wait(60)))
+    writer._inbox = inbox
+    writer.check()
+    whole, failed = Ledger._begin, []
+
+    def fail_once(self, rows):
+        if len(failed) < 2:
+            failed.append(True)
+            raise StoreOutage("the server restarts")
+        return whole(self, rows)
+
+    monkeypatch.setattr(Ledger, "_begin", fail_once)
+    # Long enough for the first failure.
+    monkeypatch.setattr(writers, "PATIENCE", 1.0)
+    try:
+        assert isinstance(writer.begin(opened("run-1")), RunJournal)
+        assert inbox.asked_again.is_set()
+    finally:
+        writer.close()
+
+
+def test_a_beginning_does_not_wait_for_a_store_that_hangs(lasting, monkeypatch):
+    """Without an outage a store that does not answer is given up."""
+    lasting.check()
+    goes_on, whole = threading.Event(), Ledger._begin
+    monkeypatch.setattr(Ledger, "_begin", lambda self, rows: goes_on.wait(60) and whole(self, rows))
+    monkeypatch.setattr(writers, "PATIENCE", 0.001)
+    try:
+        with pytest.raises(StoreUnusable, match="did not respond within"):
+            lasting.begin(opened("run-1"))
+    finally:
+        goes_on.set()
+
+
+def test_the_flag_overrides_the_environment_and_the_default(monkeypatch, tmp_path):
+    """The flag overrides the environment variable, which overrides the default; the default is not explicit."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("SPECIALIST_STORE", raising=False)
+    default = place(None)
+    assert not default.named
+    assert default.url.startswith("sqlite:///")
+    assert default.url.endswith("run-specialist/runs.db") or os.name == "nt"
+    monkeypatch.setenv("SPECIALIST_STORE", "postgresql://here/runs")
+    assert place(None) == Location("postgresql://here/runs", named=True)
+    assert place("") == Location("postgresql://here/runs", named=True)
+    assert place("postgresql://there/runs") == Location("postgresql://there/runs", named=True)
+    monkeypatch.setenv("SPECIALIST_STORE", "")
+    assert place(None) == default
+
+
+def test_a_plain_path_is_an_sqlite_file(monkeypatch, tmp_path):
+    """A path without a scheme is an SQLite file; it is made absolute, so changing the directory does no harm."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert place("runs.db").url == f"sqlite:///{tmp_path}/runs.db"
+    assert place("sqlite:///runs.db").url == f"sqlite:///{tmp_path}/runs.db"
+    assert place("sqlite:////var/runs.db").url == "sqlite:////var/runs.db"
+    assert place("~/runs.db").url == "sqlite:////home/somebody/runs.db"
+    assert place("~no-such-user/runs.db").url == f"sqlite:///{tmp_path}/~no-such-user/runs.db"
+    assert shown(place("runs.db").url) == f"{tmp_path}/runs.db"
+
+
+@pytest.mark.parametrize("word", ["none", "None"])
+def test_none_turns_storing_off(word):
+    """`none` turns storing off and is not mistaken for a file name."""
+    assert place(word) == Location(NONE, named=True)
+
+
+@given(st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1).filter(lambda word: word not in "***:@/"))
+def test_a_password_is_never_shown(password):
+    """A password is never shown, whether it is in front of the host or in the query string."""
+    password = f"<{password}>"
+    assert password not in shown(f"postgresql://me:{password}@host:5432/runs")
+    if "&" not in password:
+        assert password not in shown(f"postgresql://me@host/runs?sslmode=require&password={password}")
+
+
+def test_the_public_parts_of_a_url_are_displayed():
+    """The non-secret parts of a URL are shown, so that the reader can see which store is meant."""
+    assert shown("postgresql://me:secret@host:5432/runs?sslmode=require") == (
+        "postgresql://me:***@host:5432/runs?sslmode=require"
+    )
+    assert shown("postgresql://me@host:5432/runs") == "postgresql://me@host:5432/runs"
+
+
+def test_determining_the_location_imports_no_database_library():
+    """Determining the location imports no database library, since every start does it, even without a store."""
+    script = (
+        "import sys; from run_specialist.store.location import place; place('x.db'); "
+        "print([one for one in ('sqlalchemy', 'alembic', 'platformdirs', 'sqlite3') if one in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+FOLDER = Path(tables.__file__).parent / "migrations"
+REVISION = """
+from alembic import op
+from sqlalchemy import Column, String
+
+revision, down_revision = "0002", "0001"
+
+
+def upgrade():
+    op.add_column("runs", Column("added", String))
+    op.create_index("runs_by_added", "runs", ["added"])
+"""
+
+
+@pytest.fixture
+def release(tmp_path, monkeypatch):
+    """Return a function after which the program has one more revision of the tables."""
+
+    def go():
+        shutil.copytree(FOLDER, tmp_path / "migrations")
+        (tmp_path / "migrations/versions/0002_added.py").write_text(REVISION)
+        monkeypatch.setattr(tables, "MIGRATIONS", str(tmp_path / "migrations"))
+        for module in (tables, sqlite, postgresql):
+            monkeypatch.setattr(module, "VERSION", location.VERSION + 1)
+
+    return go
+
+
+def looking(url):
+    """Return a plain SQLAlchemy engine that finds the tables without naming their schema."""
+    if file_of(url):
+        return create_engine(url)
+    return create_engine(parsed(url).update_query_dict({"options": f"-csearch_path={location.NAMESPACE}"}))
+
+
+def differences(url):
+    """Return the differences between the tables of a store and the schema in the code, as found by Alembic."""
+    engine = looking(url)
+    with engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), tables.metadata)
+    engine.dispose()
+    return found
+
+
+def columns(url):
+    """Return the column names of `runs`."""
+    engine = looking(url)
+    names = {column["name"] for column in inspect(engine).get_columns("runs")}
+    engine.dispose()
+    return names
+
+
+def run_ids(url):
+    """Return id, parent and question of all runs in a store."""
+    engine = open_engine(url, write=False)
+    table = tables.runs.c
+    with engine.connect() as connection:
+        rows = connection.execute(select(table.run_id, table.parent_id, table.question)).all()
+    engine.dispose()
+    return sorted(tuple(row) for row in rows)
+
+
+def test_the_schema_version_is_the_number_of_revisions():
+    """The schema version is the number of revisions, and the revisions are named by it."""
+    assert [file.name[:4] for file in sorted((FOLDER / "versions").glob("0*.py"))] == [
+        f"{number:04}" for number in range(1, location.VERSION + 1)
+    ]
+
+
+def test_a_new_store_equals_a_migrated_one(store_url, tmp_path):
+    """The statements that create a store, and the revisions, make the same tables, columns and indexes."""
+    open_engine(store_url).dispose()
+    assert differences(store_url) == []
+    migrated = create_engine(f"sqlite:///{tmp_path}/migrated.db")
+    with migrated.begin() as connection:
+        tables.upgrade(connection)
+    migrated.dispose()
+    assert differences(f"sqlite:///{tmp_path}/migrated.db") == []
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_an_older_store_is_migrated_and_keeps_its_rows(store_url, release, write):
+    """Opening a store to read migrates it too."""
+    make_store(store_url, "one", "two")
+    release()
+    assert "added" not in columns(store_url)
+    open_engine(store_url, write=write).dispose()
+    assert "added" in columns(store_url)
+    assert run_ids(store_url) == [("one", None, "Why?"), ("two", None, "Why?")]
+
+
+def test_a_migration_that_breaks_off_changes_nothing(store_url, release, monkeypatch):
+    """If the second statement of a migration fails, the first is undone; the next opening does the entire migration."""
+
+    def fail(*args):
+        raise KeyboardInterrupt
+
+    make_store(store_url, "one")
+    before = columns(store_url)
+    release()
+    with monkeypatch.context() as patch:
+        patch.setattr(op, "create_index", fail)
+        with pytest.raises(KeyboardInterrupt):
+            open_engine(store_url)
+    assert columns(store_url) == before
+    assert run_ids(store_url) == [("one", None, "Why?")]
+    assert "added" in columns(store_url)
+
+
+def test_a_current_store_is_opened_without_alembic(store_url):
+    """A current store is opened without importing Alembic, which takes longer than opening a thousand stores."""
+    open_engine(store_url).dispose()
+    loaded = open_at_once(store_url, 1, "'alembic' in sys.modules")
+    assert loaded == ["False"]

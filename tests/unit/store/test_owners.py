@@ -1,21 +1,47 @@
+"""Test owners."""
+
+import asyncio
 import fcntl
 import os
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
 
-from run_specialist.errors import StoreUnusable
+from run_specialist.errors import NotResumable, StoreUnusable, UsageError
+from run_specialist.record.journal import TakenOver
+from run_specialist.store import postgresql, reader
+from run_specialist.store import writer as inbox_
 from run_specialist.store.location import file_of
 from run_specialist.store.owners import acquire, is_alive
 from run_specialist.store.postgresql import parsed
+from run_specialist.store.reader import Store
 from run_specialist.store.sqlite import open_engine
-from tests.stores import without_privileges
+from run_specialist.store.writer import Inbox, RunJournal, WriteBatch
+from tests.stores import postgresql_url, without_privileges
+from tests.unit.store.opened import add_run
+from tests.unit.store.records import (
+    ask,
+    begun,
+    change,
+    counts,
+    ended,
+    opened,
+    received,
+    returned,
+    stored,
+    turn_of,
+    write,
+)
 
 HOLD = """
 import sys
@@ -171,3 +197,309 @@ def test_a_process_that_may_not_check_a_lock_takes_its_owner_for_alive():
                 acquire(f"sqlite:///{name}/runs.db")
         owners.chmod(0o755)
         owner.close()
+
+
+# The lock of an owner on a PostgreSQL server is held while the process lives, even if its session ends.
+
+
+PATIENCE = 60
+"""Timeout, after which a hanging test fails [s]."""
+
+
+@pytest.fixture
+def url_owner():
+    """Return the URL of an empty database; locks need no tables."""
+    with postgresql_url() as found:
+        yield found
+
+
+def until(holds):
+    """Wait until a condition holds."""
+    last = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < last
+
+
+def holder(url_owner, token):
+    """Return the id of the server process that holds an owner's lock, or None if none does."""
+    return postgresql._query(url_owner, f"select pid from {postgresql._HELD}", token)  # noqa: S608 - no user input
+
+
+def cut_owners(url_owner):
+    """Terminate only the sessions that hold owners' locks."""
+    engine = create_engine(parsed(url_owner), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        others = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
+        assert (True,) in connection.execute(text(f"{others} and datname = current_database()")).all()
+    engine.dispose()
+
+
+def test_a_lock_of_a_terminated_session_is_taken_again_at_once(url_owner, monkeypatch):
+    """A lock whose session was terminated is taken again immediately, without waiting for a ping.
+
+    The token is the same, the session a new one.
+    """
+    monkeypatch.setattr(postgresql, "PING", 3_600)
+    owner = acquire(url_owner)
+    first = holder(url_owner, owner.token)
+    cut_owners(url_owner)
+    until(lambda: holder(url_owner, owner.token) not in {None, first})
+    owner.close()
+    until(lambda: not is_alive(url_owner, owner.token))
+
+
+def test_the_lock_is_retried_while_the_server_is_away(url_owner, monkeypatch):
+    """The thread that holds the lock keeps retrying while the server is away, and survives every refusal."""
+    owner, refused = acquire(url_owner), threading.Semaphore(0)
+    whole = postgresql.ServerOwner._locked
+
+    def no_server(self):
+        refused.release()
+        raise StoreUnusable("no server")
+
+    monkeypatch.setattr(postgresql.ServerOwner, "_locked", no_server)
+    cut_owners(url_owner)
+    for _ in range(3):
+        assert refused.acquire(timeout=PATIENCE)
+    assert not is_alive(url_owner, owner.token)
+    monkeypatch.setattr(postgresql.ServerOwner, "_locked", whole)
+    until(lambda: is_alive(url_owner, owner.token))
+    owner.close()
+
+
+SHOWN = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+
+
+def test_the_server_detects_a_lost_host_within_30_seconds(url_owner):
+    """The server detects a vanished host within 30 s; the default of two hours would block resuming its runs."""
+    owner = acquire(url_owner)
+    shown = {name: owner._connection.execute(text(f"show {name}")).scalar() for name in SHOWN}
+    owner.close()
+    assert shown == SHOWN
+
+
+def test_a_new_lock_does_not_wait_for_a_broken_session(url_owner):
+    """A new lock does not wait for a broken session that the server still counts as the holder of the lock."""
+    owner = acquire(url_owner)
+    left_behind = owner._connection
+    owner._connection = create_engine(parsed(url_owner)).connect()
+    owner._connection.connection.driver_connection.close()
+    owner.renew()
+    left_behind.close()
+    assert is_alive(url_owner, owner.token)
+    owner.close()
+
+
+def test_a_run_whose_lock_was_taken_again_is_not_deleted(url_owner, monkeypatch):
+    """A run is not deleted if its process has taken the lock again by the second check."""
+    engine = open_engine(url_owner)
+    add_run(engine, "run-1")
+    engine.dispose()
+    looks = chain([False], repeat(True))
+    monkeypatch.setattr(reader, "GRACE", 0)
+    monkeypatch.setattr(reader, "is_alive", lambda _url, _token: next(looks))
+    with Store(url_owner) as store:
+        with pytest.raises(UsageError, match="run-1 is still running"):
+            store.delete(["run-1"])
+        assert len(store.runs()) == 1
+
+
+# An interrupted run resumes where it stopped, and only one process works on it at a time.
+
+
+@pytest.fixture
+def cut_off(make_writer, store_url):
+    """Create a run of one turn whose process has died."""
+    writer = make_writer(store_url)
+    assert asyncio.run(write(writer.journal("run-1"), *begun("run-1"), *turn_of(1))) is None
+    writer.close()
+    return store_url
+
+
+async def test_s4_5_an_interrupted_run_is_resumed(cut_off, writer):
+    """A resumed run has a living owner, keeps its earlier turns, and continues its event numbers."""
+    journal = writer.claim(stored("run-1", turns=1))
+    ((status, owner),) = ask(cut_off, "select status, owner from runs")
+    assert status == "running"
+    assert is_alive(cut_off, owner)
+    assert await write(journal, *turn_of(2), *ended("run-1")) is None
+    assert counts(cut_off) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "events": 5}
+    assert ask(cut_off, "select number from events order by number") == [(1,), (2,), (3,), (4,), (5,)]
+
+
+async def test_a_running_run_cannot_be_taken_over(writer, make_writer, store_url):
+    """A running run cannot be taken over by another process or by its own; the error names the owner."""
+    journal = writer.journal("run-1")
+    await write(journal, *begun("run-1"))
+    other = make_writer(store_url)
+    for one in (writer, other):
+        with pytest.raises(NotResumable, match=r"run-1 is still running: process \d+ on "):
+            one.claim(stored("run-1"))
+    assert await write(journal, *turn_of(1)) is None
+    assert counts(store_url)["turns"] == 1
+
+
+async def test_the_second_process_to_take_over_a_run_is_refused(cut_off, make_writer):
+    """If two processes take over a run, the second gets an error and writes nothing."""
+    one, other = make_writer(cut_off), make_writer(cut_off)
+    journal = one.claim(stored("run-1", turns=1))
+    with pytest.raises(NotResumable, match="run-1 is still running"):
+        other.claim(stored("run-1", turns=1))
+    assert await write(journal, *turn_of(2)) is None
+
+
+async def test_one_of_two_simultaneous_takeovers_succeeds(cut_off, make_writer):
+    """Of two simultaneous attempts one succeeds and the other gets an error."""
+
+    def reach(writer):
+        try:
+            writer.claim(stored("run-1", turns=1))
+        except NotResumable as error:
+            return str(error)
+        return "mine"
+
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(reach, [make_writer(cut_off), make_writer(cut_off)]))
+    assert told.count("mine") == 1
+
+
+async def test_a_run_that_advanced_since_it_was_read_is_not_taken_over(cut_off, make_writer):
+    """A run that has advanced since it was read is not taken over, and the attempt changes nothing."""
+    between = make_writer(cut_off)
+    assert await write(between.claim(stored("run-1", turns=1)), *turn_of(2)) is None
+    between.close()
+    before = ask(cut_off, "select owner, status from runs")
+    with pytest.raises(NotResumable, match="another process has already resumed run-1"):
+        make_writer(cut_off).claim(stored("run-1", turns=1))
+    assert ask(cut_off, "select owner, status from runs") == before
+
+
+async def test_a_deleted_run_cannot_be_resumed(cut_off, writer):
+    """A run that was deleted after it was read cannot be resumed."""
+    with pytest.raises(NotResumable, match="run-2 is no longer in "):
+        writer.claim(stored("run-2"))
+
+
+async def test_resuming_from_an_unusable_store_names_the_reason(make_writer, tmp_path):
+    """If the store cannot be opened, the error on resuming names the store's reason."""
+    (tmp_path / "file").write_text("no folder")
+    writer = make_writer(f"sqlite:///{tmp_path}/file/runs.db")
+    with pytest.raises(StoreUnusable, match=r"file/runs\.db"):
+        writer.claim(stored("run-1"))
+
+
+async def test_a_run_taken_over_by_another_process_is_no_longer_written(writer, store_url):
+    """A process whose run was taken over stops writing it and is warned once; its other runs are still stored."""
+    journals = {run_id: writer.journal(run_id) for run_id in ("run-1", "run-2")}
+    for run_id, journal in journals.items():
+        await write(journal, *begun(run_id), *turn_of(1))
+    change(store_url, "update runs set owner = 'another' where run_id = 'run-1'")
+    writing = (write(journal, *turn_of(2)) for journal in journals.values())
+    lost, kept = await asyncio.gather(*writing, return_exceptions=True)
+    assert isinstance(lost, TakenOver)
+    assert str(lost) == "this run is not stored from turn 2 on: another process has resumed it, or it was deleted"
+    assert kept is None
+    assert [counts(store_url, run_id)["turns"] for run_id in journals] == [1, 2]
+    assert await write(journals["run-1"], *turn_of(3), *ended("run-1")) is None
+    assert ask(store_url, "select status from runs where run_id = 'run-1'") == [("running",)]
+    assert counts(store_url, "run-1") == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "events": 2}
+
+
+async def test_a_run_deleted_while_running_is_not_recreated(writer, store_url):
+    """A run that was deleted while it was running is not created again."""
+    journal = writer.journal("run-1")
+    await write(journal, *begun("run-1"))
+    change(store_url, "delete from runs")
+    assert await write(journal, *turn_of(1)) is not None
+    assert counts(store_url)["turns"] == 0
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> Inbox:
+    """Return an inbox that waits an hour for further records."""
+    monkeypatch.setattr(inbox_, "LINGER", 3600.0)
+    return Inbox()
+
+
+def batch_taken_by_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
+    """Take the next batch in a thread, as the writer does."""
+    batches: list[object] = []
+    thread = threading.Thread(target=lambda: batches.append(inbox.next()), daemon=True)
+    thread.start()
+    return thread, batches
+
+
+async def test_records_after_an_urgent_one_join_its_transaction(patient):
+    """Records that follow an urgent one join its transaction until a run waits, which then waits for nothing more."""
+    journal = RunJournal(patient, "r1")
+    thread, batches = batch_taken_by_thread(patient)
+    journal.write(opened("r1"))
+    journal.write(returned(1))
+    waiting = asyncio.ensure_future(journal.committed())
+    await asyncio.to_thread(thread.join)
+    (batch,) = batches
+    assert [type(record).__name__ for record in batch.records[journal]] == ["Opened", "Returned"]
+    journal.mark_committed(batch.records[journal], turns=None, events=0)
+    batch.settle()
+    assert await waiting is None
+
+
+def test_a_closed_inbox_hands_out_its_records_at_once(patient):
+    """A closed inbox hands out its records immediately."""
+    journal = RunJournal(patient, "r1")
+    journal.write(opened("r1"))
+    patient.close()
+    batch = patient.next()
+    assert batch is not None
+    assert len(batch.records[journal]) == 1
+    assert patient.next() is None
+
+
+async def test_a_reply_and_quick_results_share_a_transaction(patient):
+    """A reply and the results of quick tools share a transaction: it waits only for calls that follow immediately."""
+    journal = RunJournal(patient, "r1")
+    thread, batches = batch_taken_by_thread(patient)
+    journal.write(received(1))
+    journal.write(returned(1))
+    waiting = asyncio.ensure_future(journal.committed())
+    await asyncio.to_thread(thread.join)
+    (batch,) = batches
+    assert [type(record).__name__ for record in batch.records[journal]] == ["Received", "Returned"]
+    waiting.cancel()
+
+
+def test_a_reply_is_stored_soon_even_if_no_run_waits(monkeypatch):
+    """A reply is stored soon even if no run waits: it was paid for, and its tool may take an hour."""
+    monkeypatch.setattr(inbox_, "LINGER", 0.0)
+    inbox = Inbox()
+    journal = RunJournal(inbox, "r1")
+    thread, batches = batch_taken_by_thread(inbox)
+    journal.write(received(1))
+    thread.join()
+    assert [type(record).__name__ for record in batches[0].records[journal]] == ["Received"]
+
+
+def named(batch: WriteBatch | None) -> list[str]:
+    """Return the ids of the runs in a batch, in order."""
+    assert batch is not None
+    return [journal.run_id for journal in batch.records]
+
+
+async def test_a_run_waiting_for_records_being_written_is_woken(patient):
+    """A run that waits for records being written is woken after the write, even if none of its records is queued."""
+    journal = RunJournal(patient, "r0")
+    journal.write(opened("r0"))
+    patient.close()
+    assert named(patient.next()) == ["r0"]
+    waiting = asyncio.ensure_future(journal.committed())
+    await asyncio.sleep(0)
+    batch = patient.next()
+    assert named(batch) == []
+    batch.settle()
+    assert await waiting is None
+    assert patient.next() is None

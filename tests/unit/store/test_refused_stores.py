@@ -1,16 +1,37 @@
+"""Test refused stores."""
+
+import asyncio
 import os
+import shutil
 import sqlite3
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
+from run_specialist.errors import StoreUnusable
 from run_specialist.installation import adding
-from run_specialist.store import location, sqlite
+from run_specialist.record.messages import Message
+from run_specialist.store import ledger, location, sqlite
+from run_specialist.store.base import StoreFailure
+from run_specialist.store.ledger import Ledger
+from run_specialist.store.location import APPLICATION_ID
 from run_specialist.store.sqlite import open_engine
 from tests.stores import without_privileges
 from tests.unit.store.opened import add_run, count, refusal, snapshot
+from tests.unit.store.records import (
+    ask,
+    begun,
+    checkpointed,
+    counts,
+    ended,
+    received,
+    returned,
+    turn_of,
+    write,
+)
 
 
 @pytest.fixture
@@ -194,3 +215,173 @@ def test_a_missing_postgresql_driver_names_the_extra_to_install(monkeypatch):
     assert refusal("postgresql://me:secret@host/runs") == (
         f"the PostgreSQL driver is not installed; {adding('postgres')}"
     )
+
+
+# A store that cannot be written costs a run one warning and nothing else.
+
+
+def foreign_broken(path, number=0, version=0):
+    """Create a database of another program."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table runs (run_id)")
+        connection.execute(f"pragma application_id = {number}")
+        connection.execute(f"pragma user_version = {version}")
+    connection.close()
+
+
+BROKEN = {
+    "below a file": lambda path: (path.parent / "file").write_text("") or path.parent / "file" / "runs.db",
+    "a folder": lambda path: path.mkdir() or path,
+    "no database": lambda path: path.write_text("Notes, and no database at all. " * 9) and path,
+    "not ours": lambda path: foreign_broken(path) or path,
+    "newer": lambda path: foreign_broken(path, APPLICATION_ID, 99) or path,
+    "a device": lambda path: "/dev/full",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_a_store_that_cannot_be_opened_causes_one_warning(path, make_writer, broken):
+    """If a store cannot be opened, each run gets one warning that names the path, and the path is not changed."""
+    broken_path = BROKEN[broken](path)
+    before = path.read_bytes() if path.is_file() else None
+    writer = make_writer(f"sqlite:///{broken_path}")
+    for run_id in ("run-1", "run-2"):
+        journal = writer.journal(run_id)
+        told = await write(journal, *begun(run_id))
+        assert told
+        assert told.startswith("this run is not stored: ")
+        assert str(broken_path) in told
+        assert "\n" not in told
+        assert await write(journal, *turn_of(1), *ended(run_id)) is None
+    with pytest.raises(StoreUnusable) as refused:
+        writer.check()
+    assert told == f"this run is not stored: {refused.value}"
+    assert (path.read_bytes() if path.is_file() else None) == before
+    assert not list(path.parent.glob("*.owners"))
+
+
+async def test_an_unreachable_server_causes_one_warning(make_writer):
+    """If the server is unreachable, the run gets one warning, which does not show the password."""
+    writer = make_writer("postgresql://me:secret@127.0.0.1:1/runs")
+    told = await write(writer.journal("run-1"), *begun("run-1"))
+    assert told
+    assert told.startswith("this run is not stored: postgresql://me:***@127.0.0.1:1/runs")
+    assert "secret" not in told
+
+
+def with_pragma(monkeypatch, pragma):
+    """Execute a pragma at the start of each connection of a writer."""
+    whole = ledger.open_session
+
+    def opened_so(url):
+        session = whole(url)
+        session.raw.execute(pragma)
+        return session
+
+    monkeypatch.setattr(ledger, "open_session", opened_so)
+
+
+async def test_a_full_disk_causes_one_warning_and_keeps_stored_turns(monkeypatch, lasting, path):
+    """On a full disk every run is warned once from which turn on it is not stored, and none retries.
+
+    Turns stored before that stay intact.
+    """
+    with_pragma(monkeypatch, "pragma max_page_count = 60")
+    journal, other = lasting.journal("run-1"), lasting.journal("run-2")
+    for records in (begun("run-1"), turn_of(1), turn_of(2)):
+        assert await write(journal, *records) is None
+    noise = "".join(map(chr, range(0x4E00, 0x9E00)))
+    told = await write(journal, received(3), returned(3, noise * 9), checkpointed(3, 4, [Message.user(noise)]))
+    assert told == f"this run is not stored from turn 3 on: {path}: database or disk is full"
+    assert await write(journal, *turn_of(4)) is None
+    assert counts(f"sqlite:///{path}")["turns"] == 2
+    assert ask(f"sqlite:///{path}", "pragma integrity_check") == [("ok",)]
+    assert await write(other, *begun("run-2")) == f"this run is not stored: {path}: database or disk is full"
+    with pytest.raises(StoreUnusable, match="database or disk is full"):
+        lasting.check()
+
+
+async def test_a_locked_store_causes_one_warning(monkeypatch, lasting, path):
+    """A store locked by another process costs one warning, after the wait for the lock and one retry."""
+    with_pragma(monkeypatch, "pragma busy_timeout = 1")
+    journal = lasting.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1)) is None
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("begin immediate")
+        told = await write(journal, *ended("run-1"))
+        other.execute("rollback")
+    other.close()
+    assert told == f"the end of this run is not stored: {path}: database is locked"
+    assert ask(f"sqlite:///{path}", "select status from runs") == [("running",)]
+
+
+async def test_a_lock_released_in_time_causes_no_warning(monkeypatch, lasting, path):
+    """If the lock is released in time, the retry writes to the store and there is no warning."""
+    broken = []
+    whole = Ledger._write
+
+    def locked_once(self, batch):
+        if not broken:
+            broken.append(StoreFailure("database is locked"))
+            raise broken[0]
+        return whole(self, batch)
+
+    monkeypatch.setattr(Ledger, "_write", locked_once)
+    assert await write(lasting.journal("run-1"), *begun("run-1")) is None
+    assert len(broken) == 1
+    assert counts(f"sqlite:///{path}")["runs"] == 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "another in its place"])
+async def test_a_deleted_store_is_noticed(lasting, path, again):
+    """The writer notices a deleted database file, though SQLite itself would accept every commit silently."""
+    journal = lasting.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1)) is None
+    for file in path.parent.glob("runs.db*"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    if again:
+        path.write_bytes(b"")
+    told = await write(journal, *ended("run-1"))
+    assert told == f"the end of this run is not stored: {path} was deleted during the run"
+
+
+async def test_an_unexpected_exception_releases_all_waiting_runs(monkeypatch, lasting):
+    """An unexpected exception on the writer's thread releases all waiting runs and causes one warning."""
+
+    def fail(self, batch):
+        raise SystemExit("a\nb")
+
+    monkeypatch.setattr(Ledger, "write_batch", fail)
+    journals = [lasting.journal(f"run-{number}") for number in range(3)]
+    told = await asyncio.gather(*(write(journal, *begun(journal.run_id)) for journal in journals))
+    assert {reason.partition(": ")[0] for reason in told} == {"this run is not stored"}
+    assert not any("\n" in reason for reason in told)
+    assert await write(journals[0], *turn_of(1)) is None
+
+
+async def test_rows_after_a_failed_row_are_dropped(pause_writes, writer, store_url):
+    """After a row that cannot be written, the run's queued rows are dropped too, and only one reason is reported."""
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1")) is None
+    begun_to_write, goes_on = pause_writes()
+    journal.write(received(2**70))
+    await asyncio.to_thread(begun_to_write.wait)
+    waiting = asyncio.ensure_future(write(journal, *turn_of(1)))
+    await asyncio.sleep(0)
+    goes_on.set()
+    assert (await waiting or "").startswith("this run is not stored from turn 1 on: ")
+    assert await write(journal, *turn_of(2)) is None
+    writer.close()
+    assert counts(store_url) == {"runs": 1, "turns": 0, "messages": 1, "calls": 0, "events": 0}
+
+
+async def test_a_thread_that_cannot_start_causes_one_warning(monkeypatch, lasting, path):
+    """If the thread cannot be started because of a thread limit, the run gets one warning."""
+
+    def fail(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    for run_id in ("run-1", "run-2"):
+        told = await write(lasting.journal(run_id), *begun(run_id))
+        assert told == f"this run is not stored: {path}: can't start new thread"

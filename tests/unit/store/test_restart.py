@@ -20,7 +20,7 @@ from tests.postgres_server import postgres_server
 from tests.scripted_provider import ScriptedProvider, calls
 from tests.unit.store.records import ask, begun, change, connection, counts, ended, stored, turn_of, write
 
-pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]
+pytestmark = pytest.mark.exhaustive
 
 ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}
 ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)

@@ -18,7 +18,6 @@ from run_specialist.tools.mcp_session import LONGEST_RESULT
 from tests.wire.mcp_servers.running_servers import connected, good, raw, running, script, until
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc"),
 ]
 

@@ -10,8 +10,6 @@ from run_specialist.errors import UsageError
 from run_specialist.tools import project_modules, python_tools
 from tests.projects import project
 
-pytestmark = pytest.mark.anyio
-
 LOOKUP = ("def lookup(word: str) -> str:", '    """Look up a word."""', "    return f'found {word}'")
 
 

@@ -2,9 +2,13 @@
 
 import asyncio
 import os
+import re
 import shutil
 import socket
 import tempfile
+import unicodedata
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.errors import RunSpecialistError, ToolError, UsageError
-from run_specialist.tools.files import file_tools
-from run_specialist.tools.sandbox import Sandbox
+from run_specialist.tools import sandbox
+from run_specialist.tools.files import describe, file_tools
+from run_specialist.tools.sandbox import Entry, Sandbox, escape_path, unescape_path
+from tests.link_swapper import can_swap, swapped
 
 
 def all_output(call, path: str = "") -> str:
@@ -179,3 +185,275 @@ def test_no_combination_of_segments_leaves_the_root(segments, absolute):
             assert "marzipan" not in result
             assert "root" not in result
             assert Path(os.path.realpath(root / path)).is_relative_to(os.path.realpath(root))
+
+
+# Files hidden by .gitignore or outside `paths` stay hidden.
+
+
+def test_a_fifo_named_gitignore_is_not_opened(call, write, root):
+    """A .gitignore that is a FIFO is not opened; only a regular file is."""
+    write({"x.md": "needle"})
+    os.mkfifo(root / ".gitignore")
+    assert call("grep", pattern="needle") == "x.md:1: needle"
+
+
+def test_nested_gitignore_files_and_negation_take_effect(call, write):
+    """No tool shows ignored files; the nearest .gitignore wins, and `!` includes a file again."""
+    write(
+        {
+            ".gitignore": "*.log\nbuild/*\n!build/keep.md\n/top.md\n\\\n",
+            "a.log": "needle",
+            "build/x.md": "needle",
+            "build/keep.md": "needle",
+            "top.md": "needle",
+            "sub/top.md": "needle",
+            "sub/.gitignore": "!b.log\nonly.md\n",
+            "sub/b.log": "needle",
+            "sub/only.md": "needle",
+            "only.md": "needle",
+        }
+    )
+    seen = ["build/keep.md", "only.md", "sub/b.log", "sub/top.md"]
+    assert [line.split(":")[0] for line in call("grep", pattern="needle").splitlines()] == seen
+    assert [line for line in call("glob", pattern="*").splitlines() if "ignore" not in line] == seen
+    found = call("search", query="needle", limit=50)
+    assert {line.split(":")[0] for line in found.splitlines() if line[:1] not in ("", "[")} == set(seen)
+    for hidden in ("a.log", "build/x.md", "top.md", "sub/only.md"):
+        with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
+            call("read", path=hidden)
+
+
+def test_gitignore_that_opens_only_some_kinds_of_files(call, write):
+    """Patterns that ignore everything and include some files again work as in git."""
+    write(
+        {
+            ".gitignore": "*\n!*/\n!*.md\n",
+            "a.txt": "needle",
+            "sub/a.md": "needle",
+            "sub/a.txt": "needle",
+            "docs/.gitignore": "x/**\n",
+            "docs/x/.gitignore": "!b.md\n",
+            "docs/x/a.md": "needle",
+            "docs/x/b.md": "needle",
+        }
+    )
+    assert call("grep", pattern="needle") == "docs/x/b.md:1: needle\nsub/a.md:1: needle"
+
+
+def test_git_folders_are_hidden_and_other_dotfiles_visible(call, write):
+    """`.git` is hidden at any depth and in any case; other dotfiles are visible."""
+    write({".git/config": "needle", "sub/.GIT/x": "needle", ".env.example": "needle"})
+    assert call("grep", pattern="needle") == ".env.example:1: needle"
+    with pytest.raises(ToolError, match="belongs to git"):
+        call("read", path=".git/config")
+    assert ".git" not in call("ls")
+
+
+def test_paths_limit_the_visible_files(call, write):
+    """With `paths`, the tools show only matching files, and the folders above them can still be listed."""
+    write({"thoughts/a.md": "needle", "docs/deep/b.md": "needle", "docs/deep/b.txt": "needle", "c.md": "needle"})
+    paths = ("thoughts/", "docs/**/*.md")
+    assert call("grep", paths=paths, pattern="needle") == "docs/deep/b.md:1: needle\nthoughts/a.md:1: needle"
+    assert call("ls", paths=paths) == "docs/  1 entry\nthoughts/  1 entry"
+    assert call("ls", paths=paths, path="docs/deep") == "b.md  6 B  1 line"
+    for hidden in ("c.md", "docs/deep/b.txt"):
+        with pytest.raises(ToolError, match="not among the paths"):
+            call("read", paths=paths, path=hidden)
+
+
+@pytest.mark.parametrize("paths", [(".",), ("",), ("./",)])
+def test_the_root_among_paths_allows_all_files(call, write, paths):
+    """The root among `paths` allows all files."""
+    write({"a.md": "needle"})
+    assert call("grep", paths=paths, pattern="needle") == "a.md:1: needle"
+
+
+def test_paths_may_refer_to_a_linked_folder(call, write, root):
+    """`paths` may refer to a folder by a link inside the root."""
+    write({"documentation/a.md": "needle", "b.md": "needle"})
+    (root / "docs").symlink_to("documentation")
+    assert call("grep", paths=("docs/*.md",), pattern="needle") == "documentation/a.md:1: needle"
+
+
+# Hostile trees: endless files, very long paths, devices, programs in the root, and files that disappear.
+
+
+LEVELS = 250
+NAME = "folder-in-folder"
+
+
+@pytest.fixture
+def chain(root: Path) -> Iterator[str]:
+    """Nest folders until the path exceeds the system's limit, with a file in the innermost one."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(LEVELS):
+        os.mkdir(NAME, dir_fd=here)
+        inner = os.open(NAME, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("deep.md", os.O_WRONLY | os.O_CREAT, dir_fd=here))
+    os.close(here)
+    yield f"{NAME}/" * LEVELS + "deep.md"
+    shutil.rmtree(root / NAME)
+
+
+@pytest.mark.exhaustive
+def test_paths_too_long_for_the_system_are_omitted(call, write, chain):
+    """Files whose path is too long for the system are not listed; all other files are found."""
+    write({"x.md": "needle", f"{NAME}/{NAME}/y.md": "needle"})
+    assert call("grep", pattern="needle") == f"{NAME}/{NAME}/y.md:1: needle\nx.md:1: needle"
+    assert "2 best of 2" in call("search", query="needle")
+    assert "deep.md" not in call("glob", pattern="**", limit=2000)
+    for path in (chain, chain.removesuffix("/deep.md"), f"{chain}/../x.md"):
+        with pytest.raises(ToolError):
+            call("read", path=path)
+
+
+def test_reading_an_endless_file_stops_at_its_timeout(call, root, monkeypatch):
+    """Reading stops at its timeout, both in a line that never ends and among countless lines."""
+    monkeypatch.setattr(sandbox, "TIMEOUT", -1.0)
+    with (root / "line.txt").open("wb") as line:
+        line.write(b"word " * 2_000)
+        line.truncate(1_000_000)
+    (root / "lines.txt").write_text("word\n" * 1_000)
+    for arguments in ({"path": "line.txt"}, {"path": "lines.txt", "offset": 900}):
+        with pytest.raises(ToolError, match="too large to be read so far"):
+            call("read", **arguments)
+    assert "lines.txt  4.9 KB  unreadable" in call("ls")
+
+
+@pytest.mark.parametrize("path", ["zero", "null", "fd/0", "stdin", "tty"])
+def test_devices_are_never_opened(path):
+    """Devices in the root are not opened, so a tool neither reads endlessly nor blocks."""
+    tools = {tool.name: tool for tool in file_tools(Path("/dev"))}
+    with pytest.raises(ToolError):
+        tools["read"](path=path)
+
+
+def test_a_program_named_rg_in_the_root_is_not_run(call, write, root, monkeypatch):
+    """An `rg` in the root is not run, even if PATH contains the current folder."""
+    write({"rg": "#!/bin/sh\ntouch harmed\n", "x.md": "needle"})
+    (root / "rg").chmod(0o755)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("PATH", ".")
+    assert call("grep", pattern="needle") == "x.md:1: needle"
+    assert not (root / "harmed").exists()
+
+
+def test_a_deleted_file_is_marked_as_gone(root):
+    """A file that is deleted while its folder is listed is marked as gone."""
+    assert describe(Sandbox(root), Entry("gone.md", "file")) == "gone.md  (is gone by now)"
+    assert describe(Sandbox(root), Entry("gone", "folder")) == "gone/  unreadable"
+
+
+def test_hard_links_can_be_read(call, root, tmp_path):
+    """A hard link to a file outside the root can be read.
+
+    Any user who can create the link could also have copied the file.
+    """
+    os.link(tmp_path / "secret.txt", root / "second.txt")
+    assert "marzipan" in call("read", path="second.txt")
+
+
+def test_names_match_exactly_in_case_and_normalization(call, write, root):
+    """A name in another case or Unicode normalization is not found; the error suggests the right one."""
+    composed = "d\u00e9j\u00e0.md"
+    write({composed: "needle"})
+    for other in (unicodedata.normalize("NFD", composed), composed.upper()):
+        if not (root / other).exists():
+            with pytest.raises(ToolError, match=f"did you mean {re.escape(composed)}"):
+                call("read", path=other)
+
+
+# Odd file names are printed on one line and can be used as paths again.
+
+
+NAMES = [
+    *("with space.md", "ünïcödé 漢字.md", "new\nline.md", "tab\t.md", "-dash.md", "[brackets].md", "a:1: b.md", "*.md"),
+    *("--pre=cat.md", "{a,b}.md", "!not.md", "#comment.md", r"back\\slash \n.md", " blank before.md"),
+    *("\x1b]0;title\x07.md", "$(touch x).md", "\u202eturned.md", f"{'long' * 63}.md"),
+]
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("ripgrep", [True, False])
+def test_odd_file_names_are_printed_and_read_back(call, write, name, ripgrep, monkeypatch):
+    """A printed path is on one line and can be passed to `read`."""
+    if not ripgrep:
+        monkeypatch.setenv("PATH", "")
+    write({name: "needle"})
+    printed = call("glob", pattern="*.md")
+    assert "\n" not in printed
+    assert call("grep", pattern="needle") == f"{printed}:1: needle"
+    assert f"{printed}:1: needle" in call("search", query="needle")
+    assert "needle" in call("read", path=printed)
+
+
+def test_names_that_are_not_utf8_can_be_read(call, root):
+    """A name that is not UTF-8 is printed escaped and can be read."""
+    (root / os.fsdecode(b"caf\xe9.md")).write_text("needle")
+    assert call("grep", pattern="needle") == "caf\\xe9.md:1: needle"
+    assert "needle" in call("read", path="caf\\xe9.md")
+
+
+@given(st.text())
+def test_printed_paths_are_one_line_of_valid_text(path):
+    """The printed form of any path is one line of valid text."""
+    printed = escape_path(path.encode("utf-8", "replace").decode())
+    assert not {"\n", "\r", "\t"} & set(printed)
+    printed.encode()
+    if "\\" not in path:
+        assert unescape_path(printed) == path.encode("utf-8", "replace").decode()
+
+
+# Nothing outside the root is shown, even while files and folders are being swapped for links. SANDBOX_TRIES sets
+# the number of tries, 15 by default.
+
+
+TRIES = int(os.environ.get("SANDBOX_TRIES", "15"))
+CALLS = [
+    ("read", {"path": "folder/x.md"}),
+    ("read", {"path": "file.md"}),
+    ("ls", {"path": "folder"}),
+    ("ls", {"path": "."}),
+    ("glob", {"pattern": "**"}),
+    ("grep", {"pattern": "word", "path": "folder"}),
+    ("search", {"query": "the secret word"}),
+]
+
+
+@pytest.fixture
+def restless(root: Path, write, tmp_path: Path) -> Iterator[Path]:
+    """Create a root in which a folder and a file are constantly swapped for links to secrets."""
+    if not can_swap():
+        pytest.skip("only Linux exchanges two names in one step")
+    write({"folder/x.md": "harmless", "file.md": "harmless", "other/y.md": "harmless", ".gitignore": "hidden/"})
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.md").write_text("the secret word is marzipan\n")
+    (outside / "marzipan.md").write_text("the secret word is marzipan\n")
+    (tmp_path / "one").symlink_to(outside)
+    (tmp_path / "two").symlink_to(outside / "x.md")
+    with swapped((root / "folder", tmp_path / "one"), (root / "file.md", tmp_path / "two")):
+        yield root
+
+
+def test_links_swapped_during_reads_show_nothing(call, restless):
+    """No tool shows text or names from outside, and each error is a ToolError."""
+    for _ in range(TRIES):
+        for name, arguments in CALLS:
+            try:
+                shown = call(name, **arguments)
+            except ToolError as error:
+                shown = str(error)
+            assert "marzipan" not in shown, name
+
+
+def test_opening_a_checked_path_never_follows_a_swapped_link(restless):
+    """Opening a checked path never opens the target of a link that replaced a part of it."""
+    sandbox = Sandbox(restless)
+    for _ in range(20 * TRIES):
+        for path in ("folder/x.md", "file.md"):
+            with suppress(OSError), sandbox.open(path) as file:
+                assert file.read() == b"harmless"

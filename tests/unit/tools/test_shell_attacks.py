@@ -9,7 +9,7 @@ import pytest
 from run_specialist.tools.shell import process
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap, processes_with, unique_mark
 
-pytestmark = [pytest.mark.anyio, needs_bubblewrap]
+pytestmark = needs_bubblewrap
 CANARY = "canary-in-a-secret-place"
 
 

@@ -18,7 +18,7 @@ from run_specialist.tools.shell import process
 from run_specialist.tools.shell.places import command_files, git_paths, kernel_folders, plain_config, writable_places
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
 
-pytestmark = [pytest.mark.anyio, needs_bubblewrap]
+pytestmark = needs_bubblewrap
 FIND = "find . -path ./.git -prune -o -type f -print | sort | while read f; do cat $f >/dev/null 2>&1 && echo $f; done"
 
 

@@ -23,7 +23,7 @@ from tests.unit.tools.sandboxed_commands import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.anyio, needs_bubblewrap]
+pytestmark = needs_bubblewrap
 
 
 @pytest.fixture

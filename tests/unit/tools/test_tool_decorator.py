@@ -20,8 +20,6 @@ from run_specialist.errors import ToolError, UsageError
 from run_specialist.tools.base import Context, Tool
 from run_specialist.tools.python_tools import tool
 
-pytestmark = pytest.mark.anyio
-
 
 class Place(BaseModel):
     """A place on a map."""

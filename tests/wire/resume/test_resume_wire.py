@@ -14,8 +14,6 @@ from tests.wire.resumed_requests import (
 from tests.wire.simulator import faults, replies
 from tests.wire.specialists import noting
 
-pytestmark = pytest.mark.anyio
-
 REFRESHED = "The budget was refreshed: you now have"
 
 

@@ -1,0 +1,248 @@
+"""The commands use the keys of config files: `model`, `quiet`, `strict`, `dir`, `store`, `on_lost`."""
+
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+from run_specialist.api.config_files import KEYS, ONLY_OPTIONS
+from run_specialist.api.runner import Runner
+from run_specialist.budget import Kind
+from run_specialist.cli.ask import run
+from run_specialist.store.reader import Store
+from tests.cli.config.question import QUESTION
+from tests.cli.specialists_command import call as manage
+from tests.contracts.tables import PRINTED, faults
+from tests.wire.chat.replies import answers
+
+
+def test_a_model_on_another_server_needs_trust(write, call, chat, project_file, monkeypatch):
+    """Without trust nothing is sent; another model of the command line needs none; --trust is remembered."""
+    write("finder")
+    project_file("model = 'openai:gpt-5'")
+    simulator = chat([answers("mice"), answers("mice")])
+    refused = call("finder", *QUESTION)
+    assert (refused.exit_code, refused.stdout, simulator.requests) == (2, "", [])
+    assert "pyproject.toml:2: model: would send the questions and the tool results to a server" in refused.stderr
+    assert "not trusted: the model of the project would send" in manage("config").stdout
+    assert call("finder", *QUESTION, "--model", "offline").exit_code == 0
+    assert call("finder", *QUESTION, "--trust").stdout == "mice\n"
+    assert call("finder", *QUESTION).stdout == "mice\n"
+    assert "\ntrusted: the model of the project may send" in manage("config").stdout
+
+
+def test_an_mcp_server_needs_the_same_trust(write, project_file):
+    """The server does not start with a model that its user has not allowed."""
+    write("finder")
+    project_file("model = 'openai:gpt-5'")
+    result = manage("mcp")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "pyproject.toml:2: model: would send" in result.stderr
+
+
+def test_the_folder_of_specialists(write, call, project_file, notes):
+    """`dir` is searched first by every command that looks for specialists, and --dir replaces it."""
+    (notes / "team").mkdir()
+    write("asker").rename(notes / "team" / "asker.md")
+    project_file("dir = 'team'")
+    assert call("asker", *QUESTION, "--model", "offline").exit_code == 0
+    assert "asker" in manage("list").stdout
+    assert manage("show", "asker").exit_code == 0
+    assert "1 file" in manage("check").stdout
+    assert manage("show", "asker", "--dir", "notes").exit_code == 2
+
+
+def test_the_store_and_its_loss(write, call, user_file, notes, monkeypatch, tmp_path):
+    """Every command uses the store of the user's file, and the environment overrides it."""
+    write("finder")
+    user_file(f"store = '{tmp_path}/mine.db'", "on_lost = 'abort'")
+    monkeypatch.delenv("SPECIALIST_STORE")
+    seen, init = [], Runner.__init__
+
+    def recorded(self, **options):
+        seen.append(options["on_lost"])
+        init(self, **options)
+
+    monkeypatch.setattr(Runner, "__init__", recorded)
+    assert call("finder", *QUESTION, "--model", "offline").exit_code == 0
+    assert call("finder", *QUESTION, "--model", "offline", "--on-lost", "go-on").exit_code == 0
+    assert seen == ["abort", "go_on"]
+    with Store(f"sqlite:///{tmp_path}/mine.db") as opened:
+        assert len(opened.runs()) == 2
+    assert len(json.loads(manage("runs", "--json").stdout)["runs"]) == 2
+    assert manage("transcript", "last").exit_code == 0
+    monkeypatch.setenv("SPECIALIST_STORE", f"{tmp_path}/other.db")
+    assert json.loads(manage("runs", "--json").stdout)["runs"] == []
+    monkeypatch.delenv("SPECIALIST_STORE")
+    assert json.loads(manage("runs", "--json", "--store", f"{tmp_path}/other.db").stdout)["runs"] == []
+
+
+# Which value a setting has: an option, the specialist's file, the project, the user, or the default.
+
+
+def limits(job):
+    """Return the limits of a job that are set."""
+    return {one.kind: one.limit for one in job.budget.limits if one.limit is not None}
+
+
+def test_every_option_is_a_key_or_known_as_none():
+    """A new option of the command must become a key, or be listed among those that are not."""
+    options = {name.rstrip("_") for name in inspect.signature(run).parameters} - {"name", "query", "version"}
+    assert options - set(KEYS) <= ONLY_OPTIONS
+    assert set(KEYS) <= options
+
+
+def test_the_order_of_precedence(write, prepared, project_file, user_file):
+    """Option, then the specialist's file, then the project, then the user, then the default; limits only go down."""
+    write("finder", "time_limit: 5")
+    user_file("time_limit = 10", "turns_limit = 11", "tool_calls_limit = 12", "total-tokens-limit = 13000")
+    project_file("time_limit = 8", "turns_limit = 9", "tool_calls_limit = 7")
+    found = limits(prepared("--model", "offline", "--turns-limit", "31"))
+    assert found == {Kind.TIME: 5, Kind.TURNS: 31, Kind.TOOL_CALLS: 7, Kind.TOKENS: 13_000}
+    assert prepared().settings.landing == "auto"
+    project_file("landing = 'stop'", "time_limit = 'none'", "tool_calls_limit = 'none'", "tool-chars-limit = 99")
+    write("finder", "time_limit: 50")
+    found = {Kind.TIME: 10, Kind.TURNS: 11, Kind.TOOL_CALLS: 12, Kind.TOKENS: 13_000, Kind.CHARACTERS: 99}
+    job = prepared()
+    assert (job.settings.landing, limits(job)) == ("stop", found)
+
+
+def test_a_preset_of_a_config_file_is_the_weakest(write, prepared, project_file, user_file):
+    """It holds below the keys of both files, and not beside a preset of the specialist or of the call."""
+    write("finder")
+    user_file("preset = 'openai-loop'", "tool_chars_limit = 500")
+    project_file("preset = 'soft-warning'")
+    assert limits(prepared()) == {Kind.TOOL_CALLS: 30, Kind.CHARACTERS: 500}
+    user_file("")
+    assert limits(prepared())[Kind.CHARACTERS] == 100_000
+    assert Kind.CHARACTERS not in limits(prepared("--model", "offline", "--preset", "finalize"))
+    write("finder", "preset: finalize")
+    job = prepared()
+    assert (Kind.CHARACTERS in limits(job), job.settings.landing) == (False, "finalize")
+
+
+def test_the_model_of_the_files(write, call, project_file, user_file, monkeypatch):
+    """After the option, the specialist's file and the environment; for `inherit`, too."""
+    write("finder", "model: inherit")
+    told = "no credentials for {}:"
+
+    def model(*options):
+        result = call("finder", *QUESTION, *options)
+        return result.stderr if result.exit_code else "answered"
+
+    user_file("model = 'opus'")
+    assert told.format("opus") in model()
+    project_file("model = 'haiku'")
+    assert told.format("haiku") in model()
+    monkeypatch.setenv("SPECIALIST_MODEL", "sonnet")
+    assert told.format("sonnet") in model()
+    write("finder", "model: fable")
+    assert told.format("fable") in model()
+    assert model("--model", "offline") == "answered"
+
+
+# `specialists config` and `specialists show` name the value of each key and where it is from.
+
+
+def test_config_shows_each_key_with_its_source(write, project_file, user_file, monkeypatch, tmp_path):
+    """The table names file and line, the variable or the default, and the places that were tried."""
+    own = user_file("store = '/a/runs.db'", "model = 'opus'")
+    project_file("", "model = 'haiku'", "time_limit = '10m'")
+    monkeypatch.setenv("SPECIALIST_STORE", "postgresql://me:hush@host/runs")
+    shown = manage("config").stdout
+    rows = {line.split()[0]: line.split()[1:] for line in shown.split("\n\n", maxsplit=1)[0].splitlines()[1:]}
+    assert list(rows) == list(KEYS)
+    assert rows["model"] == ["haiku", "pyproject.toml:3"]
+    assert rows["time_limit"] == ["10m", "pyproject.toml:4"]
+    assert rows["tool_calls_limit"] == ["30", "default"]
+    assert rows["quiet"] == ["false", "default"]
+    assert rows["store"] == ["postgresql://me:***@host/runs", "SPECIALIST_STORE"]
+    assert "pyproject.toml: read\n~/.config/run-specialist/config.toml: read" in shown
+    told = json.loads(manage("config", "--json").stdout)
+    assert list(faults(told, PRINTED["specialists config"])) == []
+    assert set(told["settings"]) == set(KEYS)
+    own.unlink()
+    assert "~/.config/run-specialist/config.toml: does not exist" in manage("config").stdout
+    monkeypatch.setenv("SPECIALIST_CONFIG", "none")
+    assert "No config file is read: SPECIALIST_CONFIG is none." in manage("config").stdout
+
+
+def test_show_names_the_config_file(write, project_file):
+    """`specialists show` has the values of the config files with their places."""
+    write("finder", "turns_limit: 4")
+    project_file("turns_limit = 9", "time_limit = '10m'", "preset = 'soft-warning'")
+    lines = [line.split() for line in manage("show", "finder").stdout.splitlines()]
+    assert ["time_limit", "pyproject.toml:3", "600"] in lines
+    assert ["tool_chars_limit", "preset", "soft-warning,", "pyproject.toml:4", "100000"] in lines
+    assert ["turns_limit", "line", "4", "4"] in lines
+    settings = json.loads(manage("show", "finder", "--json").stdout)["settings"]
+    assert settings["time_limit"]["source"] == "project"
+    assert settings["time_limit"]["path"].endswith("/pyproject.toml")
+
+
+# Config files that are broken, ignored, hostile or missing.
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize("words", [("list",), ("show", "finder"), ("check",), ("config",), ("mcp",)])
+def test_a_broken_file_ends_each_command_with_2(write, call, project_file, words):
+    """One line for each problem, with its place; SPECIALIST_CONFIG=none is the way out."""
+    write("finder")
+    project_file("modle = 'haiku'", "strict = 3")
+    result = manage(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.partition(": ")[2].splitlines() == [
+        "pyproject.toml:2: modle: unknown key; did you mean model?",
+        "pyproject.toml:3: strict: must be true or false, got 3",
+        "or set SPECIALIST_CONFIG=none to read no config file",
+    ]
+    assert call("finder", *QUESTION, "--model", "offline").exit_code == 2
+    assert call("finder", *QUESTION, "--model", "offline", env={"SPECIALIST_CONFIG": "none"}).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "finder"), ("config",), ("runs",), ("map", "finder", "q")])
+def test_a_key_of_very_many_parts_is_one_line(write, store, project_file, user_file, words):
+    """A hostile key in the file of the project, or of the user, ends no command with a traceback."""
+    write("finder")
+    project_file("model" + ".a" * 1000 + " = 1")
+    result = manage(*words)
+    if words != ("runs",):
+        assert result.exit_code == 2
+        assert "pyproject.toml:2: invalid TOML: a key has more than 50 parts\n" in result.stderr
+    user_file("model" + ".a" * 1000 + " = 1")
+    result = manage(*words)
+    assert result.exit_code == 2
+    assert "config.toml:1: invalid TOML: a key has more than 50 parts\n" in result.stderr
+
+
+def test_the_text_of_a_config_file_cannot_control_the_terminal(project_file):
+    """Names and values are escaped in errors."""
+    project_file('"a\\u001b]0;owned\\u0007" = 1', 'model = "b\\u001bc"', 'landing = "\\u001b[2J"')
+    told = manage("config").stderr
+    assert ("\x1b" in told, told.count("pyproject.toml:")) == (False, 3)
+
+
+def test_without_a_table_nothing_is_parsed(write, notes):
+    """A start without config files imports neither the TOML parser nor the folders of the system."""
+    write("finder")
+    (notes / "pyproject.toml").write_text("[project]\nname = 'other'\n")
+    code = (
+        "import sys; sys.argv = ['run-specialist', 'finder', 'What?', '--store', 'none', '-q', '--model', 'offline']\n"
+        "from run_specialist.cli import ask\ntry:\n    ask.main()\nexcept SystemExit:\n    print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = done.stdout.split()
+    assert "run_specialist.api.config_files" in modules
+    assert not {"tomllib", "platformdirs"} & set(modules)
+
+
+def test_an_ignored_file_is_a_warning(write, call, notes):
+    """A run says why the project's file does not apply, and continues."""
+    write("finder")
+    (notes / "pyproject.toml").symlink_to("/etc/passwd")
+    told = "pyproject.toml: ignored, cannot be read: it leads outside the project"
+    result = call("finder", *QUESTION, "--model", "offline")
+    assert (result.exit_code, f"warning: {told}" in result.stderr) == (0, True)
+    assert told in manage("config").stdout

@@ -1,0 +1,468 @@
+"""The answer on a terminal: rendered, with its evidence and gaps; in a pipe it stays as it is."""
+
+import io
+import json
+import re
+from unittest.mock import patch
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from run_specialist.cli.answer import NOT_FOUND, apart, evidence_block, gaps_block, markdown
+from run_specialist.record.outcome import Evidence
+from run_specialist.views.markdown import MOST_CHARACTERS, without_quotes
+from tests.screen import run_on_terminal, screen
+from tests.stderr_lines import lines_before_summary
+from tests.terminal import POISON, harm
+from tests.wire.simulator import faults, policies
+from tests.wire.simulator.replies import answers, calls, says, tool_use
+
+ANSWER = """\
+# Owls
+
+Owls eat **three mice** a night, as `notes/owls.md:3` says; see [the notes](https://example.com/owls) and
+[more](javascript:alert(1)). A sentence that is long enough to be wrapped on every terminal of this test, on \
+wide ones too, where prose is kept in a column of a hundred characters so that it can be read.
+
+```
+eat(mice)
+```
+
+| animal | eats |
+|---|---|
+| owl | mice, which it finds at night by their noises |
+
+1. by night
+2. by day, but rarely, and only when there is nothing else to be found anywhere near
+"""
+EVIDENCE = [
+    {"source": "notes/owls.md:3", "quote": "Owls eat mice at night."},
+    {"source": "notes/owls.md:9", "quote": "Owls eat cheese, and they have never been seen to eat anything but that."},
+]
+LINK = re.compile(r"\x1b\]8;[^\x1b]*\x1b\\")
+ESCAPE = re.compile(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture
+def asked(api, write, notes):
+    """Return a function that asks a question on a terminal; the model reads, says a sentence, and answers."""
+    write("finder")
+
+    def ask(*flags, answer=ANSWER, gaps=("what toads eat",), **terminal):
+        api(
+            [
+                says("Let me look.", tool_use("search", {"query": "owls"})),
+                answers(answer, evidence=EVIDENCE, gaps=[*gaps]),
+            ]
+        )
+        command = ["run-specialist", "finder", "What do owls eat?", "--store", "none", *flags]
+        return run_on_terminal(command, **terminal)
+
+    return ask
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_answer_is_rendered_and_wrapped(asked, columns):
+    """The screen shows the answer once, then the evidence with its marks, the gaps, and the notes, broken at spaces."""
+    written, _, code = asked(columns=columns)
+    lines = screen(written, columns)
+    text = " ".join(" ".join(lines).split())
+    assert code == 0
+    assert [line for line in lines if len(line) > columns] == []
+    assert not any(raw in text for raw in ("**", "```", "|---|", "# Owls"))
+    assert text.count("three mice") == text.count("eat(mice)") == text.count("what toads eat") == 1
+    parts = ["finder ·", "Owls", "three mice", "1. by night", "Evidence", "✓ notes/owls.md:3", "✗ notes/owls.md:9"]
+    places = [text.index(part) for part in [*parts, NOT_FOUND, "Gaps", "• what toads eat", "run-specialist: answered"]]
+    assert places == sorted(places)
+    assert "in a column of a hundred characters so that it can be read." in text
+    assert "    Owls eat mice at night." in lines
+    assert max(len(line) for line in lines if "anything" in line or "hundred" in line) <= 100
+    assert harm(LINK.sub("", written)) == []
+
+
+def test_a_warning_about_a_quote_is_not_repeated_below_its_mark(asked):
+    """Where the evidence marks a quote as not found, the note about it is omitted; it is printed everywhere else."""
+    written, _, _ = asked()
+    assert "run-specialist: answered ·" in written
+    assert "warning: quote not found" not in written
+    _, piped, _ = asked(outputs="out")
+    assert "warning: quote not found" in piped
+
+
+def test_raw_prints_the_answer_as_it_is(asked):
+    """`--raw` prints the Markdown and nothing else to standard output; it needs an answer as text."""
+    written, piped, code = asked("--raw", outputs="out")
+    assert (written.replace("\r\n", "\n"), code) == (f"{ANSWER}\n", 0)
+    assert "answered" in piped
+    for other in ("--json", "--events"):
+        assert run_on_terminal(["run-specialist", "finder", "x", "--raw", other])[2] == 2
+
+
+@pytest.mark.exhaustive
+def test_a_pipe_gets_the_answer_as_it_is(asked):
+    """If only standard error is a terminal, the pipe has the raw answer, and the terminal shows no evidence."""
+    written, piped, _ = asked(outputs="err")
+    assert piped == f"{ANSWER}\n"
+    assert "✓" not in written
+
+
+@pytest.mark.exhaustive
+def test_quiet_prints_only_the_answer(asked):
+    """`--quiet` renders the answer without evidence, gaps and notes."""
+    written, piped, _ = asked("--quiet", outputs="out")
+    assert ("three mice" in written, "Evidence" in written, "Gaps" in written, piped) == (True, False, False, "")
+
+
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_without_styles_nothing_is_escaped(asked, environment):
+    """With NO_COLOR or on a dumb terminal no escape sequence is printed; code and headings keep their marks."""
+    written, _, _ = asked(outputs="out", **environment)
+    assert "\x1b" not in written
+    assert "`notes/owls.md:3`" in written
+    assert "# Owls\r\n" in written
+    assert "✓ notes/owls.md:3" in written
+
+
+@pytest.mark.exhaustive
+def test_without_unicode_the_marks_are_ascii(asked):
+    """In an encoding without the marks, they are ASCII, and no escape of a character is printed."""
+    written, _, _ = asked(outputs="out", PYTHONIOENCODING="ascii")
+    assert written.isascii()
+    assert "\\u" not in written
+    plain = ESCAPE.sub("", written)
+    assert "+ notes/owls.md:3" in plain
+    assert "x notes/owls.md:9" in plain
+    assert "- what toads eat" in plain
+
+
+def test_quotes_of_an_offline_answer_are_shown_once(write, notes):
+    """Offline, the answer consists of quotes: evidence on a terminal, separated by blank lines in a pipe."""
+    write("finder")
+    command = ["run-specialist", "finder", "What do owls eat at night?", "--model", "offline", "--store", "none"]
+    written, _, _ = run_on_terminal(command)
+    assert "\n".join(screen(written, 80)).count("Owls eat mice at night.") == 1
+    _, piped, _ = run_on_terminal(command, outputs="err")
+    blocks = piped.rstrip("\n").split("\n\n")
+    assert len(blocks) > 1
+    assert all(block.startswith('> "') for block in blocks[1:])
+
+
+def test_structured_and_salvaged_answers_are_no_markdown(api, write, notes):
+    """JSON and the results of a salvaged answer keep their characters; the results are not quoted again."""
+    write(
+        "shaped",
+        "output_schema: {type: object, properties: {a: {type: string}}, required: [a], additionalProperties: false}",
+    )
+    write("cut", "landing: stop", "tool_calls_limit: 1")
+    (notes / "notes" / "stars.md").write_text("# Stars\n\n**Stars** shine.\n")
+    api([answers({"a": "*x*"}), says(tool_use("read", {"path": "notes/stars.md"}))])
+    written, _, _ = run_on_terminal(["run-specialist", "shaped", "What?", "--store", "none"], outputs="out")
+    assert written.splitlines() == ["{", '  "a": "*x*"', "}"]
+    written, _, _ = run_on_terminal(["run-specialist", "cut", "What?", "--store", "none"], outputs="out")
+    assert written.count("**Stars** shine.") == 1
+
+
+# Markdown on a terminal: the appearance of each element, and no control over the terminal.
+
+
+TEXT_LINK = re.compile(r"\x1b\]8;(?:id=\d+)?;([^\x1b]*)\x1b\\")
+SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]")
+"""Special spaces and joiners, which are harmless."""
+PIECES = st.sampled_from([
+    POISON, "\x1b[31m", "&#27;[2J", "&#x202e;", "&#x9b;1m", "&#12;", "\u202e", "[x](javascript:alert(1))",
+    "<a>", "](", "[", "`", "```\n", "**", "*", "> ", "- ", "1. ", "\n", "\n\n", "# ", "~~", "    x", "\t", "===\n",
+    "|a|b|\n|-|:-:|\n|c|d|\n", "![i](data:x)", "<https://e.org/\x1b>", "[a](http://e.org/%1b\x1b]8;;x)",
+    "[bold red]x[/]", ":smile:", "[link=file:///etc/passwd]x[/link]",
+])  # fmt: skip
+TEXTS = st.lists(st.one_of(PIECES, st.text(max_size=12)), max_size=25).map("".join)
+
+
+def shown(renderable, width=60, *, color=True):
+    """Return what a console writes for a renderable."""
+    paper = io.StringIO()
+    system = "standard" if color else None
+    Console(file=paper, width=width, color_system=system, force_terminal=color, legacy_windows=False).print(renderable)
+    return paper.getvalue()
+
+
+def plain(text, width=60):
+    """Return the lines of a Markdown text without styles."""
+    return [line.rstrip() for line in shown(markdown(text), width, color=False).splitlines()]
+
+
+def colored(text, width=60):
+    """Return a Markdown text with styles."""
+    with patch("run_specialist.cli.answer.has_colours", return_value=True):
+        return shown(markdown(text), width)
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS, st.integers(1, 120), st.booleans())
+@example("[good](http://e.org/\x1b\\\x1b]8;;file:///etc\x1b\\)", 40, True)
+def test_nothing_in_a_text_controls_the_terminal(text, width, styled):
+    """No control character, no foreign escape sequence, no reversed text, and only web and mail links."""
+    with patch("run_specialist.cli.answer.has_colours", return_value=styled):
+        evidence = evidence_block([Evidence(text, text, found) for found in (True, False, None)])
+        parts = [markdown(text), *evidence, *gaps_block([text])]
+    written = shown(apart(parts), width, color=styled)
+    targets = [target for target in TEXT_LINK.findall(written) if target]
+    assert all(re.fullmatch(r"(https?://|mailto:)[!-~]+", target, re.IGNORECASE) for target in targets)
+    assert harm(SPACES.sub(" ", TEXT_LINK.sub("", written))) == []
+    assert styled or "\x1b" not in written
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(st.characters(categories=("L", "N")), min_size=1, max_size=30), st.integers(8, 100))
+def test_words_are_kept(word, width):
+    """Ordinary words reach the screen unchanged and in order, on every width."""
+    lines = plain(f"{word} **{word}** - {word}\n\n> {word}\n\n- {word}", width)
+    assert "".join("".join(lines).split()).count(word) >= 5 or cell_len(word) > width - 4
+
+
+def test_links_show_their_address():
+    """Every link shows its address; only addresses of the web and of mail can be clicked, and only the address."""
+    text = "[a](https://e.org) [b](file:///etc/passwd) [c](src/x.py) <mailto:d@e.org> ![i](https://e.org/i.png) <https://f.org>"
+    written = colored(text, 200)
+    assert [target for target in TEXT_LINK.findall(written) if target] == [
+        "https://e.org", "mailto:d@e.org", "https://e.org/i.png", "https://f.org",
+    ]  # fmt: skip
+    assert plain(text, 200) == [
+        "a (https://e.org) b (file:///etc/passwd) c (src/x.py) mailto:d@e.org i (https://e.org/i.png)",
+        "https://f.org",
+    ]
+
+
+def test_addresses_are_short():
+    """An address that is the text of its link is shown once, and a long one that cannot be opened is cut."""
+    assert plain("<d@e.org>") == ["d@e.org"]
+    assert len("".join(plain(f"![i](data:image/png;base64,{'A' * 5_000})"))) < 210
+
+
+def test_emphasis_is_styled():
+    """Emphasis and code have a style instead of their marks."""
+    assert colored("**a** *b* ~~c~~ `d`") == "\x1b[1ma\x1b[0m \x1b[3mb\x1b[0m \x1b[9mc\x1b[0m \x1b[36md\x1b[0m\n"
+
+
+def test_html_is_text():
+    """Generic types and tags are shown, not dropped."""
+    assert plain("A List<int> and <b>x</b>.\n\n<div>\ny\n</div>") == [
+        "A List<int> and <b>x</b>.",
+        "",
+        "<div>",
+        "y",
+        "</div>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("## Head\ntext", ["## Head", "", "text"]),
+        ("one:\ntwo", ["one:", "two"]),
+        (f"{'word ' * 13}\nnext", [("word " * 12).strip()[:59], "word next"]),
+        ("- a\n- b\n  - c", ["• a", "• b", "  • c"]),
+        ("- a\n\n- b", ["• a", "", "• b"]),
+        ("9. a\n10. b", [" 9. a", "10. b"]),
+        ("> a\n>\n> b", ["│ a", "│", "│ b"]),
+        ("```py\nx = [1]\n\n  y\n```", ["    x = [1]", "", "      y"]),
+        ("a\n\n---\n\nb", ["a", "", "─" * 60, "", "b"]),
+        ("|a|b|\n|-|-:|\n|x|10|\n|y|2|", ["a    b", "──────", "x   10", "y    2"]),
+        ("|a|\n|-|", ["a", "─"]),
+        ("[red]x[/] :smile:", ["[red]x[/] :smile:"]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_each_element_has_its_form(text, lines):
+    """Without styles, marks, indentation and blank lines distinguish the elements."""
+    assert plain(text) == lines
+
+
+def test_a_very_long_text_is_shown_as_it_is():
+    """A text above the limit is not parsed, because that could take long."""
+    assert plain("**a** " + "x" * MOST_CHARACTERS)[0].startswith("**a**")
+
+
+def test_deeply_nested_text_is_not_lost():
+    """The parser drops parts that are nested too deeply, so such a text is shown unrendered."""
+    for depth in range(1, 60):
+        assert "kept" in "".join("".join(plain("> " * depth + "kept", 200)).split())
+        assert "kept" in "".join("".join(plain("- " * depth + "kept", 200)).split())
+
+
+def test_prose_of_evidence_is_wrapped_again():
+    """Line breaks of a quote from a text file are only wrapping, unless a list or code follows; code keeps them all."""
+    quote = "one\ntwo\n- three\n\n    four"
+
+    def lines(source):
+        block = evidence_block([Evidence(source, quote, verified=True)])
+        return [line.strip() for line in shown(apart(block), color=False).splitlines()]
+
+    assert lines("a.md:3")[2:] == ["✓ a.md:3", "one two", "- three", "", "four"]
+    assert lines("a.py:3")[2:] == ["✓ a.py:3", "one", "two", "- three", "", "four"]
+
+
+# The command `run-specialist` against a simulated API: answer, limits, system prompt and tools.
+
+
+LOOK = calls("search", {"query": "owls"})
+
+
+def paragraphs(request):
+    """Return the paragraphs of a request's system prompt."""
+    (block,) = request.body["system"]
+    return block["text"].split("\n\n")
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    "answer", ["Owls eat mice.", "one\n\n  two\t\n# three", "  set in  ", "naïve – ✓ 猫", '{"a": [1]}', "x" * 70_000]
+)
+def test_s0_6_stdout_is_exactly_the_answer(api, write, call, answer):
+    """Stdout is the answer, byte for byte, and a newline, and nothing else."""
+    write("finder")
+    api([LOOK, answers(answer, gaps=["what toads eat"])])
+    result = call("finder", "What do owls eat?")
+    assert (result.exit_code, result.stdout) == (0, f"{answer}\n")
+    assert lines_before_summary(result.stderr) == []
+
+
+def test_s0_6_a_forced_landing_prints_the_answer(api, write, call):
+    """A model that would search forever is forced to call `respond`, and that answer is printed."""
+    write("finder", "model: haiku")
+    simulator = api(policies.always_tool("search", answer="all that was found"))
+    result = call("finder", "What do owls eat?", "--tool-calls-limit", "3")
+    assert (result.exit_code, result.stdout) == (0, "all that was found\n")
+    assert [request.tool_choice for request in simulator.requests] == [None] * 3 + [{"type": "tool", "name": "respond"}]
+
+
+def test_s0_9_a_bad_file_is_named_and_the_others_still_run(api, write, call):
+    """Each error is `file:line:column: key: reason` with exit code 2; no request is sent, and valid files still run."""
+    path = write("bad", "tool_calls_limit: twelve", "cost_limit: $5")
+    write("finder")
+    simulator = api([answers("yes")])
+    result = call("bad", "What?")
+    assert (result.exit_code, result.stdout, simulator.requests) == (2, "", [])
+    assert f"{path}:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve\n" in result.stderr
+    assert f"{path}:5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5\n" in result.stderr
+    assert call("finder", "What?").stdout == "yes\n"
+
+
+def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
+    """The warning names the tool and its place; the run uses the other tools, and the outcome has the warning."""
+    path = write("finder", "tools: Read, Telescope")
+    api([LOOK, answers("yes")] * 2)
+    result = call("finder", "What?")
+    warning = f"{path}:4:8: tools: not available here: Telescope"
+    assert (result.exit_code, result.stdout) == (0, "yes\n")
+    (line,) = lines_before_summary(result.stderr)
+    assert line.endswith(f"warning: {warning}")
+    assert json.loads(call("finder", "What?", "--json").stdout)["warnings"] == [warning]
+
+
+def test_root_limits_the_file_tools(api, write, call, tmp_path):
+    """With `--root`, the file tools see only the files in that folder."""
+    write("finder")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "bats.md").write_text("Bats eat moths.\n")
+    simulator = api([calls("glob", {"pattern": "*.md"}), answers("yes")])
+    call("finder", "What?", "--root", str(tmp_path / "other"))
+    assert list(simulator.requests[1].results.values()) == ["bats.md"]
+
+
+@pytest.mark.parametrize(
+    ("given", "question"),
+    [
+        ("What do owls eat?\n", "What do owls eat?\n"),
+        ("naïve – ✓\nline two", "naïve – ✓\nline two"),
+        (b"caf\xe9 \xff", "caf\ufffd \ufffd"),
+    ],
+)
+def test_a_dash_reads_the_question_from_standard_input(api, write, call, given, question):
+    """The question is everything on standard input, unchanged except that invalid UTF-8 bytes are replaced."""
+    write("finder")
+    simulator = api([answers("yes")])
+    assert call("finder", "-", input=given).stdout == "yes\n"
+    assert simulator.requests[0].messages[0]["content"] == [{"type": "text", "text": question}]
+
+
+def test_landing_stop_prints_the_salvage_without_another_request(api, write, call):
+    """The gathered evidence is printed instead of an answer, with exit code 0 and a line with the reason."""
+    write("finder", "tool_calls_limit: 1")
+    simulator = api([LOOK])
+    result = call("finder", "What?", "--landing", "stop")
+    assert (result.exit_code, len(simulator.requests)) == (0, 1)
+    assert "Owls eat mice at night." in result.stdout
+    (line,) = result.stderr.splitlines()
+    assert "partial: " in line
+    assert "no answer at the limit of 1 tool call; raise tool_calls_limit to continue" in line
+
+
+def test_x_12_a_failed_run_prints_the_gathered_evidence(api, write, call):
+    """If the API fails after the first turn: exit code 3, the gathered evidence on stdout, one line on stderr."""
+    write("finder")
+    api([LOOK, faults.unauthorised()])
+    result = call("finder", "What?")
+    assert result.exit_code == 3
+    assert "Owls eat mice at night." in result.stdout
+    assert result.stdout.startswith("[No finished answer: the API answered 401")
+    assert len(result.stderr.splitlines()) == 1
+    assert "failed: the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY" in result.stderr
+
+
+# The command `run-specialist` with `--evidence`: statuses, exit codes, warnings and the summary line.
+
+
+INVENTED = {"source": "notes/owls.md:9", "quote": "Owls eat cheese."}
+QUESTION = ("finder", "What do owls eat?")
+
+
+def test_g_5_a_second_one_is_partial_with_exit_code_0(api, write, call):
+    """The flag beats the file; the reason says how many quotes were found."""
+    write("finder", "evidence: off")
+    api([LOOK, answers("cheese", evidence=[INVENTED]), answers("cheese!", evidence=[INVENTED])])
+    result = call(*QUESTION, "--evidence", "require")
+    assert (result.exit_code, result.stdout) == (0, "cheese!\n")
+    assert "no quote of the answer was found in what was read: 0 of 1 quotes found" in result.stderr
+
+
+def test_g_5_require_is_refused_before_the_first_request_where_the_answer_has_no_place_for_quotes(api, write, call):
+    """The flag and the key are refused with the line of the file and exit code 2, and `check` reports the key."""
+    path = write("finder", "output_schema: {type: object}")
+    simulator = api([])
+    result = call(*QUESTION, "--evidence", "require")
+    assert (result.exit_code, simulator.requests) == (2, [])
+    assert f"{path}:4:1: evidence: require needs quotes" in result.stderr
+    write("finder", "output_schema: {type: object}", "evidence: require")
+    result = call(*QUESTION)
+    assert (result.exit_code, simulator.requests) == (2, [])
+    assert f"{path}:5:11: evidence: require needs quotes" in result.stderr
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize("preset", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"])
+@pytest.mark.parametrize("limit", ["1", "3", "none"])
+def test_g_5_the_offline_provider_satisfies_require(write, call, preset, limit):
+    """Its quotes are verbatim, in every preset and also where the answer is a text at the limit."""
+    write("finder", "evidence: require", f"preset: {preset}")
+    result = call(*QUESTION, "--model", "offline", "--json", "--tool-calls-limit", limit)
+    outcome = json.loads(result.stdout)
+    assert outcome["status"] in {"answered", "landed"}
+    assert any(quote["verified"] for quote in outcome["evidence"])
+
+
+# Quotes of code on a terminal: shown once.
+
+
+LOOP = "for attempt in range(3):\n            try:\n                return 1"
+
+
+def test_a_quote_of_code_in_the_answer_is_not_repeated():
+    """A fence that evidence repeats is left out, in any length of fence; other code stays."""
+    answer = f"The files say:\n\n`a.py:3`\n```py\n        {LOOP}\n```\n\nAnd:\n\n````py\nother()\n````"
+    assert without_quotes(answer, [("a.py:3", LOOP)]) == "The files say:\n\nAnd:\n\n````py\nother()\n````"
+    assert without_quotes(answer, [("b.py:3", LOOP)]) == answer

@@ -1,0 +1,385 @@
+"""The command `run-specialist`: the choice of model and key, and the errors if no model can be reached."""
+
+import json
+
+import pytest
+
+from run_specialist.providers.admission import Gate
+from tests.cli import specialists_command
+from tests.stderr_lines import lines_before_summary
+from tests.wire.chat import policies
+from tests.wire.chat.replies import calls, says
+from tests.wire.simulator import faults
+from tests.wire.simulator.replies import answers
+
+OPUS, SONNET, HAIKU, FABLE = "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2"
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("flag", "file", "environment", "model"),
+    [
+        ("opus", "haiku", "fable", OPUS),
+        ("opus", None, None, OPUS),
+        ("claude-opus-4-8", "haiku", None, "claude-opus-4-8"),
+        (None, "haiku", "fable", HAIKU),
+        (None, "Haiku", None, HAIKU),
+        (None, "inherit", "fable", FABLE),
+        (None, None, "fable", FABLE),
+        (None, "inherit", None, SONNET),
+        (None, None, None, SONNET),
+    ],
+)
+def test_the_model_comes_from_flag_file_environment_in_this_order(
+    api, write, call, monkeypatch, flag, file, environment, model
+):
+    """The order is flag, file (unless `inherit`), SPECIALIST_MODEL, then `sonnet` if a base URL is set."""
+    write("finder", *([f"model: {file}"] if file else []))
+    if environment:
+        monkeypatch.setenv("SPECIALIST_MODEL", environment)
+    simulator = api([answers("yes")])
+    outcome = json.loads(call("finder", "What?", "--json", *(["--model", flag] if flag else [])).stdout)
+    assert (simulator.requests[0].body["model"], outcome["model"]) == (model, model)
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    ("flags", "file", "environment"),
+    [([], None, None), ([], "inherit", None), (["--model", "offline"], "haiku", "fable"), ([], "offline", "fable")],
+)
+def test_offline_is_used_without_credentials_or_if_named(write, call, monkeypatch, flags, file, environment):
+    """Without credentials and base URL the answer comes offline with exit code 0; a named `offline` overrides a key."""
+    write("finder", *([f"model: {file}"] if file else []))
+    if environment:
+        monkeypatch.setenv("SPECIALIST_MODEL", environment)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    result = call("finder", "What do owls eat?", "--json", *flags)
+    outcome = json.loads(result.stdout)
+    assert (result.exit_code, outcome["model"], outcome["status"]) == (0, "offline", "answered")
+    assert "Owls eat mice at night." in outcome["answer"]
+
+
+def test_offline_is_reported_on_stderr(write, call):
+    """One line says that no language model answered and what to set; `--quiet` suppresses it; stdout is the same."""
+    write("finder")
+    loud, quiet = call("finder", "What do owls eat?"), call("finder", "What do owls eat?", "--quiet")
+    assert "answered offline, without a language model" in loud.stderr
+    assert "ANTHROPIC_API_KEY" in loud.stderr
+    assert len(lines_before_summary(loud.stderr)) == 1
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+    assert quiet.stdout == loud.stdout
+    assert "offline" not in loud.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "file", "environment"),
+    [(["--model", "sonnet"], None, None), ([], "haiku", None), ([], None, "claude-opus-4-8")],
+    ids=["flag", "file", "environment"],
+)
+def test_a_model_without_credentials_names_three_remedies(write, call, monkeypatch, flags, file, environment):
+    """Exit code 2 before any request; the error names a key, a base URL and offline mode."""
+    write("finder", *([f"model: {file}"] if file else []))
+    if environment:
+        monkeypatch.setenv("SPECIALIST_MODEL", environment)
+    result = call("finder", "What?", *flags)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert all(way in result.stderr for way in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "--model offline"))
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "key"),
+    [
+        ({}, "none-needed"),
+        ({"ANTHROPIC_API_KEY": "my-own"}, "my-own"),
+        ({"ANTHROPIC_AUTH_TOKEN": "my-token"}, "my-token"),
+    ],
+    ids=["no key", "key", "token"],
+)
+def test_a_placeholder_key_is_sent_if_none_is_set(api, write, call, monkeypatch, environment, key):
+    """A placeholder is sent to a server with a custom base URL if no key is set; a key or token is sent unchanged."""
+    write("finder")
+    simulator = api([answers("yes")])
+    for name, content in environment.items():
+        monkeypatch.setenv(name, content)
+    assert call("finder", "What?").stdout == "yes\n"
+    headers = simulator.requests[0].headers
+    sent = {headers.get("x-api-key"), headers.get("authorization", "").removeprefix("Bearer ")}
+    assert sent - {None, ""} == {key}
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
+        (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
+        (
+            faults.html(),
+            "answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to a Messages-compatible server?",
+        ),
+        (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
+    ],
+    ids=["401", "404", "html", "400"],
+)
+@pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
+def test_x_12_a_refusal_by_the_endpoint_is_one_line_with_exit_code_3(api, write, call, fault, said, flags):
+    """The line has the cause and a remedy, without a traceback, for every kind of output."""
+    write("finder")
+    api([fault])
+    result = call("finder", "What?", *flags)
+    assert result.exit_code == 3
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert "Traceback" not in result.stderr
+    if flags == ["--json"]:
+        outcome = json.loads(result.stdout)
+        assert (outcome["status"], outcome["answer"]) == ("failed", "")
+    else:
+        assert result.stdout == ""
+
+
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url"], ids=["closed", "no URL"])
+def test_x_12_an_unreachable_endpoint_is_one_line(write, call, monkeypatch, url):
+    """Exit code 3 and one line with the URL and the variable that sets it."""
+    write("finder")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+    result = call("finder", "What?")
+    assert (result.exit_code, result.stdout) == (3, "")
+    (line,) = result.stderr.splitlines()
+    assert "cannot reach" in line
+    assert url in line
+    assert "ANTHROPIC_BASE_URL" in line
+
+
+@pytest.mark.exhaustive
+def test_an_invalid_key_is_one_line_without_the_key(api, write, call, monkeypatch):
+    """A newline in a key is reported on one line that does not contain the key."""
+    write("finder")
+    api([])
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "my-own\nkey")
+    result = call("finder", "What?")
+    assert result.exit_code in (2, 3)
+    (line,) = result.stderr.splitlines()
+    assert "ANTHROPIC_API_KEY" in line
+    assert "my-own" not in line
+
+
+# `--require-model` and `offline: refuse`: exit 2 and one line, before anything is sent or stored.
+
+
+HOW = "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model, e.g. sonnet, openai:ID or ollama:NAME"
+NEEDED = f"a model is required, but no model is configured; {HOW}"
+BY_VARIABLE = f"a model is required (SPECIALIST_REQUIRE_MODEL), but no model is configured; {HOW}"
+JUDGES = "its answer is a judgement (offline: refuse) and needs a model, but"
+QUESTION = "What do owls eat?"
+
+
+@pytest.fixture
+def refused(call, store):
+    """Return a function that calls the command, which must refuse on one line, and returns the line."""
+
+    def refuse(*arguments: str) -> str:
+        result = call("finder", QUESTION, *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert not store.exists()
+        (line,) = result.stderr.splitlines()
+        return line.partition(": ")[2]
+
+    return refuse
+
+
+def test_the_flag_refuses_to_answer_offline(write, refused):
+    """With `--require-model` one line says how to get a model; nothing is stored, and no view or warning is printed."""
+    write("finder")
+    assert refused("--require-model") == f"finder: {NEEDED}"
+    assert refused("--require-model", "--json") == f"finder: {NEEDED}"
+
+
+@pytest.mark.parametrize("value", ["1", "true", "Yes", "on", "certainly"])
+def test_the_variable_refuses_too(write, refused, monkeypatch, value):
+    """SPECIALIST_REQUIRE_MODEL does the same and is named; a value that is not clear counts as yes."""
+    write("finder")
+    monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", value)
+    assert refused() == f"finder: {BY_VARIABLE}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "lines", "variable", "why"),
+    [
+        (["--model", "offline"], [], "", "the model of this run is offline"),
+        ([], ["model: offline"], "", "the model in its file is offline"),
+        ([], [], "offline", "SPECIALIST_MODEL is offline"),
+        ([], ["model: inherit"], "offline", "SPECIALIST_MODEL is offline"),
+    ],
+)
+def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch, flags, lines, variable, why):
+    """If `offline` was named, the line says where, and does not advise to set a key, which would not help."""
+    write("finder", *lines)
+    monkeypatch.setenv("SPECIALIST_MODEL", variable)
+    said = refused("--require-model", *flags)
+    assert said == f"finder: a model is required, but {why}; name another one, e.g. sonnet, openai:ID or ollama:NAME"
+
+
+def test_a_judgement_is_not_made_offline(write, refused, notes):
+    """A file with `offline: refuse` is refused with the line of the key, also without any flag."""
+    path = write("finder", "offline: refuse")
+    assert refused() == f"{path}:4:1: {JUDGES} no model is configured; {HOW}"
+    assert "the model of this run is offline" in refused("--model", "offline")
+
+
+def test_resume_refuses_too(write, call, store):
+    """`resume --require-model` refuses a run that would go on offline, and leaves it as it was."""
+    write("finder", "tool_calls_limit: 1")
+    assert call("finder", QUESTION).exit_code == 0
+    before = store.read_bytes()
+    result = specialists_command.call("resume", "last", "--tool-calls-limit", "9", "--require-model")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "a model is required, but the run is offline; name a model to resume it" in result.stderr
+    assert store.read_bytes() == before
+    assert specialists_command.call("resume", "last", "--tool-calls-limit", "9").exit_code == 0
+
+
+def test_every_offline_outcome_says_that_no_model_judged(write, call, store):
+    """The outcome and the `finished` event have a warning; on standard error the label alone says it, once."""
+    write("finder")
+    result = call("finder", QUESTION, "--json")
+    (warning,) = json.loads(result.stdout)["warnings"]
+    assert warning == "no model judged: this ran offline, by ranked search and verbatim quotes"
+    assert [line for line in result.stderr.splitlines() if "offline" in line] == [
+        line for line in result.stderr.splitlines() if "answered offline, without a language model" in line
+    ]
+    assert "warning:" not in result.stderr
+    finished = json.loads(call("finder", QUESTION, "--events").stdout.splitlines()[-1])
+    assert finished["outcome"]["warnings"] == [warning]
+    report = json.loads(specialists_command.call("report", "last", "--json").stdout)
+    assert report["answer"]["warnings"] == [warning]
+
+
+# The preset `openai-loop` on chat completions: a plain tool loop that reports why it ended and how to continue.
+
+
+MODEL = ("--model", "openai:some-model", "--preset", "openai-loop")
+GREP = [calls("grep", {"pattern": word}) for word in ("mice", "winter", "bats")]
+REACHED = {"limit_reached": True, "limit_message": "Tool call limit reached (3). Stopping tool loop."}
+ANSWER = "Owls eat mice. I stopped at three tool calls; resume or raise the limit for more."
+
+
+def result(call, content):
+    """Return the message with the result of a call."""
+    return {"role": "tool", "tool_call_id": call["id"], "content": content}
+
+
+def test_s4_1_tool_choice_is_auto_until_the_limit_and_then_none(chat, write, call):
+    """A limit of 3 gives four requests and three results, compared in full; the list of tools never changes."""
+    write("finder", "tool_calls_limit: 3", "tools: grep")
+    simulator = chat([*GREP, says(ANSWER)])
+    assert call("finder", "What do owls eat?", *MODEL).stdout == f"{ANSWER}\n"
+    assert [sent.tool_choice for sent in simulator.requests] == ["auto", "auto", "auto", "none"]
+    first = simulator.requests[0].body
+    assert {tool["function"]["name"] for tool in first["tools"]} == {"grep", "respond"}
+    varying = {"messages", "tool_choice", "max_completion_tokens"}
+    fixed = [{key: value for key, value in sent.body.items() if key not in varying} for sent in simulator.requests]
+    assert fixed == fixed[:1] * 4
+    system, question = first["messages"]
+    assert system["role"] == "system"
+    assert "budget" not in system["content"]
+    assert question == {"role": "user", "content": "What do owls eat?"}
+    made = [message for message in simulator.requests[3].messages if message["role"] == "assistant"]
+    (one,), (two,), (three,) = (message["tool_calls"] for message in made)
+    nothing = "[no line matches in 3 text files; try ignore_case, a shorter pattern, or search]"
+    results = [
+        result(one, "notes/owls.md:3: Owls eat mice at night."),
+        result(two, "notes/toads.md:3: Toads sleep in winter."),
+        result(three, json.dumps({"output": nothing, **REACHED})),
+    ]
+    whole = [system, question, made[0], results[0], made[1], results[1], made[2], results[2]]
+    assert [sent.messages for sent in simulator.requests] == [whole[:2], whole[:4], whole[:6], whole]
+
+
+def test_s4_2_only_the_last_result_has_the_limit_fields(chat, write, call):
+    """Skipped calls of a batch that exceeds the limit say so, and only the last result has the limit fields."""
+    write("finder", "tool_calls_limit: 3", "tools: grep")
+    batch = calls("grep", *({"pattern": word} for word in ("night", "winter", "bats")))
+    simulator = chat([GREP[0], batch, says(ANSWER)])
+    call("finder", "What?", *MODEL)
+    *earlier, last = simulator.requests[-1].results
+    skipped = "Not run: limit reached, grep skipped."
+    assert json.loads(last) == {"output": skipped, **REACHED}
+    owls = "notes/owls.md:3: Owls eat mice at night."
+    assert earlier == [owls, owls, "notes/toads.md:3: Toads sleep in winter."]
+
+
+def test_s4_3_stderr_names_the_limit_and_the_flag_that_raises_it(chat, write, call):
+    """The model's answer is on stdout; the limit that was reached and the flag that raises it are on stderr."""
+    write("finder", "tool_calls_limit: 3")
+    chat(policies.always_tool("grep", answer=ANSWER))
+    result = call("finder", "What?", *MODEL)
+    assert (result.exit_code, result.stdout) == (0, f"{ANSWER}\n")
+    (line,) = lines_before_summary(result.stderr)
+    assert line.endswith(": the limit of 3 tool calls was reached; raise it with --tool-calls-limit for a longer run")
+
+
+# `--requests-at-once`, its variable and its key: the gate of the run gets the number, and wrong numbers end with 2.
+
+
+@pytest.fixture
+def ceilings(monkeypatch):
+    """The ceilings of all requests."""
+    found, enter = [], Gate.enter
+
+    def spy(gate, turn):
+        found.append(turn.ceiling)
+        return enter(gate, turn)
+
+    monkeypatch.setattr(Gate, "enter", spy)
+    return found
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Return a function that writes the config file of the user."""
+    path = tmp_path / "home/.config/run-specialist/config.toml"
+    path.parent.mkdir(parents=True)
+    return path.write_text
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    ("flag", "variable", "key", "number"),
+    [(None, None, None, None), (None, None, 5, 5), (None, 4, 5, 4), (3, 4, 5, 3)],
+    ids=["nothing", "config file", "variable", "flag"],
+)
+def test_r3_the_flag_comes_before_the_variable_before_the_file(
+    call, write, api, config, ceilings, monkeypatch, flag, variable, key, number
+):
+    """As with the other options of the user."""
+    write("finder")
+    api([answers("mice")])
+    if variable:
+        monkeypatch.setenv("SPECIALIST_REQUESTS_AT_ONCE", str(variable))
+    if key:
+        config(f"requests-at-once = {key}\n")
+    result = call("finder", QUESTION, *([f"--requests-at-once={flag}"] if flag else []))
+    assert result.exit_code == 0, result.stderr
+    assert set(ceilings) == {number}
+
+
+@pytest.mark.parametrize("value", ["0", "-2", "true", "1.5", "'4'", "'none'"])
+def test_r3_a_wrong_key_is_a_usage_error(call, write, config, value):
+    """The line names file, line and key."""
+    write("finder")
+    config(f"requests_at_once = {value}\n")
+    result = call("finder", QUESTION)
+    assert result.exit_code == 2
+    assert "config.toml:1: requests_at_once: must be an integer of at least 1, got " in result.stderr
+
+
+def test_r3_a_project_cannot_decide_it(call, write, notes):
+    """What one key may do is the matter of its owner."""
+    write("finder")
+    (notes / "pyproject.toml").write_text("[tool.run-specialist]\nrequests_at_once = 500\n")
+    result = call("finder", QUESTION)
+    assert result.exit_code == 2
+    assert "SPECIALIST_REQUESTS_AT_ONCE or --requests-at-once" in result.stderr

@@ -1,0 +1,633 @@
+"""With `--json`, errors are an object on standard output."""
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist.api.runner import Runner
+from run_specialist.budget import Kind
+from run_specialist.cli import ask, manage
+from run_specialist.cli import ask as query_words
+from run_specialist.cli.ask import question_from
+from run_specialist.cli.flags import SettingOptions
+from tests.cli import conftest, specialists_command
+from tests.cli.conftest import MAIN
+from tests.cli.specialists_command import call as specialists
+from tests.docs.markdown import ROOT
+from tests.forked_program import run_forked
+from tests.wire.simulator.faults import ApiError
+from tests.wire.simulator.replies import answers, refuses
+
+PROGRAMS = {"run-specialist": conftest.MAIN, "specialists": specialists_command.MAIN}
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    ("words", "kind", "part"),
+    [
+        ("run-specialist nobody What? --json", "usage", "no specialist named nobody"),
+        ("run-specialist finder What? --json --nonsense", "usage", "No such option: --nonsense"),
+        ("run-specialist finder What? --json --output nowhere/x", "usage", "--output nowhere/x"),
+        ("run-specialist finder --json --cost-limit much -- What?", "usage", "--cost-limit"),
+        ("specialists show nobody --json", "usage", "no specialist named nobody"),
+        ("specialists transcript nothing --json", "usage", "store"),
+        ("specialists map finder nowhere.txt --json", "usage", "nowhere.txt cannot be read"),
+        ("specialists eval finder --json", "usage", "finder.evals.yaml"),
+        ("specialists nonsense --json", "usage", "nonsense"),
+    ],
+)
+def test_t11_a_usage_error_is_an_object_with_json(program, write, words, kind, part):
+    """Standard output is one object with the kind and the message; standard error and the exit code are as before."""
+    write("finder")
+    name, *arguments = words.split()
+    with program(*arguments, code=PROGRAMS[name]) as process:
+        out, err = process.communicate(timeout=60)
+    error = json.loads(out)["error"]
+    assert (process.returncode, error["kind"], part in error["message"], part in err) == (2, kind, True, True)
+
+
+@pytest.mark.exhaustive
+def test_t11_a_word_of_the_question_is_not_the_flag(program, notes):
+    """Without the flag standard output stays empty; behind `--`, the word belongs to the question."""
+    with program("nobody", "--", "why", "--json") as process:
+        assert process.communicate(timeout=60)[0] == ""
+    assert notes.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("replies", "kind", "code"),
+    [([ApiError(401, "authentication_error", "invalid x-api-key")], "credentials", 3), ([refuses()], "no_answer", 4)],
+)
+def test_t11_a_failed_run_has_an_error(api, call, write, replies, kind, code):
+    """The outcome has why there is no answer, beside all other keys; an answered one has null."""
+    write("finder", "model: haiku", "patience: 0")
+    api([answers("Owls."), *replies])
+    answered = json.loads(call("finder", "What?", "--json").stdout)
+    result = call("finder", "What?", "--json")
+    outcome = json.loads(result.stdout)
+    assert (result.exit_code, outcome["status"], outcome["error"]["kind"]) == (code, "failed", kind)
+    assert outcome["error"]["message"] in result.stderr
+    assert answered["error"] is None
+    assert set(answered) == set(outcome)
+
+
+# The installed programs as they start.
+
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+INTERRUPTED = """
+import os, signal, sys
+from run_specialist.cli import entry
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+entry.{program}()
+"""
+"""A program that is interrupted by the first import after its start."""
+
+
+@pytest.mark.parametrize("program", ["run_specialist", "specialists"])
+def test_ctrl_c_during_the_imports_ends_the_process_without_a_traceback(program):
+    """The shell sees a process that was ended by the signal."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(program=program)], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+@pytest.mark.parametrize(("script", "command"), [("run-specialist", "ask"), ("specialists", "manage")])
+def test_a_command_begins_with_the_handlers_as_they_were(monkeypatch, script, command, handler):
+    """Commands handle Ctrl-C themselves, and one that is ignored stays ignored."""
+    seen = []
+    monkeypatch.setattr(f"run_specialist.cli.{command}.main", lambda: seen.append(signal.getsignal(signal.SIGINT)))
+    module, _, name = PROJECT["scripts"][script].partition(":")
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        getattr(import_module(module), name)()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [handler]
+
+
+# Help texts are whole in narrow terminals.
+
+
+COMMANDS = [one.name or one.callback.__name__ for one in manage.app.registered_commands]
+
+
+def help_of(app, words, width):
+    """Return the help text in so many columns; on a terminal, two columns are left free."""
+    return CliRunner().invoke(app, [*words, "--help"], prog_name="specialists", terminal_width=width).stdout
+
+
+@pytest.mark.parametrize("width", [50, 58, 78])
+def test_the_list_of_commands_has_whole_summaries(width):
+    """Each command is listed with the first sentence of its help, at any width."""
+    listed = " ".join(help_of(manage.app, [], width).split("Specialist files:\n")[1].split())
+    for command in manage.app.registered_commands:
+        first, *_ = command.callback.__doc__.split("\n\n")
+        assert f"{command.name or command.callback.__name__} {' '.join(first.split())}" in listed
+
+
+@pytest.mark.exhaustive(one_in=7)
+@pytest.mark.parametrize("width", [58, 78])
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
+def test_no_line_of_a_help_text_is_wider_than_the_terminal(words, width):
+    """Every line fits into 60 and into 80 columns."""
+    for app in (manage.app, ask.app) if not words else (manage.app,):
+        text = help_of(app, words, width)
+        assert all(len(line) <= width for line in text.splitlines())
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
+def test_no_option_is_split_at_its_hyphens(words):
+    """Lines break only between words."""
+    for app in (manage.app, ask.app) if not words else (manage.app,):
+        assert not any(line.endswith("-") for line in help_of(app, words, 58).splitlines())
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS), ("fleet", "status")])
+def test_a_help_text_names_no_python_type(words):
+    """Arguments are shown as `NAME`, not as `{NAME} <str>`, and options with what they take."""
+    for app in (manage.app, ask.app) if not words else (manage.app,):
+        assert not re.search(r"<\w+|\{[A-Z]+\}", help_of(app, words, 78))
+
+
+# The option --version of both commands.
+
+
+HERE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+
+@pytest.mark.parametrize("app", [ask.app, manage.app])
+def test_both_commands_print_name_and_version(app):
+    """Neither a specialist nor a command is needed."""
+    result = CliRunner().invoke(app, ["--version"], catch_exceptions=False)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"run-specialist {HERE}\n", "")
+
+
+# The command `run-specialist`: every flag for a key of the file reaches the run and overrides the file.
+
+
+@pytest.fixture
+def job_of(write, call, monkeypatch):
+    """Return a function that calls the command with flags and lines of front matter, and returns the job of its run."""
+    prepared, prepare = [], Runner.prepare
+
+    async def recorded(*arguments, **options):
+        prepared.append(await prepare(*arguments, **options))
+        return prepared[-1]
+
+    def job(flags, *lines):
+        write("finder", *lines)
+        monkeypatch.setattr(Runner, "prepare", recorded)
+        result = call("finder", "What do owls eat?", "--model", "offline", *flags.split())
+        assert (result.exit_code, result.stderr.count("Error")) == (0, 0)
+        return prepared[-1].job
+
+    return job
+
+
+LIMITS = [
+    ("--tool-calls-limit", Kind.TOOL_CALLS, "7", 7),
+    ("--tool-calls-limit", Kind.TOOL_CALLS, "0", 0),
+    ("--turns-limit", Kind.TURNS, "50", 50),
+    ("--total-tokens-limit", Kind.TOKENS, "1000000", 1_000_000),
+    ("--cost-limit", Kind.COST, "0.25", 0.25),
+    ("--cost-limit", Kind.COST, "3", 3),
+    ("--time-limit", Kind.TIME, "600", 600),
+    ("--time-limit", Kind.TIME, "90s", 90),
+    ("--time-limit", Kind.TIME, "10m", 600),
+    ("--time-limit", Kind.TIME, "1.5h", 5400),
+    ("--time-limit", Kind.TIME, "90.5", 90.5),
+    ("--tool-chars-limit", Kind.CHARACTERS, "100000", 100_000),
+]
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(("flag", "kind", "given", "limit"), LIMITS, ids=str)
+def test_s3_4_each_limit_flag_overrides_the_file(job_of, flag, kind, given, limit):
+    """The flag overrides 900 in the file, and the other limits are unchanged."""
+    key = flag.removeprefix("--").replace("-", "_")
+    budget = job_of(f"{flag} {given}", f"{key}: 900").budget
+    assert budget[kind].limit == limit
+    assert {one.kind for one in budget.limits if one.limit is not None} == {kind, Kind.TOOL_CALLS}
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(("flag", "kind"), sorted({(flag, kind) for flag, kind, *_ in LIMITS}))
+def test_s0_8_none_removes_the_limit_of_the_file(job_of, flag, kind):
+    """`none` removes the limit, even if the file or its preset sets one."""
+    key = flag.removeprefix("--").replace("-", "_")
+    assert job_of(f"{flag} none", f"{key}: 900", "preset: soft-warning").budget[kind].limit is None
+    assert job_of(f"{flag} none").budget[kind].limit is None
+
+
+def test_every_setting_flag_reaches_the_run(job_of):
+    """Every flag of a setting has a test here, and those with a few values reach the run."""
+    assert job_of("--landing order", "landing: stop").settings.landing == "order"
+    assert job_of("--landing schema", "landing: stop").settings.landing == "schema"
+    assert job_of("--evidence off", "evidence: require").settings.evidence == "off"
+    assert job_of("--tool-calls native", "tool_calls: json").opening.tool_calls == "native"
+    assert job_of("--patience 10m", "patience: 0").settings.patience == 600
+    assert job_of("--patience none").settings.patience is None
+    assert (job_of("--dry-run").patch is None, job_of("").patch is None) == (False, True)
+    assert job_of("--server-tools").origin()["settings"]["server_tools"]
+    tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS}
+    tested |= {"landing", "evidence", "tool_calls", "preset", "patience", "server_tools"}
+    assert {field.name for field in fields(SettingOptions)} == tested
+
+
+def test_s3_4_the_preset_flag_overrides_the_file_and_flags_the_preset(job_of):
+    """`finalize` sets its landing, one tool at a time and no notice; other settings of the file remain."""
+    lines = ("landing: order", "parallel_tools_limit: 3", "tool_calls_limit: 9", "budget_notice: true")
+    job = job_of("--preset finalize", *lines)
+    assert (job.settings.landing, job.settings.parallel_tools_limit) == ("finalize", 1)
+    assert job.budget[Kind.TOOL_CALLS].limit == 9
+    assert "Tool budget" not in job.opening.system
+    job = job_of("--preset finalize --landing force", *lines)
+    assert (job.settings.landing, job.settings.parallel_tools_limit) == ("force", 1)
+
+
+# The command `run-specialist`: arguments and files refused before any request, and the error messages.
+
+
+@pytest.fixture
+def refused(call, api):
+    """Return a function that calls the command, which must exit with code 2, and returns its standard error."""
+    simulator = api([])
+
+    def refuse(*arguments, **options):
+        result = call(*arguments, **options)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "Traceback" not in result.stderr
+        assert not simulator.requests
+        return result.stderr
+
+    return refuse
+
+
+WHOLE = "must be an integer of at least 0, or none"
+WRONG = [
+    (["finder", ""], "the question is empty"),
+    (["findr", "What?"], "no specialist named findr; did you mean finder?"),
+    (["zzz-not-there", "What?"], "no specialist named zzz-not-there"),
+    (["./nowhere/finder.md", "What?"], "no such file: ./nowhere/finder.md"),
+    (["finder", "What?", "--root", "nowhere"], "/nowhere is not a folder"),
+    (["finder", "What?", "--dir", "nowhere"], "nowhere is not a folder"),
+    (["finder", "What?", "--json", "--events"], "--json and --events cannot be combined"),
+    (["finder", "What?", "--tool-calls-limit", "-1"], f"'--tool-calls-limit': {WHOLE}, got '-1'"),
+    (["finder", "What?", "--tool-calls-limit", "9" * 5000], f"'--tool-calls-limit': {WHOLE}, got '999"),
+    (["finder", "What?", "--cost-limit", "$5"], "'--cost-limit': must be an amount in USD of at least 0, or none"),
+    (
+        ["finder", "What?", "--time-limit", "soon"],
+        "'--time-limit': must be a number of seconds, a duration like 90s, 10m or 1h",
+    ),
+    (
+        ["finder", "What?", "--landing", "soft"],
+        "'--landing': must be auto, force, order, schema, none, finalize or stop, got 'soft'",
+    ),
+    (
+        ["finder", "What?", "--preset", "fast"],
+        "'--preset': must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'",
+    ),
+    (["finder", "What?", "--no-such-flag"], "--no-such-flag"),
+    (["finder"], "QUERY"),
+    ([], "NAME"),
+]
+
+
+@pytest.mark.exhaustive(one_in=7)
+@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments)[:60] for arguments, _ in WRONG])
+def test_an_invalid_argument_is_named(write, refused, arguments, said):
+    """The error names the invalid argument and, if possible, suggests a correction."""
+    write("finder")
+    assert said in refused(*arguments)
+
+
+def test_an_invalid_flag_value_is_one_line(write, refused):
+    """Below the usual usage text, one line has the flag, the accepted values and the given value."""
+    write("finder")
+    said = refused("finder", "What?", "--preset", "fast").splitlines()
+    wanted = "must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'"
+    assert [line for line in said if line][2:] == [f"Error: Invalid value for '--preset': {wanted}"]
+
+
+@pytest.mark.parametrize("given", ["", " \n"])
+def test_an_empty_question_from_standard_input_is_refused(write, refused, given):
+    """`-` with empty standard input is refused."""
+    write("finder")
+    assert "the question is empty" in refused("finder", "-", input=given)
+
+
+def test_a_missing_specialist_lists_the_folders_searched(write, refused, notes):
+    """The error lists the folders that were searched, and only existing ones."""
+    write("finder")
+    said = refused("zzz-not-there", "What?")
+    assert str(notes / "specialists") in said
+    assert ".claude" not in said
+
+
+def test_paths_without_files_name_the_remedies(write, refused, notes):
+    """If no file matches `paths`, the error names the root, `--root` and `specialists new`."""
+    write("finder", "paths: thoughts, plans")
+    said = refused("finder", "What?")
+    assert f"no file under {notes} matches thoughts, plans; set another folder with --root" in said
+    assert "--root" in said
+    assert "`specialists new`" in said
+
+
+def test_paths_outside_the_root_are_refused(write, refused):
+    """`..` is refused with its place in the file."""
+    path = write("finder", "paths: ../elsewhere")
+    assert f"{path}:4:8: paths: must be folders or globs under the root" in refused("finder", "What?")
+
+
+def test_a_file_whose_tools_all_are_unknown_is_refused(write, refused):
+    """The error has the place in the file, the requested tools and the available ones."""
+    path = write("finder", "tools: Telescope, Microscope")
+    said = refused("finder", "What?")
+    assert f"{path}:4:1: tools: none of Telescope, Microscope exists; available: " in said
+    assert "search" in said
+
+
+def test_strict_refuses_a_file_with_warnings(write, refused, call):
+    """With `--strict` each warning is an error with its place; without it the same file runs."""
+    path = write("finder", "colour_of_owls: brown", "tools: Read, Telescope")
+    said = refused("finder", "What?", "--strict")
+    assert f"{path}:4:1: colour_of_owls: unknown key" in said
+    assert f"{path}:5:8: tools: not available here: Telescope" in said
+    result = call("finder", "What?", "--model", "offline")
+    assert result.exit_code == 0
+    assert f"warning: {path}:4:1: colour_of_owls: unknown key" in result.stderr
+
+
+def test_quiet_suppresses_warnings_but_not_errors(write, refused, call):
+    """`--quiet` keeps stderr empty if there is an answer, and does not suppress errors."""
+    write("finder", "colour_of_owls: brown")
+    result = call("finder", "What do owls eat?", "--model", "offline", "--quiet")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "colour_of_owls" in refused("finder", "What?", "--strict", "--quiet")
+
+
+def test_unknown_agents_cause_one_warning(write, call):
+    """The run continues without them, with one warning that has file, line and a suggestion."""
+    write("toads")
+    path = write("finder", "agents: toad")
+    result = call("finder", "What do owls eat?", "--model", "offline")
+    assert (result.exit_code, "mice" in result.stdout) == (0, True)
+    said = [line.partition(": ")[2] for line in result.stderr.splitlines() if "agents" in line]
+    assert said == [f"warning: {path}:4:1: agents: no specialist named toad; did you mean toads?"]
+
+
+def test_a_cycle_of_agents_is_refused(write, refused):
+    """Each specialist of the cycle is refused, with file, line and the cycle."""
+    for name, other in (("finder", "checker"), ("checker", "finder")):
+        path = write(name, f"agents: {other}")
+        if name == "checker":
+            said = refused(name, "What?")
+            assert f"{path}:4:1: agents: calls form a cycle: checker -> finder -> checker; remove" in said
+
+
+def test_an_mcp_server_without_command_and_url_causes_a_warning(write, call):
+    """The run continues without the server, with a warning that has file and line."""
+    path = write("finder", "mcp_servers: [files]")
+    result = call("finder", "What do owls eat?", "--model", "offline")
+    assert (result.exit_code, "mice" in result.stdout) == (0, True)
+    assert f"warning: {path}:4:15: mcp_servers: files: has neither a command nor a url" in result.stderr
+
+
+# What cannot work in a project: shown by `list` and `show`, and named in the error with what works instead.
+
+
+QUESTION = "How are payments retried?"
+
+
+@pytest.fixture
+def project(notes, monkeypatch):
+    """A project of code without notes, where only the specialists of the package are found."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    (notes / "pay.py").write_text("def retry():\n    return 3\n")
+    return notes
+
+
+def listed() -> dict[str, dict]:
+    """Return the specialists of `list --json` by name."""
+    result = specialists("list", "--json")
+    assert result.exit_code == 0
+    return {one["name"]: one for one in json.loads(result.stdout)["specialists"]}
+
+
+def test_list_says_what_cannot_work_here(project):
+    """Specialists without files to read are blocked, with one line for the reason that they share."""
+    result = specialists("list")
+    rows = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines() if line and "cannot" not in line}
+    assert rows["codebase-analyst"] == rows["fact-checker"] == "ok"
+    assert rows["thoughts-analyzer"] == rows["thoughts-locator"] == "blocked"
+    assert [line for line in result.stdout.splitlines() if "cannot work" in line] == [
+        f"thoughts-analyzer, thoughts-locator cannot work here: no file under {project} matches thoughts/"
+    ]
+    assert result.exit_code == 0
+
+
+def test_list_follows_the_folder(project):
+    """In JSON the reason is a field beside the status of the file, and null as soon as there is a note."""
+    before = listed()
+    assert before["thoughts-analyzer"]["status"] == "ok"
+    assert before["thoughts-analyzer"]["unavailable"] == f"no file under {project} matches thoughts/"
+    assert before["codebase-analyst"]["unavailable"] is None
+    (project / "thoughts").mkdir()
+    assert listed()["thoughts-analyzer"]["unavailable"] is not None
+    (project / "thoughts" / "a.md").write_text("A note.\n")
+    assert {name: one["unavailable"] for name, one in listed().items() if one["unavailable"]} == {}
+
+
+def test_the_model_can_be_the_reason(write, notes, monkeypatch):
+    """A judgement without a model, missing credentials and a required model are reasons, each with what to do."""
+    write("judge", "offline: refuse")
+    write("priced", "model: opus")
+    write("chatting", "model: openai:gpt-5")
+    write("local", "model: ollama:qwen")
+    write("finder")
+    found = {name: one["unavailable"] for name, one in listed().items()}
+    assert "its answer is a judgement (offline: refuse) and needs a model" in found["judge"]
+    assert found["priced"].startswith("no credentials for opus: set ANTHROPIC_API_KEY")
+    assert found["chatting"].startswith("no credentials for openai:gpt-5: set OPENAI_API_KEY")
+    assert (found["local"], found["finder"]) == (None, None)
+    monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", "1")
+    assert "a model is required (SPECIALIST_REQUIRE_MODEL)" in listed()["finder"]["unavailable"]
+    assert listed()["local"]["unavailable"] is None
+
+
+def test_show_says_it_too(project):
+    """`show` has the reason above the settings and in JSON, and nothing for a specialist that can work."""
+    text, values = specialists("show", "thoughts-analyzer"), specialists("show", "thoughts-analyzer", "--json")
+    reason = f"no file under {project} matches thoughts/"
+    assert f"\ncannot work here: {reason}\n\nKEY " in text.stdout
+    assert (text.exit_code, json.loads(values.stdout)["unavailable"]) == (0, reason)
+    working = specialists("show", "codebase-analyst")
+    assert "cannot work" not in working.stdout
+    assert json.loads(specialists("show", "codebase-analyst", "--json").stdout)["unavailable"] is None
+
+
+def test_the_error_names_the_specialist_that_works_here(project, call):
+    """Asked anyway, it exits with 2, and the error names specialists that work."""
+    result = call("thoughts-analyzer", QUESTION)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"no file under {project} matches thoughts/; set another folder" in result.stderr
+    named = result.stderr.strip().rpartition("; ")[2]
+    assert named.startswith("these work here: ")
+    assert "thoughts-locator" not in named
+
+
+# The question of `run-specialist`: in words, from a pipe, or both; a question never waits for standard input.
+
+
+OFFLINE = ("--model", "offline", "--json", "--quiet")
+UNREAD = "warning: the text on standard input was not read"
+
+
+@pytest.fixture
+def asked(write, call, store):
+    """Return a function that asks in this process, and returns the question of the run and the error output."""
+    write("finder")
+
+    def ask(*words, **options):
+        result = call("finder", *OFFLINE, *words, **options)
+        assert result.exit_code == 0, result.output
+        run = json.loads(result.stdout)["run_id"]
+        from run_specialist.store.reader import Store
+
+        with Store(f"sqlite:///{store}") as opened:
+            return opened.load(run).question
+
+    return ask
+
+
+def test_words_are_joined(asked):
+    """Words without quotes are one question, and options may stand between them."""
+    assert asked("what", "do", "--tool-calls-limit", "3", "owls", "eat?") == "what do owls eat?"
+    assert asked("  What do\nowls eat? ") == "  What do\nowls eat? "
+
+
+def test_words_after_two_hyphens_may_look_like_options(asked):
+    """After `--` every word belongs to the question."""
+    assert asked("--", "what", "does", "--json", "-q") == "what does --json -q"
+    assert asked("what", "--", "does", "--strict") == "what does --strict"
+
+
+def test_a_pipe_is_the_question_if_there_is_no_other(asked):
+    """Without QUERY, standard input is the question, as with `-`."""
+    assert asked(input="What do owls eat?\n") == "What do owls eat?\n"
+    assert asked("-", input="What do owls eat?\n") == "What do owls eat?\n"
+
+
+def test_a_hyphen_is_replaced_by_the_pipe(asked):
+    """The piped text is a paragraph between the words before and after the `-`."""
+    assert asked("what", "is", "-", "about?", input="owls\nmice\n") == "what is\n\nowls\nmice\n\nabout?"
+    assert asked("what is this?", "-", input="owls") == "what is this?\n\nowls"
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "told"),
+    [
+        ((), "", "there is no question: QUERY is missing, and standard input is empty"),
+        ((), " \n", "there is no question: QUERY is missing, and standard input is empty"),
+        (("-", "-"), "x", "`-` means standard input, which can be read only once"),
+        (("",), "x", "the question is empty"),
+        (("why", "--fooo"), "", "quote the question, or put `--` before it"),
+        (("what", "is", "-5"), "", "quote the question, or put `--` before it"),
+    ],
+)
+def test_a_missing_or_unclear_question_is_refused(write, call, words, given, told):
+    """Each case says in one line what to do, and exits with 2."""
+    write("finder")
+    result = call("finder", *words, "--model", "offline", input=given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr.splitlines()[-1]
+
+
+def test_a_text_that_is_too_long_is_refused(asked, write, call, monkeypatch):
+    """An endless pipe is not read for ever."""
+    monkeypatch.setattr(query_words, "LARGEST", 9)
+    assert asked(input="nine char") == "nine char"
+    result = call("finder", *OFFLINE, input="ten charss")
+    assert (result.exit_code, "standard input is longer than" in result.stderr) == (2, True)
+
+
+def test_closed_standard_input_is_no_question(monkeypatch, capsys):
+    """A program without standard input gets the reason instead of a traceback."""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert question_from(["why?"]) == "why?"
+    for words, told in ((None, "there is no question; use:"), (["-"], "standard input is closed")):
+        with pytest.raises(Exception) as ended:  # noqa: PT011 - typer's own exit
+            question_from(words)
+        assert (ended.value.exit_code, told in capsys.readouterr().err) == (2, True)
+
+
+@pytest.mark.parametrize("give", ["pipe", "file", "socket"])
+def test_text_that_was_not_read_is_mentioned_once(write, program, tmp_path, give):
+    """A question without `-` does not read the pipe, the file or the socket, and says so, but not with --quiet."""
+    write("finder")
+    for flags, times in (((), 1), (("--quiet",), 0)):
+        ours, theirs = socket.socketpair()
+        (tmp_path / "text").write_text("owls")
+        read_end, write_end = os.pipe()
+        os.write(write_end, b"owls")
+        ours.sendall(b"owls")
+        with (tmp_path / "text").open() as file, ours, theirs:
+            stdin = {"pipe": read_end, "file": file, "socket": theirs}[give]
+            process = program("finder", "What do owls eat?", "--model", "offline", *flags, stdin=stdin)
+            told = process.communicate()[1]
+        os.close(read_end)
+        os.close(write_end)
+        assert (process.returncode, told.count(UNREAD)) == (0, times)
+
+
+def test_a_question_does_not_wait_for_an_open_pipe(write, program):
+    """A pipe that stays open and empty, as from a program that starts this one, is neither waited for nor mentioned."""
+    write("finder")
+    read_end, write_end = os.pipe()
+    process = program("finder", "what", "do", "owls", "eat?", "--model", "offline", stdin=read_end)
+    out, told = process.communicate()
+    os.close(read_end)
+    os.close(write_end)
+    assert (process.returncode, "mice" in out, UNREAD in told) == (0, True, False)
+
+
+def test_waiting_for_a_pipe_is_announced(write, program):
+    """Without a question, and without any input for a second, a line says what is awaited; then the pipe is read."""
+    write("finder")
+    process = program("finder", "--model", "offline", stdin=subprocess.PIPE)
+    first = process.stderr.readline()
+    assert "waiting for the question on standard input" in first
+    out, _ = process.communicate("What do owls eat?")
+    assert (process.returncode, "mice" in out) == (0, True)
+
+
+def test_a_terminal_without_a_question_gets_one_line(write, notes):
+    """On a terminal nothing is read: one line says how to ask."""
+    write("finder")
+    ours, theirs = pty.openpty()
+    done = run_forked([sys.executable, "-W", "error", "-c", MAIN, "finder"], stdin=theirs, capture_output=True)
+    os.close(ours)
+    os.close(theirs)
+    told = done.stderr.decode().splitlines()
+    assert (done.returncode, len(told)) == (2, 1)
+    assert "there is no question; use: run-specialist NAME 'why" in told[0]

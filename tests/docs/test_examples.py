@@ -1,0 +1,651 @@
+"""Every command of the README and the documents, run as it is written there in an installation without extras."""
+
+import ast
+import asyncio
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields
+from functools import partial
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+from typing import get_args
+from unittest.mock import patch
+
+import pytest
+import typer
+import yaml
+from opentelemetry import trace
+from opentelemetry.sdk.trace import export
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from typer.testing import CliRunner
+
+import run_specialist
+from run_specialist import errors
+from run_specialist.api.runner import Runner
+from run_specialist.batch.item import Counts, Done
+from run_specialist.batch.read_items import FORMATS
+from run_specialist.cli import batch_options, manage, map_progress
+from run_specialist.cli.manage import app
+from run_specialist.cli.map_progress import TELLING
+from run_specialist.evals.comparison import Verdict, fewest_cases
+from run_specialist.mcp_server import http as access_token
+from run_specialist.mcp_server import runs, server, tools
+from run_specialist.mcp_server.tools import Catalogue
+from run_specialist.record import events
+from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.mcp_servers import LONGEST_START, START_TIMEOUT
+from run_specialist.tools.mcp_session import LARGEST_MESSAGE, LONGEST_RESULT, MOST_PAGES, MOST_TOOLS
+from tests.cli.specialists_command import MAIN
+from tests.contracts.tables import BATCH_EVENTS, PRINTED, SHAPES
+from tests.docs.examples import execute
+from tests.docs.markdown import JSON, ROOT, blocks, named, page, table
+from tests.evals.git_project import NEEDS_GIT, git
+from tests.evals.test_own_sets import MARGIN, MEASURED
+from tests.forked_program import ForkedProgram
+from tests.loop_jobs import results
+from tests.map_batches import done
+from tests.scripted_provider import ScriptedProvider, calls, says
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = ("run-specialist", "specialists")
+COMMAND = re.compile(rf"(?:.*\| )?(?:\w+=\S+ )*(?:uv run )?(?:{'|'.join(PROGRAMS)})(?: .*)?", re.DOTALL)
+NAMED = re.compile(
+    r"needs? (the extra|a package that is not installed).*; run: uv sync .*--extra \w+$|"
+    r"no credentials for .*: set \w+_API_KEY|needs a model, .*; set ANTHROPIC_API_KEY|"
+    r"--yes is required without a terminal|is already answered; to ask a follow-up question"
+)
+"""What a command may say instead of working: the extra, the variable with a key, or that it would ask first.
+
+On the README, other examples come between the run that reaches its limit and the line that resumes it.
+"""
+REPORTS = ("specialists check",)
+"""Commands whose exit code 2 is a result: the new file of the README still has lines to fill in."""
+COPIED = (
+    *(
+        "README.md",
+        "CHANGELOG.md",
+        "pyproject.toml",
+        "specialists",
+        "thoughts/shared/decisions",
+    ),
+    *("docs/limits.md", "docs/evals.md", "src/run_specialist/loop/loop.py"),
+)
+"""A part of this repository, so that each search is quick."""
+FILES = {
+    "summary.md": "A sub-agent lands softly at its limit.\n",
+    "questions.txt": "Why a soft landing?\nWhich database do we use?\n",
+    "tickets.csv": "customer,subject\nOwl Ltd,countdown\n",
+    "specialists/finder.md": "---\nname: finder\ndescription: Finds notes.\n---\nYou find notes.\n",
+    "specialists/ticket-reader.md": "---\nname: ticket-reader\ndescription: Reads.\n---\nYou read tickets.\n",
+    "drafts/codebase-analyst.md": (ROOT / "specialists/codebase-analyst.md").read_text(encoding="utf-8"),
+    "drafts/thoughts-analyzer.md": (ROOT / "specialists/thoughts-analyzer.md").read_text(encoding="utf-8"),
+}
+"""Files of the reader that the documents mention."""
+TIMEOUT = 60
+"""Timeout of one command, which starts an interpreter and may search the whole repository [s]."""
+
+# Run before the program: an import finds no package of an extra.
+_BASE = """
+import sys
+from importlib.machinery import PathFinder
+missing, find = {missing!r}, PathFinder.find_spec
+def find_spec(name, path=None, target=None):
+    parts = name.split(".")
+    return None if missing & {{".".join(parts[:end]) for end in (1, 2)}} else find(name, path, target)
+PathFinder.find_spec = find_spec
+sys.argv[0] = {program!r}
+from run_specialist.cli.entry import {function}
+{function}()
+"""
+
+
+def commands(page):
+    """Return the commands of this package on a page, in order, with the lines that continue them."""
+    found = []
+    for block in blocks(page.read_text(encoding="utf-8"), "console"):
+        lines = block.replace("\\\n", "").splitlines()
+        # In a recorded session, the other lines are output.
+        typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
+        found += [line for line in typed if COMMAND.fullmatch(line)]
+    return [line.replace("uv run ", "") for line in found]
+
+
+def missing():
+    """Return the modules that an installation without extras lacks."""
+    waiting, seen = [Requirement("run-specialist")], set()
+    while waiting:
+        one = waiting.pop()
+        if (one.name, *one.extras) not in seen:
+            seen.add((one.name, *one.extras))
+            wanted = [Requirement(text) for text in requires(one.name) or ()]
+            # With the extras that a requirement asks for, such as anthropic[aiohttp].
+            extras = [{"extra": extra} for extra in ("", *one.extras)]
+            waiting += [it for it in wanted if it.marker is None or any(map(it.marker.evaluate, extras))]
+    base = {canonicalize_name(name) for name, *_ in seen}
+    known = packages_distributions().items()
+    lacking = {module for module, owners in known if not base & set(map(canonicalize_name, owners))}
+    return lacking | {"opentelemetry.sdk"}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """A folder with the two programs, as an installation without extras has them."""
+    folder = tmp_path_factory.mktemp("programs")
+    for program in PROGRAMS:
+        code = _BASE.format(missing=missing(), program=program, function=program.replace("-", "_"))
+        (folder / f"{program}.py").write_text(code)
+        (folder / program).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{folder / program}.py" "$@"\n')
+        (folder / program).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def run(programs, tmp_path):
+    """Return a function that runs a line with a shell in a small copy of this repository, with a new home folder."""
+    project, home = tmp_path / "project", tmp_path / "home"
+    home.mkdir()
+    for name in COPIED:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            # Without the cases of evals, which a document creates.
+            shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("*.evals.yaml"))
+        else:
+            shutil.copy(ROOT / name, project / name)
+    for name, text in FILES.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "a commit")
+    (project / "summary.md").write_text(f"{FILES['summary.md']}The limit of tool calls is 30.\n")
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+
+    def run_line(line):
+        return subprocess.run(
+            ["sh", "-c", line],  # noqa: S607 - any shell
+            cwd=project,
+            env={"PATH": path, "HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1", "SHELL": "/bin/sh"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+        )
+
+    run_line.project = project
+    return run_line
+
+
+def write_examples(page, project):
+    """Write the specialists and the files that a page shows, as its reader does."""
+    text = page.read_text(encoding="utf-8")
+    for block in blocks(text, "markdown"):
+        found = re.search(r"^name: (.*)$", block, re.MULTILINE)
+        if found and f"specialists new {found[1]}" not in text:
+            (project / "specialists" / f"{found[1]}.md").write_text(block)
+    for name, block in re.findall(r"```\w+ (\S+)\n(.*?)```", text, re.DOTALL):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(block)
+
+
+PAGES_WITH_COMMANDS = sorted([page for page in PAGES if commands(page)], key=lambda page: len(commands(page)))
+"""The shortest first: it is the one of the ordinary run, since each command is a new process of more than a second."""
+
+
+@NEEDS_GIT
+@pytest.mark.exhaustive(one_in=len(PAGES_WITH_COMMANDS))
+@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=lambda page: page.name)
+def test_t13_every_command_works_or_names_what_it_needs(run, page):
+    """Without extras and keys, each exits with 0, or with 2 and one line that names the extra or the variable."""
+    write_examples(page, run.project)
+    assert run('run-specialist thoughts-analyzer "Why a soft landing?"').returncode == 0
+    failed = []
+    for line in commands(page):
+        done = run(line)
+        *before, last = done.stderr.splitlines() or [""]
+        # `map` announces the batch first.
+        named = len(before) <= 1 and NAMED.search(last) is not None
+        if not (done.returncode == 0 or (done.returncode == 2 and (named or line.startswith(REPORTS)))):
+            failed.append(f"{line}\nexit code {done.returncode}\n{done.stderr}")
+    assert not failed, "\n\n".join(failed)
+
+
+def test_t13_there_are_commands_and_missing_packages():
+    """The test above finds the commands of the README, and the packages of each extra."""
+    assert len(commands(PAGES[0])) > 10
+    assert {"mcp", "openai", "pgqueuer", "psycopg", "pydantic_evals", "trafilatura"} <= missing()
+    assert not {"aiohttp", "anthropic", "pydantic", "typer"} & missing()
+
+
+# The compose file of the docs: its commands exist, and its services agree with one another.
+
+
+SERVICES = yaml.safe_load((Path(__file__).parents[2] / "docs" / "compose.yaml").read_text())["services"]
+
+
+def parsed(words):
+    """Return the command that a command line names, and its values; an unknown option raises."""
+    command, name = typer.main.get_command(manage.app), words[0]
+    context, rest = command.make_context(name, [], resilient_parsing=True), words[1:]
+    while hasattr(command, "resolve_command"):
+        name, command, rest = command.resolve_command(context, rest)
+    return name, command.make_context(name, rest).params
+
+
+@pytest.mark.parametrize(("service", "command"), [("setup", "setup"), ("worker", "worker")])
+def test_each_command_is_one_of_the_program(service, command):
+    """The command line is accepted with its options."""
+    words = SERVICES[service]["command"]
+    assert words[0] == "specialists"
+    assert parsed(words)[0] == command
+
+
+def test_the_workers_have_the_folder_that_is_mounted():
+    """The root of the workers is where their volume is, and they are stopped with patience."""
+    worker = SERVICES["worker"]
+    (root,) = parsed(worker["command"])[1]["root"]
+    assert root.partition("=")[2] == worker["volumes"][0].split(":")[-2]
+    assert worker["stop_grace_period"] == "2m"
+    assert worker["deploy"]["replicas"] == 3
+
+
+def test_the_store_is_the_database_of_the_file():
+    """User, password and host in the URL are those of the database."""
+    database, environment = SERVICES["database"]["environment"], SERVICES["worker"]["environment"]
+    assert environment == SERVICES["setup"]["environment"]
+    assert environment["SPECIALIST_STORE"] == (
+        f"postgresql://{database['POSTGRES_USER']}:{database['POSTGRES_PASSWORD']}@${{DATABASE_HOST:-database}}:5432/fleet"
+    )
+
+
+# The page on evals matches the code: flags, evaluators, verdicts, scores, and its examples run.
+
+
+PAGE = page("evals")
+CASES = next(text for text in blocks(PAGE, "yaml") if "# looks-up.evals.yaml" in text)
+
+
+@pytest.fixture
+def project_evals(tmp_path, monkeypatch):
+    """Create a project with a note, a specialist and the cases of the page."""
+    for folder in (".git", "notes", "specialists"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "notes/herons.md").write_text("# Herons\n\nHerons eat fish and frogs.\n\nHerons nest in a tree.\n")
+    (tmp_path / "specialists/looks-up.md").write_text("---\nname: looks-up\ndescription: Looks up.\n---\nYou look.\n")
+    (tmp_path / "specialists/looks-up.evals.yaml").write_text(CASES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def evaluate(*words):
+    """Call the command offline in this process."""
+    return CliRunner().invoke(app, ["eval", "looks-up", "--model", "offline", *words], catch_exceptions=False)
+
+
+def test_every_flag_on_the_page_exists():
+    """Each flag in the text and in the commands is one of the command."""
+    told = CliRunner().invoke(app, ["eval", "--help"]).stdout
+    text = re.sub(r"```yaml\n# \.github.*?```", "", PAGE, flags=re.DOTALL)
+    assert [flag for flag in sorted(set(re.findall(r"--[a-z][a-z-]+", text))) if f"{flag} " not in told] == []
+    workflow = yaml.safe_load(next(one for one in blocks(PAGE, "yaml") if ".github" in one))
+    (run,) = (step["run"] for step in workflow["jobs"]["evals"]["steps"] if "run" in step)
+    flags = set(re.findall(r"--[a-z][a-z-]+", run.split("specialists eval")[1]))
+    assert len(flags) > 5
+    assert [flag for flag in sorted(flags) if f"{flag} " not in told] == []
+
+
+def test_every_evaluator_has_its_row():
+    """The table has each evaluator of this package once."""
+    from run_specialist.evals.evaluators import OWN
+
+    told = [re.match(r"`(\w+)", row[0])[1] for row in table(PAGE, "## Evaluators")]
+    assert sorted(told) == sorted(one.__name__ for one in OWN)
+
+
+def test_the_verdicts_are_those_of_the_code():
+    """The second table of the comparison has each verdict, and the text has the minimum number of cases."""
+    assert all(f"\n| {verdict} | " in PAGE for verdict in get_args(Verdict))
+    assert fewest_cases(0.05) == 6, "the page says: fewer than six"
+
+
+def test_the_scores_of_our_sets_are_those_that_the_tests_hold():
+    """The table has the measured scores, and the text the largest allowed drop."""
+    measured = (ROOT / "bench/answers.md").read_text(encoding="utf-8")
+    rows = {row[0].strip("`"): row[1:3] for row in table(measured, "### The sets of this repository")}
+    assert rows == {name: [f"{one.score:.2f}", f"{one.passed} of 8"] for name, one in MEASURED.items()}
+    assert f"falls by more than {MARGIN}" in " ".join(measured.split())
+
+
+def test_the_example_of_the_page_runs_and_passes(project_evals):
+    """The cases of the page load, run offline, and pass with a note that contains the answers."""
+    result = evaluate("--store", f"{project_evals}/runs.db", "--quiet", "--json")
+    assert result.exit_code == 0
+    names = [case["name"] for case in yaml.safe_load(CASES)["cases"]]
+    assert [run["case"] for run in json.loads(result.stdout)["runs"] if run["passed"]] == names
+
+
+def test_the_errors_of_the_page_are_those_of_the_command(project_evals):
+    """A misspelt evaluator and a missing question give the lines of the page."""
+    broken = CASES.replace("- CitesPath:", "- CitesPaths:").replace("    inputs: How do penguins keep warm?\n", "")
+    (project_evals / "specialists/looks-up.evals.yaml").write_text(broken)
+    result = evaluate()
+    told = next(text for text in blocks(PAGE, "text") if "CitesPaths" in text)
+    said = result.stderr.partition(": ")[2].replace(f"{project_evals}/", "")
+    assert (result.exit_code, said) == (2, told)
+
+
+# The page on `map` matches the code: flags, formats, limits, states, exit codes, and the example in Python.
+
+
+MAP_PAGE = page("map")
+
+
+def test_the_fields_of_a_row_are_documented():
+    """The table has exactly the keys of a row."""
+    assert [name for row in table(MAP_PAGE, "## Answers") for name in named(row[0])] == [
+        key for key in ("number", "input", "outcome", "state", "run_id", "error") if key in done().as_row()
+    ]
+    assert set(done().as_row()) == {"number", "input", "outcome", "state", "run_id", "error"}
+    assert isinstance(done(), Done)
+
+
+def test_every_count_is_documented():
+    """Each count has its row, by its name on a terminal."""
+    said = {name for row in table(MAP_PAGE, "## Progress and counts") for name in row[0].split(", ")}
+    names = {field.name.replace("_", " ").replace("aborted", "interrupted") for field in fields(Counts)}
+    assert said == names - {"under way", "earlier", "total"}
+
+
+def test_the_numbers_are_those_of_the_code():
+    """Amounts and times in the text are the constants of the code."""
+    text = " ".join(MAP_PAGE.split())
+    assert f"({batch_options.CONFIRM_ABOVE:.2f} unless given)" in text
+    assert f"more than {map_progress.EACH_UP_TO} items get a line every {map_progress.SECONDS:.0f} seconds" in text
+    assert f"each of the first {map_progress.MOST_FAILURES} items without an answer" in text
+    assert TELLING == 5
+    assert "the forecast is made from the first five items" in text
+    assert f"`--format {'|'.join(FORMATS)}`" in text
+
+
+def test_the_json_and_the_events_of_the_command_are_documented():
+    """Each key of the summary and of the plan, and each event with its fields, is documented."""
+    section = JSON.split("## specialists map\n")[1].split("\n## ")[0]
+    first, second = section.split("| event | when | fields |")
+    keys = set(re.findall(r"`([a-z_0-9]+)`", first))
+    for name in ("specialists map", "specialists map --dry-run"):
+        assert set(PRINTED[name]) <= keys
+    assert set(SHAPES["BATCH_COUNTS"]) | set(PRINTED["specialists map --dry-run"]["forecast"]) <= keys
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|$", second, re.MULTILINE))
+    assert {name: text.split(", ") for name, text in rows.items()} == {
+        name: [*shape] for name, shape in BATCH_EVENTS.items()
+    }
+
+
+@pytest.mark.parametrize("example", blocks(MAP_PAGE, "python"))
+def test_the_example_runs(tmp_path, monkeypatch, capsys, example):
+    """It answers from the notes of this repository, offline."""
+    (tmp_path / ".git").mkdir()
+    for folder in ("thoughts", "specialists"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(execute(example))
+    out = capsys.readouterr().out
+    assert re.search(r"^1 (answered|landed) b[0-9a-f]{8}-[0-9a-f]{16}$", out, re.MULTILINE)
+    assert "not_run=0" in out
+    assert "total=2" in out
+
+
+# docs/agents.md matches the MCP server: its numbers, its tools, its command.
+
+
+TEXT = page("agents")
+
+
+def test_the_tools_are_documented_with_their_arguments_and_results():
+    """The table of tools, with arguments and results, matches the server."""
+    rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools of the server")}
+    for tool in tools.run_tools(Catalogue({}, ())):
+        _, arguments, result = rows[tool.name]
+        assert named(arguments) == [*tool.input_schema["properties"]]
+        assert result == "the same" or named(result) == [*tool.output_schema["properties"]]
+    assert [*rows][1:] == [*tools.RESERVED]
+
+
+def test_documented_numbers_equal_those_of_the_code():
+    """Seconds, sizes and counts in the docs are those of the code, even where a line break splits them."""
+    words = " ".join(TEXT.split())
+    assert f"Without news for {runs.HEARTBEAT:.0f} seconds" in words
+    assert f"waits up to {tools.LONGEST_WAIT} seconds" in words
+    assert f"At most {runs.MOST_AT_WORK} runs" in words
+    assert f"may have {access_token.LONGEST_BODY // 1024**2} MiB" in words
+    times = access_token.CLIENT_TIMEOUT
+    assert f"body of a request within {times:.0f} to {2 * times:.0f} seconds" in words
+    assert f"At most {access_token.MOST_CONNECTIONS} connections" in words
+    assert f"expires after {access_token.IDLE // 60} minutes" in words
+    assert f"Beyond {access_token.MOST_SESSIONS:,} sessions" in words
+    assert f"the file `{access_token.FILE}`" in words
+    assert server.LONGEST_LINE == access_token.LONGEST_BODY
+    assert f"cut after {tools.LONGEST_NAME} characters" in words
+
+
+# docs/agents.md: each snippet can be parsed and starts the real server.
+
+
+SNIPPETS = re.findall(r"^```(json|toml) (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+KEYS = {
+    ".mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
+    "~/.codex/config.toml": (
+        "mcp_servers",
+        {"command", "args", "env_vars", "startup_timeout_sec", "tool_timeout_sec"},
+    ),
+    ".gemini/settings.json": ("mcpServers", {"command", "args", "env", "timeout"}),
+    ".vscode/mcp.json": ("servers", {"type", "command", "args", "env"}),
+    ".cursor/mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
+}
+"""The client's key for its servers, and those of one server that the page uses, by file."""
+
+
+def servers():
+    """Return the registered server of each file, by the file's name."""
+    found = {}
+    for kind, file, text in SNIPPETS:
+        value = tomllib.loads(text) if kind == "toml" else json.loads(text)
+        found[file] = (value, value[KEYS[file][0]]["specialists"])
+    return found
+
+
+def commands_clients():
+    """Return each command that a snippet or a line of the page registers."""
+    lines = [shlex.split(line) for block in blocks(TEXT, "console") for line in block.splitlines()]
+    typed = [words[len(words) - words[::-1].index("specialists") - 1 :] for words in lines if "add" in words]
+    return [*typed, *([server["command"], *server["args"]] for _, server in servers().values())]
+
+
+def test_every_client_has_a_snippet_in_its_own_format():
+    """Each file of the table has one snippet, with the keys that its client reads."""
+    assert {file: set(server) for file, (_, server) in servers().items()} == {file: KEYS[file][1] for file in KEYS}
+    listed = [name for row in table(TEXT, "## Register the MCP server") for name in re.findall("`([^`]+)`", row[1])]
+    assert set(KEYS) <= set(listed)
+
+
+def test_the_registered_commands_are_real():
+    """Every command is `specialists mcp` with flags that exist."""
+    printed = CliRunner().invoke(manage.app, ["mcp", "--help"]).stdout
+    assert len(commands_clients()) == 3 + len(KEYS)
+    for words in commands_clients():
+        assert words[:2] == ["specialists", "mcp"]
+        assert all(word in printed for word in words if word.startswith("--"))
+
+
+def test_a_referenced_input_is_declared():
+    """The key that VS Code asks for is declared under `inputs`, as a password."""
+    value, server = servers()[".vscode/mcp.json"]
+    (name,) = re.findall(r"\$\{input:([\w-]+)\}", server["env"]["ANTHROPIC_API_KEY"])
+    assert [(one["id"], one["password"]) for one in value["inputs"]] == [(name, True)]
+
+
+@pytest.mark.parametrize("words", sorted({tuple(words) for words in commands_clients()}), ids=" ".join)
+def test_the_registered_commands_start_the_server(words, tmp_path, monkeypatch):
+    """Each command, with a real folder, answers `initialize` and lists the tools of the project."""
+    (tmp_path / "specialists").mkdir()
+    (tmp_path / "specialists" / "owl.md").write_text("---\nname: owl\ndescription: Counts owls\n---\nCount.\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    arguments = [re.sub(r"^/path/to/project$|^\$\{workspaceFolder\}$", str(tmp_path), word) for word in words[1:]]
+    begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": begin},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+    ]
+    command = [sys.executable, "-W", "error", "-c", MAIN, *arguments]
+    with ForkedProgram(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        for message in messages:
+            server.stdin.write(json.dumps(message) + "\n")
+        server.stdin.flush()
+        replies = [json.loads(server.stdout.readline()) for _ in range(2)]
+        server.stdin.close()
+    assert server.returncode == 0
+    assert replies[0]["result"]["serverInfo"]["name"]
+    assert "owl" in {tool["name"] for tool in replies[1]["result"]["tools"]}
+
+
+# docs/own-tools.md on MCP servers: its files load, its server answers, its figures are those of the code.
+
+
+SERVERS_TEXT = page("own-tools").split("\n## MCP servers\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.exhaustive
+async def test_the_example_server_runs_unchanged(tmp_path, monkeypatch):
+    """The example's program and file run unchanged in a project of their own."""
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for folder in (".git", "servers", "specialists"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "servers" / "owls.py").write_text(blocks(SERVERS_TEXT, "python servers/owls.py")[0])
+    (tmp_path / "specialists" / "owl-counter.md").write_text(blocks(SERVERS_TEXT, "markdown")[0])
+    monkeypatch.chdir(tmp_path)
+    provider = ScriptedProvider([calls(("mcp__owls__count", {"place": "barn"})), says("3")])
+    async with Runner(provider=provider, trust=True) as runner:
+        outcome = await runner.run("owl-counter", "How many owls live in the barn?")
+    assert results(provider.requests[1].messages[-1]) == ["3 owls were seen in the barn"]
+    assert (outcome.status, outcome.warnings) == ("answered", ())
+
+
+def test_the_documented_files_load_without_warnings(tmp_path):
+    """The files in the document load without a warning, also the examples of single front matter lines."""
+    for text in blocks(SERVERS_TEXT, "markdown"):
+        name = re.search(r"^name: (.*)$", text, re.MULTILINE)[1]
+        assert load_text(text, tmp_path / f"{name}.md").status == "ok"
+    for line in blocks(SERVERS_TEXT, "yaml")[0].splitlines():
+        assert load_text(f"---\nname: a\ndescription: b\n{line}\n---\nFind.", tmp_path / "a.md").status == "ok"
+
+
+def test_documented_figures_equal_those_of_the_code():
+    """Each bound in the document is that of the code."""
+    seconds = f"at most {LONGEST_START:g}; default {START_TIMEOUT:g}"
+    tools = f"{MOST_TOOLS:,}, on {MOST_PAGES} pages"
+    for figure in (seconds, tools, f"{LARGEST_MESSAGE // 1024**2} MiB", f"{LONGEST_RESULT:,} characters"):
+        assert figure in SERVERS_TEXT
+
+
+# The page on Python: every example runs unchanged and all public names occur; tables of events, errors, spans.
+
+
+PYTHON_PAGE, SPANS = page("python").split("\n## Telemetry\n")
+EXAMPLES = re.findall(r"^```python( no-loop)?\n(.*?)^```", PYTHON_PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def project_python(tmp_path, monkeypatch):
+    """Change into a copy of this project's notes and specialists."""
+    (tmp_path / ".git").mkdir()
+    for folder in ("thoughts", "specialists"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", range(len(EXAMPLES)))
+def test_every_example_runs(project_python, capsys, place):
+    """Every example runs offline, with or without an event loop as stated, and prints something."""
+    no_loop, example = EXAMPLES[place]
+    if no_loop:
+        exec(example, {"__name__": "example"})  # noqa: S102 - an example from this repository
+    else:
+        asyncio.run(execute(example))
+    assert capsys.readouterr().out.strip()
+
+
+def test_every_public_name_is_imported_in_an_example():
+    """Every public name is imported in an example, which shows where it comes from and fails when it is removed."""
+    imported = set()
+    for _, example in EXAMPLES:
+        code = compile(example, "example", "exec", flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for node in ast.walk(code):
+            if isinstance(node, ast.ImportFrom) and node.module == "run_specialist":
+                imported |= {alias.name for alias in node.names}
+    assert imported == set(run_specialist.__all__)
+
+
+def test_the_tables_of_events_and_errors_match_the_code():
+    """The tables of events and of errors that a program may meet match the code."""
+    told = [name for row in table(PYTHON_PAGE, "## Events") for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(told) == sorted({one.__name__ for one in events.Event.__subclasses__()})
+    rows = [row[0].strip("`") for row in table(PYTHON_PAGE, "## Exceptions")]
+    public = {name for name in run_specialist.__all__ if isinstance(getattr(errors, name, None), type)}
+    assert set(rows) == public - {"RunSpecialistError"}
+    below = [name for name in rows if issubclass(getattr(errors, name), errors.UsageError)]
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"]
+    assert f"the base of the next {words[len(below) - 1]}" in PYTHON_PAGE
+
+
+def test_the_stream_example_lands_with_three_calls(project_python, capsys):
+    """The example of a stream lands with its three calls, and prints so from the events."""
+    (example,) = [text for _, text in EXAMPLES if "runner.stream" in text]
+    names = asyncio.run(execute(example))
+    told = capsys.readouterr().out
+    assert "at the limit of" in told
+    assert names["stream"].outcome.status == "landed"
+
+
+def test_the_tool_of_the_page_works():
+    """The tool on the page works: its docstring is read, its context is passed, its error has a message."""
+    (example,) = [text for _, text in EXAMPLES if "@tool" in text]
+    names = {}
+    exec(example.split("assert isinstance")[0], names)  # noqa: S102 - an example from this repository
+    assert names["ticket"].input_schema["properties"]["number"]["description"] == "without the hash."
+    assert set(names["ticket"].input_schema["properties"]) == {"number"}
+
+
+def test_every_attribute_of_a_span_is_documented():
+    """The documented span attributes are exactly those that the code can set."""
+    source = (ROOT / "src/run_specialist").rglob("*.py")
+    said = [path.read_text(encoding="utf-8") for path in source if path.stem == "observing"]
+    attribute = r"((?:gen_ai|run_specialist|error)\.[a-z_.]+)"
+    assert set(re.findall(f"`{attribute}`", SPANS)) == set(re.findall(f'"{attribute}"', "".join(said)))
+
+
+def test_the_span_example_prints_the_run_and_its_children(project_python, monkeypatch):
+    """The example prints the run and its child spans to the console."""
+    (example,) = blocks(SPANS, "python")
+    # The exporter's default stream is sys.stdout at the first import, which may be that of another test.
+    console = io.StringIO()
+    monkeypatch.setattr(export, "ConsoleSpanExporter", partial(export.ConsoleSpanExporter, out=console))
+    with patch("opentelemetry.trace.set_tracer_provider") as chosen:
+        chosen.side_effect = lambda provider: setattr(trace, "_TRACER_PROVIDER", provider)
+        with patch("opentelemetry.trace._TRACER_PROVIDER", None):
+            names = asyncio.run(execute(example))
+            names["provider"].shutdown()
+    told = console.getvalue()
+    assert [f'"name": "{name}' in told for name in ("invoke_agent", "chat offline", "execute_tool")] == [True] * 3
+    assert "Why a soft landing?" not in told

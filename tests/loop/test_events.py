@@ -1,0 +1,423 @@
+"""Events that listeners receive, and the outcome of aborted runs."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.trace import SpanKind, StatusCode
+
+from run_specialist.api.runner import Runner
+from run_specialist.budget import Kind
+from run_specialist.errors import ProviderError, UsageError
+from run_specialist.loop.observing import CONTENT
+from run_specialist.loop.run import Run
+from run_specialist.providers.base import Delta
+from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.tools.base import Tool
+from tests.loop.traced_replies import ANSWER, LOOKS
+from tests.loop_jobs import LOOK, job, outcome_of
+from tests.scripted_provider import ScriptedProvider, calls, says
+from tests.scripted_specialists import ScriptedSpecialists, write
+from tests.spans import recorded
+from tests.stored_runs import StoredRunHarness
+
+ABORT_LOOKS = calls(("look", {"query": "a"}))
+
+
+@pytest.fixture
+def hanging():
+    """Return a tool that never ends, and an event that is set when the tool has started."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    return Tool("look", "Hangs.", hang), reached
+
+
+async def test_s3_6_an_abort_keeps_finished_results(hanging):
+    """An abort keeps finished results, counts the running call as an attempt, and lets the caller's task continue."""
+    look, reached = hanging
+
+    both = calls(("look", {"query": "b"}), ("hang", {"query": "c"}), first_id=2)
+    run = Run(job(ScriptedProvider([ABORT_LOOKS, both]), 9, tools=[LOOK, replace(look, name="hang")]))
+    task = asyncio.create_task(run.outcome())
+    await reached.wait()
+    run.abort()
+    outcome = await task
+    assert outcome.status == "aborted"
+    assert "note on 'a'" in outcome.answer
+    assert outcome.tool_calls.used == 3
+
+
+async def test_a_second_outcome_call_is_refused_or_returns_the_same(hanging):
+    """A second `outcome()` during the run is refused; after the run it returns the same outcome without a request."""
+    look, reached = hanging
+    provider = ScriptedProvider([calls(("look", {"query": "a"}))])
+    run = Run(job(provider, 9, tools=[look]))
+    first = asyncio.create_task(run.outcome())
+    await reached.wait()
+    with pytest.raises(UsageError, match="run-1 is in progress"):
+        await run.outcome()
+    run.abort()
+    assert await first is await run.outcome()
+    assert len(provider.requests) == 1
+
+
+async def test_s3_6_a_cancellation_from_outside_propagates(hanging):
+    """A cancellation from outside propagates after the last event."""
+    events, (look, reached) = [], hanging
+    child = job(ScriptedProvider([calls(("look", {"query": "a"}))]), 9, tools=[look])
+    task = asyncio.create_task(outcome_of(child, events))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert events[-1].outcome.status == "aborted"
+
+
+async def test_a_failing_listener_is_removed_and_the_run_continues():
+    """A listener that raises is removed, the run continues, and the outcome contains a warning."""
+
+    def listen(event):
+        raise KeyError("oops")
+
+    outcome = await Run(job(ScriptedProvider([ABORT_LOOKS, says("done")]), 4), listen).outcome()
+    assert (outcome.status, outcome.answer) == ("answered", "done")
+    assert "the listener failed" in outcome.warnings[0]
+
+
+@pytest.mark.parametrize(("event", "requests", "calls_run"), [("started", 0, 0), ("request", 0, 0), ("reply", 1, 0)])
+async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
+    """A listener may abort the run: no more requests or calls follow, and the caller's task is not cancelled."""
+    provider = ScriptedProvider([ABORT_LOOKS])
+    run = Run(job(provider, 4), lambda told: run.abort() if told.event == event else None)
+    outcome = await run.outcome()
+    await asyncio.sleep(0)
+    assert (outcome.status, len(provider.requests), outcome.tool_calls.used) == ("aborted", requests, calls_run)
+
+
+async def test_s3_6_an_abort_leaves_no_cancellation_on_the_task(hanging):
+    """Aborting twice or inside a timeout leaves no cancellation behind on the caller's task."""
+    look, reached = hanging
+
+    run = Run(job(ScriptedProvider([ABORT_LOOKS]), 9, tools=[look]))
+
+    async def parent():
+        async with asyncio.timeout(60):
+            outcome = await run.outcome()
+        return outcome, asyncio.current_task().cancelling()
+
+    task = asyncio.create_task(parent())
+    await reached.wait()
+    run.abort()
+    run.abort()
+    outcome, cancelling = await task
+    assert (outcome.status, cancelling) == ("aborted", 0)
+
+
+async def test_s3_6_a_cancellation_beside_an_abort_propagates(hanging):
+    """A cancellation of the parent propagates even if the child is aborted at the same time."""
+    look, reached = hanging
+
+    run = Run(job(ScriptedProvider([ABORT_LOOKS]), 9, tools=[look]))
+    task = asyncio.create_task(run.outcome())
+    await reached.wait()
+    run.abort()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_failing_observer_does_not_affect_the_reply():
+    """An observer that fails while a reply streams does not affect the reply."""
+
+    def watch(delta):
+        raise KeyError("my view")
+
+    class Streaming(ScriptedProvider):
+        """A provider that streams a piece of each reply."""
+
+        def open(self, opening, watch=None):
+            watch(Delta("piece"))
+            return super().open(opening, watch)
+
+    outcome = await outcome_of(job(Streaming([says("done")]), 4, tools=()), watch=watch)
+    assert (outcome.status, outcome.warnings) == ("answered", ())
+
+
+# Spans of complete runs, as the OpenTelemetry SDK exports them.
+
+
+async def test_a_run_is_a_tree_of_spans(spans):
+    """A run has one span, with a child span for each request and each executed call except `respond`."""
+    await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+    assert [(span.name, spans.parent(span)) for span in spans.all] == [
+        ("chat scripted", "invoke_agent looker"),
+        ("execute_tool look", "invoke_agent looker"),
+        ("chat scripted", "invoke_agent looker"),
+        ("invoke_agent looker", None),
+    ]
+    kinds = {span.name: span.kind for span in spans.all}
+    assert kinds == {
+        "chat scripted": SpanKind.CLIENT,
+        "execute_tool look": SpanKind.INTERNAL,
+        "invoke_agent looker": SpanKind.INTERNAL,
+    }
+    assert {span.status.status_code for span in spans.all} == {StatusCode.UNSET}
+    assert {span.instrumentation_scope.name for span in spans.all} == {"run_specialist"}
+
+
+async def test_spans_have_only_the_attributes_of_the_conventions(spans):
+    """Spans have exactly the attributes of the conventions, without questions, answers, arguments or results."""
+    await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+    run = {"gen_ai.provider.name": "scripted", "gen_ai.conversation.id": "run-1", "gen_ai.request.model": "scripted"}
+    used = {"gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_write.input_tokens": 0}
+    assert dict(spans.one("invoke_agent").attributes) == {
+        **run,
+        **used,
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "looker",
+        "gen_ai.usage.input_tokens": 20,
+        "gen_ai.usage.output_tokens": 10,
+        "run_specialist.status": "answered",
+        "run_specialist.tool_calls.used": 1,
+        "run_specialist.tool_calls.limit": 4,
+        "run_specialist.tool_calls.failed": 0,
+        "run_specialist.tool_calls.skipped": 0,
+    }
+    assert dict(spans.named("chat")[0].attributes) == {
+        **run,
+        **used,
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.max_tokens": 16_000,
+        "gen_ai.response.finish_reasons": ("wants_tools",),
+        "gen_ai.usage.input_tokens": 10,
+        "gen_ai.usage.output_tokens": 5,
+    }
+    assert dict(spans.one("execute_tool").attributes) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "look",
+        "gen_ai.tool.call.id": "call_1",
+        "gen_ai.tool.type": "function",
+    }
+
+
+async def test_input_tokens_include_cached_tokens(spans):
+    """Input tokens include cached ones, as the conventions define, and cache reads and writes have own attributes."""
+    reply = Reply(Stop.ANSWERED, ({"type": "text", "text": "mice"},), Usage(1, 20, 300, 4000), "end_turn", model="one")
+    await outcome_of(job(ScriptedProvider([reply]), 4))
+    assert spans.usage("chat") == spans.usage("invoke_agent") == [321, 4000, 20, 300]
+    for name in ("chat", "invoke_agent"):
+        assert spans.one(name).attributes["gen_ai.response.model"] == "one"
+    assert spans.one("chat").attributes["gen_ai.response.finish_reasons"] == ("end_turn",)
+
+
+async def test_the_span_of_a_landed_run_describes_the_landing(spans):
+    """The span of a landed run has the reason, the rung and the number of requests."""
+    await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 1))
+    told = spans.one("invoke_agent").attributes
+    assert told["run_specialist.status"] == "landed"
+    assert [told[f"run_specialist.landing.{key}"] for key in ("reason", "how", "requests")] == [
+        "tool_calls",
+        "force",
+        1,
+    ]
+
+
+async def test_s4_5_a_resumed_run_has_its_own_span_in_the_same_conversation(spans, tmp_path):
+    """A resumed run has its own span in the same conversation, with the usage of its own segment only."""
+    desk = StoredRunHarness(tmp_path)
+    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
+    going = await desk.go_on(calls(("look", {"query": "b"}), first_id=2), ANSWER, tool_calls_limit=5)
+    first, second = spans.named("invoke_agent")
+    assert first.attributes["gen_ai.conversation.id"] == second.attributes["gen_ai.conversation.id"]
+    assert ("run_specialist.resumed" in first.attributes, second.attributes["run_specialist.resumed"]) == (False, True)
+    for span in (first, second):
+        assert span.attributes["gen_ai.usage.input_tokens"] == 20
+    assert spans.usage("invoke_agent") == spans.usage("chat") == [40, 20, 0, 0]
+    assert going.outcome.usage.total_tokens == 60
+
+
+async def test_x_11_the_span_of_a_child_is_below_its_delegate_call(spans, tmp_path, monkeypatch):
+    """A child's run is below the delegate call, and its usage is counted once in runs, requests and outcome."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
+    write(tmp_path, "finder", "tool_calls_limit: 6")
+    asks = calls(("delegate", {"specialist": "finder", "query": "What?"}), ("look", {"query": "b"}))
+    cast = ScriptedSpecialists(
+        lead=[[asks, ANSWER]], finder=[[calls(("look", {"query": "c"})), calls(("look", {}), first_id=5), ANSWER]]
+    )
+    async with Runner(provider=cast, tools=[LOOK]) as runner:
+        outcome = await runner.run("lead", "What is known?")
+    lead, finder = spans.one("invoke_agent lead"), spans.one("invoke_agent finder")
+    assert spans.parent(finder) == "execute_tool delegate"
+    assert finder.attributes["run_specialist.parent_run_id"] == outcome.run_id
+    below = [span for span in spans.all if span.parent and span.parent.span_id == finder.context.span_id]
+    assert sorted(span.name for span in below) == ["chat scripted"] * 3 + ["execute_tool look"] * 2
+    assert {span.context.trace_id for span in spans.all} == {lead.context.trace_id}
+    assert [span.attributes["gen_ai.usage.input_tokens"] for span in (lead, finder)] == [20, 30]
+    assert spans.usage("invoke_agent") == spans.usage("chat")
+    assert sum(spans.usage("chat")[:2]) == outcome.usage.total_tokens == 75
+
+
+@pytest.mark.parametrize("kind", ["thread", "task"])
+async def test_spans_of_a_tool_are_below_its_call(spans, kind):
+    """Spans made by a tool are below its call, also from threads and tasks, and a run is below its caller's span."""
+    tracer = trace.get_tracer("host")
+
+    def look(query: str) -> str:
+        with tracer.start_as_current_span("inside"):
+            return query
+
+    async def look_on(query: str) -> str:
+        return look(query)
+
+    tool = Tool("look", "Looks.", look if kind == "thread" else look_on)
+    with tracer.start_as_current_span("host"):
+        await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4, tools=[tool]))
+        after = trace.get_current_span()
+    assert spans.parent(spans.one("inside")) == "execute_tool look"
+    assert spans.parent(spans.one("invoke_agent")) == "host"
+    assert after.name == "host"
+
+
+@pytest.mark.parametrize("switch", ["true", "SPAN_ONLY"])
+async def test_content_is_recorded_only_if_enabled_and_masked(spans, monkeypatch, switch):
+    """With the environment variable set, spans hold question, answer, arguments and results, with secrets masked."""
+    monkeypatch.setenv(CONTENT, switch)
+    secret = f"sk-{'a1' * 20}"
+    script = [calls(("look", {"query": secret})), calls(("respond", {"answer": f"mice {secret}"}), first_id=9)]
+    await outcome_of(job(ScriptedProvider(script), 4, question=f"What of {secret}?"))
+    run, call = spans.one("invoke_agent").attributes, spans.one("execute_tool").attributes
+    assert json.loads(run["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "What of [redacted]?"}]}
+    ]
+    assert json.loads(run["gen_ai.output.messages"]) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "mice [redacted]"}], "finish_reason": "stop"}
+    ]
+    assert json.loads(call["gen_ai.tool.call.arguments"]) == {"query": "[redacted]"}
+    assert call["gen_ai.tool.call.result"] == "note on '[redacted]', part 0"
+    assert not any(secret in span.to_json() for span in spans.all)
+
+
+# Spans of failed or aborted runs, and failures of telemetry itself.
+
+
+async def test_failed_calls_are_marked_and_skipped_calls_have_no_span(spans):
+    """A failed call's span has the error type without its message; repeated and skipped calls have no span."""
+
+    def burst(query: str) -> str:
+        raise KeyError(f"no {query}, secret")
+
+    tools = [Tool("burst", "Bursts.", burst), Tool("look", "Looks.", LOOK.function, repeatable=True)]
+    wanted = [("burst", {"query": "a"}), ("nowhere", {}), ("look", {"query": "b"}), ("look", {"query": "b"})]
+    script = [calls(*wanted, ("look", {"query": "c"})), ANSWER]
+    outcome = await outcome_of(job(ScriptedProvider(script), 4, tools=tools))
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (4, 1)
+    told = {span.name.split()[1]: (span.status, span.attributes.get("error.type")) for span in spans.named("execute")}
+    assert {name: (status.status_code, kind) for name, (status, kind) in told.items()} == {
+        "burst": (StatusCode.ERROR, "KeyError"),
+        "nowhere": (StatusCode.ERROR, "ToolError"),
+        "look": (StatusCode.UNSET, None),
+    }
+    assert len(spans.named("execute_tool look")) == 1
+    assert not any("secret" in str(span.to_json()) for span in spans.all)
+
+
+async def test_a_failed_request_marks_the_run_span_as_failed(spans):
+    """A failed request sets the error type on its span, and the run's span gets the type for its exit code."""
+    outcome = await outcome_of(job(ScriptedProvider([LOOKS, ProviderError(f"the server takes no sk-{'a1' * 20}")]), 4))
+    assert outcome.status == "failed"
+    request, run = spans.named("chat")[1], spans.one("invoke_agent")
+    assert (request.status.status_code, request.attributes["error.type"]) == (StatusCode.ERROR, "ProviderError")
+    assert (run.status.status_code, run.attributes["error.type"]) == (StatusCode.ERROR, "provider")
+    assert (run.status.description, run.attributes["run_specialist.status"]) == (
+        "the server takes no [redacted]",
+        "failed",
+    )
+    assert spans.usage("invoke_agent") == spans.usage("chat") == [10, 5, 0, 0]
+
+
+async def test_the_span_of_a_refusal_omits_the_reason(spans):
+    """A refusal's span omits the server's reason, which may be text of the model."""
+    refused = Reply(Stop.REFUSED, (), Usage(10, 0, 0, 5), "I will not speak of owls")
+    await outcome_of(job(ScriptedProvider([refused]), 4))
+    assert spans.one("chat").attributes["gen_ai.response.finish_reasons"] == ("refused",)
+    assert spans.one("invoke_agent").attributes["error.type"] == "no_answer"
+
+
+async def test_the_span_of_a_timed_out_request_has_an_error(spans):
+    """A request that ran out of time has an error and no usage on its span."""
+
+    class Slow(ScriptedProvider):
+        async def ask(self, request):
+            if not self.requests:
+                self.requests.append(None)
+                await asyncio.Event().wait()
+            return await super().ask(request)
+
+    await outcome_of(job(Slow([ANSWER]), 4, limits={Kind.TIME: 0.2}))
+    first = spans.named("chat")[0]
+    assert (first.attributes["error.type"], first.status.status_code) == ("timeout", StatusCode.ERROR)
+    assert "gen_ai.usage.input_tokens" not in first.attributes
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+async def test_s3_6_spans_of_an_aborted_run_end(spans, how):
+    """An aborted run's span ends without an error; that of the interrupted call has the error type CancelledError."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[Tool("look", "Hangs.", hang)]))
+    task = asyncio.create_task(run.outcome())
+    await reached.wait()
+    run.abort() if how == "abort" else task.cancel()
+    await asyncio.wait([task])
+    assert spans.names == ["chat scripted", "execute_tool look", "invoke_agent looker"]
+    assert spans.one("execute_tool").attributes["error.type"] == "CancelledError"
+    told = spans.one("invoke_agent")
+    assert (told.attributes["run_specialist.status"], told.status.status_code) == ("aborted", StatusCode.UNSET)
+    assert "error.type" not in told.attributes
+
+
+class Broken(SpanProcessor):
+    """A span processor that fails in a given method."""
+
+    def __init__(self, where):
+        self.where = where
+        self.failed = 0
+
+    def _fail(self, where):
+        if where == self.where:
+            self.failed += 1
+            raise KeyError(where)
+
+    def on_start(self, span, parent_context=None):
+        """Fail at the beginning."""
+        self._fail("start")
+
+    def on_end(self, span):
+        """Fail at the end."""
+        self._fail("end")
+
+
+@pytest.mark.parametrize("where", ["start", "end"])
+async def test_a_failing_span_processor_does_not_change_the_run(where):
+    """A failing span processor does not change the run, and the caller's span is current again afterwards."""
+    broken = Broken(where)
+    with recorded(broken):
+        before = trace.get_current_span()
+        outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+        assert trace.get_current_span() is before
+    assert broken.failed == 4
+    assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "mice", ())

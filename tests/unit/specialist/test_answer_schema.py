@@ -1,0 +1,551 @@
+"""Checking an answer against `output_schema`: keywords, references, and the reasons given."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from run_specialist.specialist import schema_checks
+from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
+from run_specialist.specialist.loader import load, load_text
+from run_specialist.specialist.schema_checks import MOST_PATTERNS
+from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("b", "abc", True),
+        ("^b", "abc", False),
+        ("^a$", "a\n", False),
+        (r"^\p{Lu}\w*$", "\u00c9t\u00e9", True),
+        (r"^\d{4}-\d\d$", "2024-01", True),
+        ("^.$", "\ud800", True),
+    ],
+)
+def test_a_pattern_may_match_anywhere(pattern, text, found):
+    """Patterns match anywhere, as in JSON Schema; classes are Unicode-aware and `$` matches only at the very end."""
+    assert (load_schema({"pattern": pattern}).reason(text) is None) == found
+
+
+SAME_WORDS = [
+    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"c": 1, "a": 1, "b": 1}),
+    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "b": 1}),
+    ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": 1, "c": None}),
+    ({"pattern": "^a"}, "b"),
+    *(
+        ({"uniqueItems": True}, value)
+        for value in (
+            [1, 1.0], [1, True], [0, False], ["1", 1], [[], {}], [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}],
+            [{"a": 1}, {"a": True}], [[1], [True]], [None, None], [{}, {}], "aa", [],
+        )
+    ),
+    ({"uniqueItems": False}, [1, 1]),
+]  # fmt: skip
+
+
+@pytest.mark.exhaustive(one_in=7)
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
+@pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
+def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect, schema, value):
+    """The replaced keywords give the same messages as the library's own."""
+    said = load_schema({**dialect, **schema}).reason(value)
+    monkeypatch.setattr(schema_checks, "OURS", {})
+    assert said == load_schema({**dialect, **schema}).reason(value)
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        (PERSON, "x", "the answer: 'x' is not of type 'object'"),
+        (PERSON, None, "the answer: None is not of type 'object'"),
+        (PERSON, {"name": "x", "children": [{}]}, "children[0]: 'name' is a required property"),
+        ({"properties": {"a b": {"const": 1}}}, {"a b": 2}, '["a b"]: 1 was expected'),
+        ({"prefixItems": [{"type": "null"}]}, [0], "[0]: 0 is not of type 'null'"),
+        ({"anyOf": [{"enum": ["a", "b"]}, {"type": "array"}]}, "x", "the answer: 'x' is not one of ['a', 'b']"),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            3,
+            "the answer: 3 is not valid under any of the given schemas",
+        ),
+        (
+            {"oneOf": [{"properties": {"k": {"const": k}, k: {"type": "null"}}, "required": [k]} for k in ("a", "b")]},
+            {"k": "b", "b": 1},
+            "b: 1 is not of type 'null'",
+        ),
+        (
+            {"anyOf": [{"properties": {"k": {"const": "a"}}}, {"properties": {"v": {"type": "null"}}}]},
+            {"k": "b", "v": 1},
+            "v: 1 is not of type 'null'",
+        ),
+        ({"anyOf": [{"required": ["a", "b"]}, {"required": ["a", "c"]}]}, {"c": 1}, "the answer: 'a' is a required"),
+        (
+            {**DRAFT7, "items": [{"type": "string"}], "definitions": {"x": {}}},
+            [1],
+            "[0]: 1 is not of type 'string'",
+        ),
+        ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, 3, "the answer: 3 is greater than or equal to"),
+        ({**DRAFT7, "$ref": "#/definitions/x", "type": "null", "definitions": {"x": {"minimum": 2}}}, 2, None),
+        (PERSON, {"name": float("nan")}, "the answer cannot be checked: "),
+        ({"multipleOf": 0.5}, 10**400, "the answer cannot be checked: "),
+    ],
+)
+def test_the_reason_names_the_place(schema, value, said):
+    """The reason gives place and problem, for alternatives of the intended one, in the schema's dialect."""
+    reason = load_schema(schema).reason(value)
+    assert reason is None if said is None else str(reason).startswith(said)
+
+
+def test_the_reason_names_three_places_at_most_and_the_outermost_first():
+    """The reason lists at most three places, outermost first; the others show after those are fixed."""
+    wrong = {"children": [{"name": 1}, {"name": 2}, {"name": 3}, {"name": 4}]}
+    assert str(load_schema(PERSON).reason(wrong)).split("; ") == [
+        "the answer: 'name' is a required property",
+        "children[0].name: 1 is not of type 'string'",
+        "children[1].name: 2 is not of type 'string'",
+    ]
+
+
+def test_a_long_value_is_shortened_in_the_reason():
+    """A long value is shortened in the middle; the error message is kept."""
+    schema = load_schema({"additionalProperties": {"type": "number"}})
+    reason = str(schema.reason({"k" * 500: "long\n" * 5_000}))
+    assert reason.endswith("' is not of type 'number'")
+    assert len(reason) <= 400
+    assert reason.isprintable()
+
+
+def test_a_schema_may_be_nested_sixty_levels_deep():
+    """Up to sixty levels are allowed, as in YAML; deeper schemas would not be safe to check."""
+    schema: dict[str, Any] = {}
+    for _ in range(59):
+        schema = {"not": schema}
+    assert "should not be valid under" in str(load_schema(schema).reason(1))
+    assert refused({"not": {"not": schema}}) == "is nested too deeply"
+
+
+# The time to check an answer is bounded, whatever the schema and its patterns.
+
+
+def explosive(levels: int) -> dict[str, Any]:
+    """Return a short schema whose check doubles the work at each level."""
+    defs = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(levels)}
+    return {"$defs": {**defs, f"a{levels}": {"const": 1}}, "properties": {"deep": {"$ref": "#/$defs/a0"}}}
+
+
+def test_a_check_that_takes_too_long_is_stopped(monkeypatch):
+    """A schema that always takes too long is refused, and the check of an answer that takes too long is stopped."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    assert "takes too long to check" in refused({**explosive(40), "$ref": "#/$defs/a0"})
+    schema = load_schema(explosive(40))
+    assert schema.reason({}) is None
+    assert schema.reason({"deep": 1}) is None
+    assert "takes too long to check" in str(schema.reason({"deep": 2}))
+
+
+def test_a_dialect_at_the_root_does_not_bypass_the_limit(monkeypatch):
+    """A schema that names its dialect in `$schema` does not bypass the limit."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    name = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema = load_schema({**explosive(40), **name, "items": {"$ref": "#"}})
+    assert "takes too long to check" in str(schema.reason([{"deep": 2}]))
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"enum": [str(i) for i in range(1_000)]}}, ["x"] * 200),
+        ({"items": {"required": ["a", "b", "c", "d", "e"]}}, [{}] * 900),
+        ({"items": {"properties": {f"a{i}": {} for i in range(1_000)}}}, [{}] * 200),
+        ({"patternProperties": {f"a{i}": {} for i in range(250)}}, {f"b{i}": 1 for i in range(600)}),
+        (
+            {"additionalProperties": False, "patternProperties": {f"a{i}": {} for i in range(200)}},
+            dict.fromkeys(map(str, range(400))),
+        ),
+        ({"allOf": [{"type": "null"}] * 50}, ["x" * 50_000]),
+    ],
+)
+def test_the_work_of_one_keyword_counts_towards_the_limit(monkeypatch, schema, value):
+    """Many values, names or errors and long errors of one keyword count towards the limit."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    assert "takes too long to check" in str(load_schema(schema).reason(value))
+
+
+ENDLESS = "^(a+)+$"
+
+
+AAAA = "a" * 60 + "!"
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}, DRAFT7])
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"pattern": ENDLESS}, AAAA, f"the answer: '{AAAA}' does not match '{ENDLESS}'"),
+        ({"pattern": ENDLESS}, "aaa", None),
+        ({"propertyNames": {"pattern": ENDLESS}}, {AAAA: 1}, f"the answer: '{AAAA}' does not match '{ENDLESS}'"),
+        ({"patternProperties": {ENDLESS: False}}, {AAAA: 1}, None),
+        ({"patternProperties": {ENDLESS: {"type": "null"}}}, {"aa": 1}, "aa: 1 is not of type 'null'"),
+        (
+            {"patternProperties": {ENDLESS: {}}, "additionalProperties": False},
+            {AAAA: 1, "aa": 1},
+            f"the answer: '{AAAA}' does not match any of the regexes: '{ENDLESS}'",
+        ),
+    ],
+)
+def test_no_pattern_backtracks_forever(dialect, schema, value, said):
+    """A pattern that makes backtracking engines run forever is matched immediately."""
+    assert load_schema({**dialect, **schema}).reason(value) == said
+
+
+def test_unique_items_are_not_compared_pairwise():
+    """`uniqueItems` does not compare all items pairwise."""
+    items = [{"a": number} for number in range(60_000)]
+    assert load_schema({"uniqueItems": True}).reason(items) is None
+    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
+
+
+def test_an_answer_nested_too_deeply_is_refused():
+    """A value nested too deeply to be checked gives a reason, not a crash."""
+    deep: list[Any] = []
+    for _ in range(600):
+        deep = [deep]
+    schema = load_schema({"type": "array", "items": {"$ref": "#"}})
+
+    def below(frames: int) -> str:
+        return below(frames - 1) if frames else str(schema.reason(deep))
+
+    # Try many stack depths: parts of the library do not survive Python's recursion limit.
+    assert {below(frames) for frames in range(40)} == {"the answer is nested too deeply to be checked"}
+    itself = {"if": {"const": {"x": 1}}, "then": {"$ref": "#"}}
+    assert "nested too deeply" in str(load_schema(itself).reason({"x": 1}))
+    assert (
+        load_schema(PERSON).reason({"name": "a", "children": [{"name": "b", "children": [{"name": "c"}]}] * 100})
+        is None
+    )
+
+
+def test_a_schema_with_very_many_patterns_is_refused():
+    """A schema with more patterns than the compile cache holds is refused, as each name would recompile them."""
+    most = {"patternProperties": {f"^a{i}": {} for i in range(MOST_PATTERNS)}}
+    assert load_schema(most).reason({"b": 1}) is None
+    one_more = {**most, "properties": {"text": {"pattern": "^b"}}}
+    assert f"has more than {MOST_PATTERNS} patterns" in refused(one_more)
+
+
+def test_numbers_with_equal_hashes_are_compared_quickly():
+    """Multiples of 2**61 - 1, which all have hash 0, also as floats, are compared quickly."""
+    same = 2**61 - 1
+    items = [number * same for number in range(100_000)]
+    begun = time.monotonic()
+    assert load_schema({"uniqueItems": True}).reason(items) is None
+    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, same]))
+    assert time.monotonic() - begun < 30
+
+
+# Embedding `output_schema` in a tool's schema: references still resolve to the same place.
+
+
+POINTER = "/properties/answer"
+
+
+NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}}
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("schema", "embedded"),
+    [
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"}, {"type": "null"}),
+        ({"items": {"$ref": "#"}}, {"items": {"$ref": "#/properties/answer"}}),
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {}}},
+            {"$ref": "#/properties/answer/$defs/a", "$defs": {"a": {}}},
+        ),
+        # References to an anchor resolve wherever the anchor is.
+        ({"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}, {"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}),
+        # Data contains no references, and names in `properties` are not keywords.
+        *(({key: [{"$ref": "#"}]}, {key: [{"$ref": "#"}]}) for key in ("const", "enum", "default", "examples")),
+        (
+            {"properties": {"$ref": {"type": "null"}, "default": {"items": {"$ref": "#"}}}},
+            {"properties": {"$ref": {"type": "null"}, "default": {"items": {"$ref": "#/properties/answer"}}}},
+        ),
+        # A reference by the schema's own `$id` has no new place.
+        ({"$id": "http://x/y", "items": {"$ref": "#"}}, {"items": {"$ref": "#/properties/answer"}}),
+        ({"$id": "http://x/y", "items": {"$ref": "y#"}}, None),
+        (
+            {"$defs": {"i": NESTED}, "allOf": [{"$ref": "item.json"}, {"$ref": "#/$defs/i"}]},
+            {"$defs": {"i": NESTED}, "allOf": [{"$ref": "item.json"}, {"$ref": "#/properties/answer/$defs/i"}]},
+        ),
+        # A schema of an older dialect that 2020-12 refuses cannot be embedded.
+        ({**DRAFT7, "items": [{}]}, None),
+        ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, None),
+    ],
+)
+def test_references_are_rewritten_for_the_new_place(schema, embedded):
+    """References are rewritten, so a schema keeps its meaning inside the arguments of `respond`."""
+    assert load_schema(schema).embedded(POINTER) == embedded
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["$ref", "type", "items"]), inner),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(Draft202012Validator.VALIDATORS)), ANY_JSON), ANY_JSON)
+def test_any_dict_is_a_schema_or_refused_in_one_line(schema, value):
+    """Any dict is refused with a short ValueError or gives a usable schema."""
+    try:
+        taken = load_schema(schema)
+    except ValueError as error:
+        # The error becomes a problem of a file, which escapes unprintable characters.
+        taken, said = None, str(error)
+    if taken is None:
+        assert 0 < len(said) <= 500
+        return
+    reason = taken.reason(value)
+    assert reason is None or "\n" not in reason
+    taken.embedded(POINTER)
+
+
+# Loading `output_schema`: its forms in a file, and errors that name the place inside.
+
+
+YAML = """
+type: object
+required: [name]
+properties:
+  name: {type: string}
+  children: {type: array, items: {$ref: '#'}}
+additionalProperties: false
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", json.dumps(PERSON, indent="\t")),
+        ("a.json", "\ufeff" + json.dumps(PERSON)),
+        ("a.yaml", json.dumps(PERSON)),
+        ("a.yml", YAML),
+    ],
+)
+def test_a_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
+    """JSON, with tabs or a byte order mark, and YAML are read; relative paths start at the given folder."""
+    (tmp_path / name).write_text(text, "utf-8")
+    assert AnswerSchema.load(name, tmp_path).schema == PERSON
+    assert AnswerSchema.load(str(tmp_path / name), Path("/nowhere")).schema == PERSON
+
+
+def test_the_schema_is_a_copy_of_the_given_dict():
+    """Changing the given dict afterwards does not change the schema."""
+    given_one = {"required": ["a"]}
+    schema = load_schema(given_one)
+    given_one["required"].append("b")
+    assert schema.schema == {"required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.json", "{\n  nope", "a.json:2:7: "),
+        ("a.yaml", "type: [\n", "a.yaml:2:1: "),
+        ("a.yaml", "? [a]\n: b\n", "a key must be a text"),
+        ("a.yaml", "", "a.yaml: must be a JSON Schema, which is a map"),
+        ("a.json", "[1]", "a.json: must be a JSON Schema, which is a map"),
+        ("a.json", "false", "a.json: is false, which no answer can match"),
+        ("a.json", '{"minimum": NaN}', "a.json: minimum: 'NaN' is not of type 'number'"),
+        ("a.yaml", "minimum: .inf", "a.yaml: contains a value that JSON cannot represent"),
+        ("a.json", "[" * 900, "nested more than 60 levels deep"),
+        ("a.yaml", "- " * 1_000, "nested more than 60 levels deep"),
+        ("a.json", json.dumps({"title": "x" * 300_000}), "a.json: is longer than 262,144 characters"),
+        ("a.json", "{}" + " " * 8_400_000, "a.json: is larger than 8,192 KiB"),
+        ("a.json", '{"type": "numbr"}', "a.json: type: 'numbr' is not one of ['array'"),
+        ("a.json", '{"\\u001b": {"$ref": 1}, "type": "\\u001b[31m"}', "a.json: type: "),
+    ],
+)
+def test_a_bad_file_is_named_with_the_reason(tmp_path, name, text, said):
+    """The error names the file, the place in it and the reason."""
+    (tmp_path / name).write_text(text, "utf-8")
+    why = refused(name, tmp_path)
+    assert said in why
+    assert why.startswith(str(tmp_path / name))
+
+
+def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
+    """A missing file, a folder, a pipe that would block and an unusable name are refused."""
+    os.mkfifo(tmp_path / "pipe")
+    assert refused("gone.json", tmp_path) == f"{tmp_path / 'gone.json'}: cannot be read: No such file or directory"
+    assert refused("", tmp_path).endswith("is not a regular file")
+    assert refused("pipe", tmp_path).endswith("is not a regular file")
+    assert "pipe/x: cannot be read: " in refused("pipe/x", tmp_path)
+    assert "cannot be read" in refused("a\0b", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"properties": {"age": {"type": "numbr"}}}, "properties.age.type: 'numbr' is not one of ['array', 'boolean'"),
+        ({"properties": {"odd key": {"minimum": "x"}}}, "properties[\"odd key\"].minimum: 'x' is not of type 'number'"),
+        ({"pattern": "("}, "pattern: '(' cannot be matched here: unclosed group"),
+        (
+            {"properties": {"a b": {"items": {"pattern": "(?=a)"}}}},
+            "properties[\"a b\"].items.pattern: '(?=a)' cannot be matched here: look-around",
+        ),
+        ({"items": {**DRAFT7}}, "items.$schema: is allowed only at the top level"),
+        ({"$schema": "https://example.com/own"}, "$schema: 'https://example.com/own' is not supported"),
+        ({"items": {"unevaluatedProperties": False}}, "items.unevaluatedProperties: is not supported; use additionalP"),
+        ({"$schema": 3}, "$schema: 3 is not supported"),
+        ({"$ref": "#/$defs/x"}, "the reference '#/$defs/x' does not exist in the schema"),
+        ({"$ref": "http://127.0.0.1:9/x"}, "does not exist in the schema; schemas are not fetched"),
+        ({"title": "x", "$ref": "#/title"}, "the reference '#/title' does not lead to a schema"),
+        ({"x": {"y": {"type": "numbr"}}, "$ref": "#/x/y"}, "at '#/x/y': type: 'numbr' is not one of"),
+        ({"$ref": "#"}, "refers to itself without end"),
+        ({"not": {"dependentSchemas": {"x": {"$ref": "#"}}}}, "refers to itself without end"),
+        ({"x": {1, 2}}, "contains a value that JSON cannot represent: Object of type set"),
+    ],
+)
+def test_an_invalid_schema_is_refused_with_its_place(schema, said):
+    """A bad schema is refused at load time, before any answer arrives."""
+    assert said in refused(schema)
+
+
+def test_a_dict_that_contains_itself_is_refused():
+    """A dict that contains itself, which only a program can create, is refused."""
+    schema: dict[str, Any] = {}
+    schema["items"] = schema
+    assert "contains a value that JSON cannot represent" in refused(schema)
+    assert refused({"title": "x" * 300_000}) == "is longer than 262,144 characters"
+
+
+def test_a_file_with_an_invalid_schema_cannot_run(tmp_path):
+    """A file with a bad schema is listed with line, column, key and reason, but cannot run."""
+    path = tmp_path / "finder.md"
+    path.write_text("---\nname: finder\ndescription: d\noutput_schema: gone.json\n---\nBody\n", "utf-8")
+    file = load(path)
+    assert (file.name, file.status, file.specialist) == ("finder", "error", None)
+    assert [str(problem) for problem in file.problems] == [
+        f"{path}:4:16: output_schema: {tmp_path / 'gone.json'}: cannot be read: No such file or directory"
+    ]
+    (tmp_path / "gone.json").write_text('{"type": "object"}', "utf-8")
+    assert load(path).status == "ok"
+
+
+def test_an_invalid_schema_is_reported_beside_other_errors():
+    """All errors of a file are reported together, and each bad value only once."""
+    head = "---\nname: finder\ndescription: d\n"
+    text = f"{head}tool_calls_limit: x\noutput_schema:\n  properties: {{age: {{type: numbr}}}}\n---\nBody\n"
+    wrong = [problem for problem in load_text(text, Path("finder.md")).problems if problem.level == "error"]
+    assert [(problem.line, problem.key) for problem in wrong] == [(4, "tool_calls_limit"), (5, "output_schema")]
+    assert wrong[1].text.startswith("properties.age.type: 'numbr' is not one of")
+    twice = load_text(f'{head}output_schema: "{{x"\n---\nBody\n', Path("finder.md"))
+    assert [problem.key for problem in twice.problems if problem.level == "error"] == ["output_schema"]
+    odd = load_text(
+        f'{head}output_schema: {{properties: {{"\\u202e": {{type: "\\e"}}}}}}\n---\nBody\n', Path("finder.md")
+    )
+    assert odd.status == "error"
+    assert all(str(problem).isprintable() for problem in odd.problems)
+
+
+@pytest.mark.exhaustive
+def test_files_without_a_schema_do_not_import_the_validator(tmp_path):
+    """Listing and checking import the validator only when a file needs it."""
+    (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: d\n---\nBody\n", "utf-8")
+    script = (
+        "import sys; from run_specialist.cli.manage import main; sys.argv = ['specialists', 'check', sys.argv[1]]\n"
+    )
+    script += "try: main()\nfinally: print('jsonschema' in sys.modules, 'referencing' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "False False"
+
+
+def test_aliases_that_expand_too_far_are_refused(tmp_path):
+    """A few lines of YAML whose aliases expand to millions of values are refused."""
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
+    )
+    (tmp_path / "a.yaml").write_text(bomb, "utf-8")
+    assert "has more than 50,000 values" in refused("a.yaml", tmp_path)
+    (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
+    # An alias inside its own anchor is read as plain text, as in front matter.
+    assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}
+
+
+# `evidence: require` beside `output_schema`: the schema needs a place for quotes.
+
+
+ITEM = {"type": "object", "properties": {"source": {"type": "string"}, "quote": {"type": "string"}}}
+LIST = {"type": "array", "items": ITEM}
+
+
+def schema(evidence, **more):
+    """Return the schema of an answer whose evidence is this."""
+    return {"type": "object", "properties": {"evidence": evidence}, **more}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        schema(LIST),
+        schema({"anyOf": [LIST, {"type": "null"}]}),
+        schema({"type": "array", "items": {"$ref": "#/$defs/Quote"}}, **{"$defs": {"Quote": ITEM}}),
+        {"$ref": "#/$defs/Answer", "$defs": {"Answer": schema(LIST)}},
+        {"allOf": [schema(LIST)]},
+        schema({"$ref": "#/$defs/a~1b"}, **{"$defs": {"a/b": LIST}}),
+    ],
+)
+def test_g_5_a_schema_with_quotes_is_recognized(given):
+    """The array may be behind references and alternatives."""
+    assert has_quotes(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        schema({"type": "array"}),
+        schema({"type": "array", "items": {"type": "string"}}),
+        schema({"type": "array", "items": {"type": "object", "properties": {"quote": {}}}}),
+        {"type": "object", "properties": {"quotes": LIST}},
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}], "anyOf": 3},
+        {"$ref": "other.json"},
+        {"$ref": "#/$defs/gone"},
+    ],
+)
+def test_g_5_any_other_schema_is_not(given):
+    """Other shapes have no place for quotes, and odd or circular ones end."""
+    assert not has_quotes(given)
+
+
+def problems(*lines):
+    """Return the problems of a file with these lines."""
+    text = "\n".join(("---", "name: finder", "description: d", *lines, "---", "Body", ""))
+    return [str(problem) for problem in load_text(text, Path("finder.md")).problems]
+
+
+def test_g_5_a_file_that_requires_quotes_without_a_place_for_them_is_unusable():
+    """The error names line, column and what to do; with a place, or without `require`, the file is fine."""
+    bad = problems("output_schema: {type: object}", "evidence: Require")
+    assert bad == [f"finder.md:5:11: evidence: {NEEDS_QUOTES}"]
+    assert "has no `evidence` array of objects with `source` and `quote`; add one, or set evidence to" in NEEDS_QUOTES
+    assert problems("output_schema: {type: object}", "evidence: check") == []
+    good = (
+        "output_schema: {properties: {evidence: {type: array, items: {properties: {source: {}, quote: {}}}}}}",
+        "evidence: require",
+    )
+    assert problems(*good) == []
+    assert problems("evidence: require") == []

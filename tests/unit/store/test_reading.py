@@ -1,0 +1,521 @@
+"""Listing, finding and deleting the runs of a store, on both databases."""
+
+import gc
+import time
+import tracemalloc
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from run_specialist.errors import RunNotFound, StoreMissing, StoreUnusable, UsageError
+from run_specialist.loop.run import Run
+from run_specialist.record.journal import Opened
+from run_specialist.record.messages import Message, ToolCall
+from run_specialist.store import batch_reader
+from run_specialist.store.batch_reader import ENDPOINT_KINDS, ITEM_STATUSES, StoredBatches
+from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
+from run_specialist.store.reader import Store
+from run_specialist.store.selection import Selection
+from run_specialist.store.stored import BatchTotals, transcript_rows
+from run_specialist.store.writer import Writer
+from tests.loop_jobs import job
+from tests.scripted_provider import ScriptedProvider, calls, says
+from tests.unit.store.finished_batches import EVERY_STATE, STARTED, TEMPLATE, item_of, keep_batch
+from tests.unit.store.finished_runs import keep, named, run_of, write
+from tests.unit.store.records import (
+    begun,
+    change,
+    checkpointed,
+    counts,
+    ended,
+    nowhere,
+    opened,
+    outcome,
+    received,
+    returned,
+)
+
+
+@pytest.fixture
+def three(store_url):
+    """Return a store with three runs, of which r2 is the newest."""
+    keep(
+        store_url,
+        r1=run_of("r1", 1_000.0),
+        r2=run_of("r2", 3_000.0, turns=2, status="partial", specialist="reader", model="m", question="Why?\nHow?"),
+        r3=run_of("r3", 2_000.0),
+    )
+    with Store(store_url) as store:
+        yield store
+
+
+def ids(found):
+    """Return the ids of runs."""
+    return [one.run_id for one in found]
+
+
+def test_a_listing_is_filtered(three):
+    """A listing is filtered by id prefix, specialist, status, age and number; all filters must match."""
+    assert ids(three.runs(ids=["r1", "r2"])) == ["r2", "r1"]
+    assert ids(three.runs(ids=["r"], limit=2)) == ["r2", "r3"]
+    assert ids(three.runs(ids=["_1", "%"])) == []
+    assert ids(three.trees(Selection(specialist="looker"))) == ["r3", "r1"]
+    assert ids(three.runs(status="answered", limit=1)) == ["r3"]
+    assert ids(three.runs(status="failed")) == []
+    assert ids(three.trees(Selection(before=2_060.0))) == ["r1"]
+    assert ids(three.trees(Selection(before=2_061.0, specialist="looker"), 5)) == ["r3", "r1"]
+    assert ids(three.runs(limit=0)) == []
+
+
+def test_a_run_without_an_outcome_is_running_or_interrupted(store_url):
+    """A run stored as running is shown as running while its process holds the lock, then as interrupted."""
+    keep(store_url, dead=begun("dead"), dead_too=[replace(opened("dead_too"), at=2.0)], over=run_of("over"))
+    with closing(Writer(nowhere(store_url))) as writer, Store(store_url) as store:
+        write(writer, alive=begun("alive"))
+        told = {one.run_id: (one.status, one.ended_at) for one in store.runs()}
+        dead = ("interrupted", None)
+        assert told == {"dead": dead, "dead_too": dead, "alive": ("running", None), "over": ("answered", 1_060.0)}
+        assert ids(store.runs(status="running", limit=1)) == ["alive"]
+        assert ids(store.runs(status="interrupted", limit=1)) == ["dead"]
+        assert (store.load("alive").status, store.load("dead").status) == ("running", "interrupted")
+        write(writer, alive=[replace(ended("alive")[0], at=5.0)])
+    with Store(store_url) as store:
+        assert store.find("alive").status == "answered"
+
+
+def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
+    """A run is found by its id, by a prefix or as the last one.
+
+    An exact id wins over a longer one it is a prefix of; the last run is never one that another run started.
+    """
+    keep(store_url, r1=run_of("r1", 3.0), r12=run_of("r12", 2.0), x1=run_of("x1", 1.0), child=run_of("child", 4.0))
+    change(store_url, "update runs set parent_id = 'r1' where run_id = 'child'")
+    with Store(store_url) as store:
+        assert [store.find(given).run_id for given in ("r1", "r12", "x", "last", "child")] == [
+            "r1", "r12", "x1", "r1", "child",
+        ]  # fmt: skip
+        assert store.find("child").parent_id == "r1"
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("2", "7 run ids start with 2: 27, 26, 25, 24, 23 and 2 more; use more of the id"),
+        ("nothing like it", "there is no run nothing like it in {}; the newest is 27"),
+        ("277", "there is no run 277 in {}; the newest is 27"),
+        ("%", "there is no run % in {}; the newest is 27"),
+        ("\udcff\0", "there is no run \udcff\0 in {}; the newest is 27"),
+    ],
+)
+def test_an_unknown_or_ambiguous_id_is_reported(store_url, given, told):
+    """An id that matches no run or several is reported in one line, with the matching ids or the newest one."""
+    keep(store_url, **{f"2{number}": run_of(f"2{number}", float(number)) for number in range(1, 8)})
+    with Store(store_url) as store, pytest.raises(RunNotFound) as caught:
+        store.load(given)
+    assert str(caught.value) == told.format(named(store_url))
+
+
+def test_a_missing_store_is_reported_and_not_created(store_url):
+    """A missing store is reported as missing and is not created by reading."""
+    for _ in range(2):
+        with pytest.raises(StoreMissing, match=r"^there is no store at .* yet; the first run creates it$"):
+            Store(store_url)
+
+
+def test_deleting_a_run_removes_only_its_rows(store_url):
+    """Deleting a run removes all its rows and no other run's; it needs full ids and ignores unknown ones."""
+    keep(store_url, r1=run_of("r1"), r12=run_of("r12"), r2=begun("r2"))
+    before = counts(store_url, "r12")
+    with Store(store_url) as store:
+        store.delete(["r1", "r2", "other"])
+        assert ids(store.runs()) == ["r12"]
+    assert counts(store_url) == counts(store_url, "r12") == before
+    assert min(before.values()) > 0
+
+
+def test_a_selection_with_a_running_run_is_not_deleted(store_url):
+    """If a run is still running, none of the selection is deleted and the error names the run and its owner.
+
+    It can be deleted once its process has died.
+    """
+    keep(store_url, dead=begun("dead"))
+    writer = Writer(nowhere(store_url))
+    with Store(store_url) as store:
+        with closing(writer):
+            write(writer, alive=begun("alive"), done=run_of("done"))
+            before = counts(store_url)
+            with pytest.raises(UsageError, match=r"^alive is still running: .*; stop it first; nothing was deleted$"):
+                store.delete(["dead", "alive"])
+            assert counts(store_url) == before
+            # A run that a living process has finished can be deleted.
+            store.delete(["done", "dead"])
+        assert ids(store.runs()) == ["alive"]
+        store.delete(["alive"])
+    assert set(counts(store_url).values()) == {0}
+
+
+# Loading a run from a store, on both databases.
+
+
+DAY = 86_400.0
+
+
+def test_every_field_of_every_record_is_read_back(store_url):
+    """Every field of every record is read back, whatever characters it contains."""
+    odd = "\udcff \0 é 🦉 " + "long " * 500
+    call = ToolCall(odd, odd, None)
+    first = Opened(at=1.0, run_id="r1", specialist="looker", model="m", question=odd, frozen={"system": odd, "n": [1]})
+    reply = received(1, {"type": "thinking", "thinking": odd, "signature": "s"}, {"type": "text", "text": odd})
+    reply = replace(reply, choice="none", landing=True, reply=replace(reply.reply, more_room_helps=False))
+    result = replace(returned(1, odd), call=call, characters=7, is_error=True, note=odd, repeated=True)
+    said = [Message.user(odd), Message("assistant", reply.reply.content), Message.user("On.").with_instruction(odd)]
+    snapshot = checkpointed(1, 0, said)
+    keep(store_url, r1=[first, reply, result, snapshot, *ended("r1")])
+    with Store(store_url) as store:
+        kept = store.load("r1")
+    assert (kept.question, kept.frozen, kept.started_at) == (odd, first.frozen, 1.0)
+    assert kept.snapshot == snapshot.snapshot
+    lists = ("evidence", "gaps", "warnings", "children", "models", "changes")
+    empty: dict[str, list[object]] = {key: [] for key in lists}
+    assert kept.outcome == outcome("r1").as_json() | empty
+    (turn,), (returned_,), (event,) = kept.turns, kept.calls, kept.events
+    assert (turn.reply, turn.cost_usd, turn.choice, turn.landing) == (reply.reply, 0.25, "none", True)
+    assert (turn.number, turn.at, turn.seconds) == (1, reply.at, 1.5)
+    assert (returned_.call, returned_.whole, returned_.text, returned_.note) == (call, odd, odd[:7], odd)
+    assert (returned_.number, returned_.turn, returned_.at, returned_.seconds) == (1, 1, result.at, 0.5)
+    assert (returned_.is_error, returned_.repeated, returned_.truncated) == (True, True, True)
+    assert [one.message.encoded for one in kept.messages] == [one.encoded for one in said]
+    assert [(one.part, one.place, one.copied) for one in kept.messages] == [(0, 0, False), (0, 1, False), (0, 2, False)]
+    assert kept.transcript == tuple(said)
+    assert (event.number, event.body["event"], event.body["outcome"]["answer"]) == (1, "finished", "It is known.")
+
+
+def test_a_corrupt_row_causes_a_one_line_error(store_url):
+    """A corrupt row causes a one-line error that names the run and the store; other runs can be read."""
+    keep(store_url, r1=run_of("r1"), r2=run_of("r2"))
+    change(store_url, "update runs set frozen = outcome, outcome = substr(question, 1, 1) where run_id = 'r1'")
+    with Store(store_url) as store:
+        with pytest.raises(StoreUnusable, match=r"^.*the data of r1 cannot be read: [^\n]*$"):
+            store.load("r1")
+        assert store.load("r2").frozen == {"system": "Look."}
+        change(store_url, "drop table events")
+        with pytest.raises(StoreUnusable, match=r"^[^\n]*events[^\n]*$") as caught:
+            store.load("r2")
+        assert str(caught.value).startswith(named(store_url))
+
+
+def test_the_history_of_a_specialist_lists_its_finished_runs(store_url):
+    """The history of a specialist lists its finished runs with their number of calls and of repeated calls."""
+    again = [returned(2, repeated=True), returned(3, repeated=True)]
+    keep(
+        store_url,
+        r1=[*run_of("r1", 1.0), *again],
+        r2=run_of("r2", 2.0, turns=0),
+        r3=begun("r3"),
+        r4=run_of("r4", 4.0, specialist="reader"),
+    )
+    with Store(store_url) as store:
+        found = store.past("looker")
+        assert [(one.run_id, one.started_at, one.calls, one.repeated) for one in found] == [
+            ("r2", 2.0, 0, 0), ("r1", 1.0, 3, 2),
+        ]  # fmt: skip
+        assert found[0].outcome["answer"] == "It is known."
+        assert store.past("nobody") == []
+
+
+def test_outcomes_are_those_of_the_newest_runs_that_began_from_a_file(store_url, tmp_path):
+    """Runs of other files and specialists, and those without an outcome, are left out; a link leads to its file."""
+    file, link = tmp_path / "looker.md", tmp_path / "link.md"
+    link.symlink_to(file)
+    here, elsewhere = {"file": str(file)}, {"file": str(tmp_path / "other.md")}
+    keep(
+        store_url,
+        r1=run_of("r1", 1.0, frozen=here),
+        r2=run_of("r2", 2.0, frozen={"file": str(link)}, status="landed"),
+        r3=run_of("r3", 3.0, frozen=elsewhere),
+        r4=run_of("r4", 4.0, frozen=here, specialist="reader"),
+        r5=[opened("r5", frozen=here)],
+    )
+    with Store(store_url) as store:
+        found = [store.outcomes_of_file("looker", link, most) for most in (1, 2, 3)]
+    assert [[one["status"] for one in outcomes] for outcomes in found] == [[], ["landed"], ["landed", "answered"]]
+
+
+async def test_s4_4_every_message_is_in_the_database(store_url):
+    """A run with a limit of 3 stores 1 user message, 3 calls with their results and 1 assistant message, in order."""
+    script = [calls(("look", {"query": word}), first_id=at) for at, word in enumerate("abc", 1)]
+    work = job(ScriptedProvider([*script, says("Owls eat mice.")]), 3, landing="none")
+    with closing(Writer(nowhere(store_url))) as writer:
+        done = await Run(work, journal=writer.journal(work.run_id)).outcome()
+    with Store(store_url) as store:
+        kept = store.load("last")
+    assert (kept.status, kept.tool_calls) == (done.status, 3) == ("landed", 3)
+    rows = transcript_rows(kept)
+    pair = ["tool_call", "tool_result"]
+    assert [row["kind"] for row in rows] == ["user", *pair, *pair, *pair, "assistant"]
+    assert [row["arguments"]["query"] for row in rows if row["kind"] == "tool_call"] == ["a", "b", "c"]
+    assert [row["content"] for row in rows if row["kind"] == "tool_result"] == [
+        "note on 'a', part 0",
+        "note on 'b', part 0\n1 tool call remaining",
+        "note on 'c', part 0\n0 tool calls remaining",
+    ]
+    assert (rows[0]["text"], rows[-1]["text"]) == ("What is known?", "Owls eat mice.")
+    assert kept.started_at <= time.time() < kept.started_at + DAY
+
+
+# Trees of runs, projects and searches, as queries on both databases.
+
+
+def of(project):
+    """Return what a run stores about its project."""
+    return {"system": "Look.", "project": project}
+
+
+@pytest.fixture
+def forest(store_url):
+    """Return a store with two trees in one project, a run of another, and a child whose parent is not stored."""
+    keep(
+        store_url,
+        a=run_of("a", 1.0, frozen=of("/a")),
+        a1=run_of("a1", 2.0, frozen=of("/a"), parent_id="a", specialist="reader"),
+        a11=run_of("a11", 3.0, frozen=of("/a"), parent_id="a1"),
+        b=run_of("b", 4.0, frozen=of("/b")),
+        c=run_of("c", 5.0, frozen=of("/a"), status="failed"),
+        a2=run_of("a2", 6.0, frozen=of("/a"), parent_id="a"),
+        orphan=run_of("orphan", 7.0, frozen=of("/a"), parent_id="gone"),
+    )
+    with Store(store_url) as store:
+        yield store
+
+
+def test_a_limit_counts_trees(forest):
+    """The limit counts runs without a selected parent; their selected descendants are returned with them."""
+    project = Selection(project="/a")
+    assert ids(forest.trees(project, 1)) == ["orphan"]
+    assert ids(forest.trees(project, 2)) == ["orphan", "c"]
+    assert ids(forest.trees(project, 3)) == ids(forest.trees(project)) == ["orphan", "a2", "c", "a11", "a1", "a"]
+    assert ids(forest.trees(Selection(), 3)) == ["orphan", "c", "b"]
+    assert ids(forest.trees(Selection(specialist="reader"), 5)) == ["a1"]
+    assert ids(forest.trees(Selection(project="/a", status="failed"), 5)) == ["c"]
+    assert ids(forest.trees(project, 0)) == []
+
+
+def test_descendants_are_found_whatever_is_selected(forest):
+    """All descendants of some runs are found, each once."""
+    assert ids(forest.with_descendants(forest.runs(ids=["a1", "b"]))) == ["b", "a11", "a1"]
+    assert ids(forest.with_descendants(forest.runs(ids=["a"]))) == ["a2", "a11", "a1", "a"]
+
+
+def test_last_and_the_count_of_others_depend_on_the_project(forest):
+    """`last` is the newest run of the project without a parent; runs of other projects are counted."""
+    assert (forest.find("last", "/a").run_id, forest.find("last", "/b").run_id) == ("c", "b")
+    assert (forest.find("last").run_id, forest.find("b", "/a").run_id) == ("c", "b")
+    assert [forest.count_elsewhere(project) for project in ("/a", "/b", "/c")] == [1, 6, 7]
+    with pytest.raises(RunNotFound, match=r"contains no runs of /c yet; other projects have 7 runs$"):
+        forest.find("last", "/c")
+    assert (ids(forest.runs()), len(forest.past("looker", "/a")), len(forest.past("looker"))) == (
+        ["orphan", "a2", "c", "b", "a11", "a1", "a"], 5, 6,
+    )  # fmt: skip
+
+
+def test_the_status_of_a_parent_does_not_hide_its_children(store_url):
+    """A running parent is not among the interrupted runs, so its interrupted child is listed by itself."""
+    _, *rest = begun("child")
+    keep(store_url, child=[opened("child", parent_id="alive"), *rest])
+    with closing(Writer(nowhere(store_url))) as writer, Store(store_url) as store:
+        write(writer, alive=begun("alive"))
+        assert ids(store.trees(Selection(status="interrupted"), 1)) == ["child"]
+        assert ids(store.trees(Selection(status="running"), 1)) == ["alive"]
+
+
+def test_active_runs_are_those_without_an_end_or_with_a_new_one(store_url):
+    """Runs that have not ended, or began or ended since a time, are returned oldest first."""
+    keep(store_url, old=run_of("old", 1.0), dead=begun("dead"), late=run_of("late", 950.0), new=run_of("new", 2_000.0))
+    with Store(store_url) as store:
+        found = store.active_since(Selection(), 1_000.0)
+        assert sorted(ids(found)) == ["dead", "late", "new"]
+        assert [run.started_at for run in found] == sorted(run.started_at for run in found)
+
+
+# Listings without the runs of batches, and of the runs of one batch, on both databases.
+
+
+@pytest.fixture
+def store(store_url):
+    """Return a store with two batches, runs below one of them, and an ordinary run with a child."""
+    keep_batch(store_url, {"a": {"status": "answered"}, "b": {"status": "failed"}, "c": "not run"}, "b1")
+    keep_batch(store_url, {"a": {"status": "answered"}}, "b2")
+    keep(
+        store_url,
+        child=run_of("child", 5.0, parent_id="b1-a"),
+        grandchild=run_of("grandchild", 6.0, parent_id="child", status="failed"),
+        alone=run_of("alone", 7.0),
+        below=run_of("below", 8.0, parent_id="alone"),
+    )
+    with Store(store_url) as opened:
+        yield opened
+
+
+def ids_batches(found):
+    """Return the ids of runs."""
+    return {one.run_id for one in found}
+
+
+@pytest.mark.parametrize("limit", [None, 10, 1])
+def test_runs_of_batches_and_those_below_are_left_out(store, limit):
+    """Left out are the runs of batches and all runs below them, at any depth, with a limit and without."""
+    assert ids_batches(store.trees(Selection(without_batches=True), limit)) == {"alone", "below"}
+    assert ids_batches(store.active_since(Selection(without_batches=True), 0.0)) == {"alone", "below"}
+    assert len(store.trees(Selection())) == 7
+
+
+def test_the_runs_that_are_left_out_are_counted(store):
+    """The count has the runs of batches that match the other filters, without those below them."""
+    assert store.count_left_out(Selection(without_batches=True)) == 3
+    assert store.count_left_out(Selection(status="failed", without_batches=True)) == 1
+    assert store.count_left_out(Selection(specialist="unknown", without_batches=True)) == 0
+    assert ids_batches(store.trees(Selection(status="failed", without_batches=True))) == set()
+
+
+def test_the_runs_of_a_batch_are_selected(store):
+    """The runs of one batch are those of its items, without runs below them; other filters apply too."""
+    assert ids_batches(store.trees(Selection(batch="b1"))) == {"b1-a", "b1-b"}
+    assert ids_batches(store.trees(Selection(batch="b1", status="failed"), 5)) == {"b1-b"}
+    assert ids_batches(store.trees(Selection(batch="b"))) == set()
+
+
+# Reading batches: counts by status, items, and finding a batch, on both databases.
+
+
+def statuses(url, batch_id="b1", **how):
+    """Return the status of each item by its number."""
+    with StoredBatches(url) as store:
+        return {item.number: item.status for item in store.items(batch_id, **how)}
+
+
+def tally(url, batch_id="b1"):
+    """Return the tally of a batch."""
+    with StoredBatches(url) as store:
+        return store.tally(batch_id)
+
+
+def test_each_status_is_counted(store_url):
+    """The status of an item is that of its run; without a run it is dead, failed with an error, or not run."""
+    keep_batch(store_url, EVERY_STATE)
+    found = tally(store_url)
+    assert found.counts == {
+        **dict.fromkeys(("answered", "landed", "partial", "aborted", "dead", "interrupted", "not run"), 1),
+        "failed": 2,
+    }
+    assert list(found.counts) == [status for status in ITEM_STATUSES if status in found.counts]
+    assert (found.items, found.runs, found.earlier, found.unknown_costs) == (9, 6, 0, 0)
+    # An interrupted run has made no turn, the others one that cost a quarter.
+    assert (found.cost_usd, found.tool_calls) == (1.25, 5)
+    assert (found.started_at, found.ended_at) == (STARTED, STARTED + 64)
+    assert found.worked_s == 300
+
+
+def test_an_item_has_its_outcome(store_url):
+    """An item has input, question, and the outcome and figures of its run; without a run its own error."""
+    items = keep_batch(store_url, EVERY_STATE)
+    with StoredBatches(store_url) as store:
+        found = {item.run_id: item for item in store.items("b1")}
+    answered, failed = found["b1-a"], found["b1-e"]
+    assert (answered.input, answered.question) == (items[0].input, "What does a.md say about leaks?")
+    assert (answered.outcome["status"], answered.outcome["answer"]) == ("answered", "a.md says that it leaks.")
+    assert (answered.tool_calls, answered.cost_usd, answered.seconds, answered.error) == (1, 0.25, 60.0, None)
+    assert (failed.outcome, failed.cost_usd, failed.seconds) == (None, None, None)
+    assert failed.error == "{path} is not a column"
+    assert found["b1-i"].outcome is None
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize("kind", [*sorted(ENDPOINT_KINDS), "invalid_request", "internal", None])
+def test_an_item_that_was_taken_back_is_not_run(store_url, kind):
+    """A run that failed because of the endpoint counts as not run while its item waits, else as failed."""
+    keep_batch(store_url, {name: {"status": "failed", "kind": kind} for name in "abc"})
+    waits = "not run" if kind in ENDPOINT_KINDS else "failed"
+    with BatchWriter(store_url) as book:
+        book.mark("b1", [ItemStateChange("b1-b", "ended"), ItemStateChange("b1-c", "begun")])
+    assert statuses(store_url) == {1: waits, 2: "failed", 3: "failed"}
+    assert statuses(store_url, failures=True) == {
+        number: "failed" for number in (1, 2, 3) if number > 1 or waits == "failed"
+    }
+    found = tally(store_url).counts
+    assert found == ({"failed": 2, "not run": 1} if waits == "not run" else {"failed": 3})
+
+
+def test_a_dead_item_is_dead_until_its_run_ends(store_url):
+    """An item given up while its run is unfinished is dead; if the run ended after all, that is what counts."""
+    keep_batch(store_url, {"a": {"status": "interrupted"}, "b": {"status": "answered"}})
+    with BatchWriter(store_url) as book:
+        book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead")])
+    assert statuses(store_url) == {1: "dead", 2: "answered"}
+    assert tally(store_url).counts == {"answered": 1, "dead": 1}
+
+
+def test_items_of_earlier_calls_are_not_listed(store_url):
+    """Items that the newest call does not have are neither listed nor counted, but their cost is."""
+    back = {"status": "failed", "kind": "quota"}
+    keep_batch(store_url, {"a": {"status": "answered"}, "b": {"status": "answered"}, "back": back})
+    with BatchWriter(store_url) as book:
+        book.put(StoredBatch("b1", "looker", TEMPLATE, STARTED), [item_of("b1", 1, "b"), item_of("b1", 2, "c")])
+    assert statuses(store_url) == {1: "answered", 2: "not run"}
+    found = tally(store_url)
+    assert (found.counts, found.earlier) == ({"answered": 1, "not run": 1}, 2)
+    assert (found.cost_usd, found.runs) == (0.75, 3)
+
+
+def test_failures_can_be_listed_alone(store_url):
+    """The failures are the items that failed, were aborted, or are dead, by number."""
+    keep_batch(store_url, EVERY_STATE)
+    assert statuses(store_url, failures=True) == {4: "failed", 5: "aborted", 8: "failed", 9: "dead"}
+
+
+def test_items_are_read_a_few_at_a_time(store_url, monkeypatch):
+    """Items are read while they are used, in the order of their numbers, and never all together."""
+    monkeypatch.setattr(batch_reader, "ITEMS_AT_ONCE", 50)
+    with BatchWriter(store_url) as book:
+        many = (StoredItem(f"b1-{number}", number, "x" * 5_000, "y" * 5_000) for number in range(1, 1_001))
+        book.put(StoredBatch("b1", "looker", "?", 1.0), many)
+    with StoredBatches(store_url) as store:
+        next(store.items("b1"))
+        gc.collect()
+        tracemalloc.start()
+        assert [item.number for item in store.items("b1")] == list(range(1, 1_001))
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+        tracemalloc.stop()
+
+
+def test_batches_are_listed(store_url):
+    """Batches are listed newest first, all or those of one project, each with its own tally."""
+    keep_batch(store_url, {"a": {"status": "answered"}}, "b1", project="/p", cost_limit=2.5, created_at=1.0)
+    keep_batch(store_url, {"a": "not run", "b": "not run"}, "b2", project="/q", created_at=3.0)
+    keep_batch(store_url, {}, "b3", created_at=2.0, model="opus")
+    with StoredBatches(store_url) as store:
+        assert [one.batch_id for one in store.listed()] == ["b2", "b3", "b1"]
+        assert [one.batch_id for one in store.listed(limit=2)] == ["b2", "b3"]
+        assert store.listed("/p") == [StoredBatch("b1", "looker", TEMPLATE, 1.0, project="/p", cost_limit=2.5)]
+        found = store.tallies(["b1", "b2", "b3", "unknown"])
+        assert [found[one].counts for one in found] == [{"answered": 1}, {"not run": 2}, {}, {}]
+        assert found["b3"] == BatchTotals()
+
+
+def test_a_batch_is_found(store_url):
+    """A batch is found by its id, by a unique prefix, and the newest of a project as `last`."""
+    for batch_id, project, at in (("b1", "/p", 2.0), ("b12", "/q", 1.0), ("c_", None, 0.5)):
+        keep_batch(store_url, {"a": "not run"}, batch_id, project=project, created_at=at)
+    with StoredBatches(store_url) as store:
+        found = [store.find(*given).batch_id for given in (("b1",), ("b12",), ("c",), ("last",), ("last", "/q"))]
+        assert found == ["b1", "b12", "c_", "b1", "b12"]
+        for wrong, why in (
+            ("b", "2 batch ids start with b: b1, b12; use more of the id"),
+            ("%", "there is no batch %"),
+            (" ", "the batch id is empty"),
+        ):
+            with pytest.raises(RunNotFound, match=f"^{why}"):
+                store.find(wrong)
+        with pytest.raises(RunNotFound, match="contains no batches of /r yet"):
+            store.find("last", "/r")
