@@ -81,7 +81,7 @@ async def test_a_call_of_what_cannot_work_says_why(connect):
     assert all(one.is_error for one in (notes, begun, judged, unknown))
     for one in (notes, begun):
         assert "matches thoughts/" in one.content[0].text
-        assert "; codebase-analyst works here, as do " in one.content[0].text
+        assert "; these work here: finder, " in one.content[0].text
     assert "its answer is a judgement (offline: refuse) and needs a model, but no model" in judged.content[0].text
     assert "fact-checker" not in unknown.content[0].text
     assert "codebase-analyst" in unknown.content[0].text
