@@ -15,30 +15,56 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     __version__: str
     # The names twice: type checkers see that they are exported.
-    # isort: off
-    from run_specialist.api.delegate import Delegate as Delegate, Delegated as Delegated, delegate_tool as delegate_tool
-    from run_specialist.api.runner import Runner as Runner, Stream as Stream, run as run, run_sync as run_sync
+    from run_specialist.api.delegate import Delegate as Delegate
+    from run_specialist.api.delegate import Delegated as Delegated
+    from run_specialist.api.delegate import delegate_tool as delegate_tool
+    from run_specialist.api.runner import Runner as Runner
+    from run_specialist.api.runner import Stream as Stream
+    from run_specialist.api.runner import run as run
+    from run_specialist.api.runner import run_sync as run_sync
     from run_specialist.batch.batch import Batch as Batch
     from run_specialist.batch.item import Done as Done
-    from run_specialist.errors import AtWork as AtWork, NotResumable as NotResumable, NotTrusted as NotTrusted
-    from run_specialist.errors import ProviderError as ProviderError, RunNotFound as RunNotFound
-    from run_specialist.errors import RunSpecialistError as RunSpecialistError, SpecialistNotFound as SpecialistNotFound
-    from run_specialist.errors import SpecialistUnusable as SpecialistUnusable, StoreUnusable as StoreUnusable
-    from run_specialist.errors import ToolError as ToolError, UsageError as UsageError
-    from run_specialist.loop.job import Augmenter as Augmenter, Executed as Executed
-    from run_specialist.loop.run import EndedRun as EndedRun, Run as Run
+    from run_specialist.errors import AtWork as AtWork
+    from run_specialist.errors import NotResumable as NotResumable
+    from run_specialist.errors import NotTrusted as NotTrusted
+    from run_specialist.errors import ProviderError as ProviderError
+    from run_specialist.errors import RunNotFound as RunNotFound
+    from run_specialist.errors import RunSpecialistError as RunSpecialistError
+    from run_specialist.errors import SpecialistNotFound as SpecialistNotFound
+    from run_specialist.errors import SpecialistUnusable as SpecialistUnusable
+    from run_specialist.errors import StoreUnusable as StoreUnusable
+    from run_specialist.errors import ToolError as ToolError
+    from run_specialist.errors import UsageError as UsageError
+    from run_specialist.loop.job import Augmenter as Augmenter
+    from run_specialist.loop.job import Executed as Executed
+    from run_specialist.loop.run import EndedRun as EndedRun
+    from run_specialist.loop.run import Run as Run
     from run_specialist.providers.base import Delta as Delta
-    from run_specialist.record.events import BudgetSpent as BudgetSpent, Called as Called, ChildTold as ChildTold
-    from run_specialist.record.events import Event as Event, FileChanged as FileChanged, Finished as Finished
-    from run_specialist.record.events import Forked as Forked, Landed as Landed, ModelChanged as ModelChanged
-    from run_specialist.record.events import Replied as Replied, Requested as Requested, Resumed as Resumed
-    from run_specialist.record.events import Retrying as Retrying, Started as Started, Summarized as Summarized
-    from run_specialist.record.events import Waiting as Waiting, Warned as Warned
-    from run_specialist.record.outcome import Child as Child, Evidence as Evidence, Outcome as Outcome
+    from run_specialist.record.events import BudgetSpent as BudgetSpent
+    from run_specialist.record.events import Called as Called
+    from run_specialist.record.events import ChildTold as ChildTold
+    from run_specialist.record.events import Event as Event
+    from run_specialist.record.events import FileChanged as FileChanged
+    from run_specialist.record.events import Finished as Finished
+    from run_specialist.record.events import Forked as Forked
+    from run_specialist.record.events import Landed as Landed
+    from run_specialist.record.events import ModelChanged as ModelChanged
+    from run_specialist.record.events import Replied as Replied
+    from run_specialist.record.events import Requested as Requested
+    from run_specialist.record.events import Resumed as Resumed
+    from run_specialist.record.events import Retrying as Retrying
+    from run_specialist.record.events import Started as Started
+    from run_specialist.record.events import Summarized as Summarized
+    from run_specialist.record.events import Waiting as Waiting
+    from run_specialist.record.events import Warned as Warned
+    from run_specialist.record.outcome import Child as Child
+    from run_specialist.record.outcome import Evidence as Evidence
+    from run_specialist.record.outcome import Outcome as Outcome
     from run_specialist.specialist.fields import Specialist as Specialist
-    from run_specialist.tools.base import Context as Context, Output as Output, Tool as Tool
+    from run_specialist.tools.base import Context as Context
+    from run_specialist.tools.base import Output as Output
+    from run_specialist.tools.base import Tool as Tool
     from run_specialist.tools.python_tools import tool as tool
-    # isort: on
 
 # Modules and the public names they define.
 _HOMES = {

@@ -1,5 +1,6 @@
 """Parse YAML, JSON and TOML with the line of each value."""
 
+import json
 import math
 import re
 from bisect import bisect_left
@@ -17,6 +18,8 @@ from run_specialist.specialist.problems import Position, shown
 # Without libyaml, PyYAML has only its own parser.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+# Two escapes of JSON for one character, which YAML would refuse.
+_SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 LARGEST = 8 * 1024 * 1024
 """Maximum size of a file [bytes]."""
 MOST_CASE_VALUES = 50_000
@@ -67,6 +70,8 @@ def read(path: Path, project: Path | None = None) -> PlacedValue:
         text = read_file(path, project, LARGEST).decode("utf-8-sig")
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None
+    if path.suffix == ".json":
+        text = _SURROGATES.sub(lambda found: found[1] + json.loads(f'"{found[2]}"'), text)
     left = MOST_CASE_VALUES
     line_ends = [found.start() for found in re.finditer("\n", text)]
 

@@ -549,3 +549,10 @@ def test_g_5_a_file_that_requires_quotes_without_a_place_for_them_is_unusable():
     )
     assert problems(*good) == []
     assert problems("evidence: require") == []
+
+
+def test_characters_that_json_escapes_as_pairs_are_read(tmp_path):
+    """`json.dumps` writes an emoji as two escapes; an escaped backslash before such a text stays what it is."""
+    schema = {"type": "string", "description": "\U0001f600 \\ud83d\\ude00 \\\U0001f600"}
+    (tmp_path / "a.json").write_text(json.dumps(schema), "utf-8")
+    assert AnswerSchema.load("a.json", tmp_path).schema == schema
