@@ -188,11 +188,12 @@ _WORD = "[A-Za-z0-9_-]"
 _TOKENS = {
     """
     gsk_ r8_ hf_ api_org_ ghp_ gho_ ghu_ ghs_ ghr_ npm_ pnu_ ntn_ xai- pplx- lin_api_ lin_oauth_ shpat_ shpca_ shppa_
-    shpss_ dop_v1_ doo_v1_ dor_v1_ rubygems_ pul- shippo_live_ shippo_test_ AGE-SECRET-KEY-
+    shpss_ dop_v1_ doo_v1_ dor_v1_ rubygems_ pul- shippo_live_ shippo_test_ AGE-SECRET-KEY- sbp_ EZAK EZTK
     """: "[A-Za-z0-9]{30,}",
     """
     sk-ant- sk-proj- sk-svcacct- sk-admin- sk-lf- sk-or-v1- github_pat_ pypi-AgE GOCSPX- sq0atp- sq0csp- NRAK- NRII-
     NRJS- hvs. hvb. hvr. sgp_ duffel_live_ duffel_test_ AIza GR1348941 1//0 sha256~
+    dckr_pat_ figd_ tskey-auth- tskey-api- tskey-client-
     """: rf"{_WORD}{{16,}}",
     "glpat- gldt- glrt- glptt- glcbt- glft- glimt- glsoat- glagent- gloas- glffct-": (
         rf"{_WORD}{{20,}}(?:\.[A-Za-z0-9]{{2,12}})*"
@@ -206,7 +207,8 @@ _TOKENS = {
     "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_": r"[A-Za-z0-9+/]{10,}=*",
     "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- xoxe.xoxb- xoxe.xoxp-": "[A-Za-z0-9-]{10,}",
     "AKIA ASIA": r"[0-9A-Z]{16}\b",
-    "SK dapi": r"[A-Fa-f0-9]{32}(?:-\d)?\b",
+    "SK dapi key-": r"[A-Fa-f0-9]{32}(?:-\d)?\b",
+    "pat": r"[A-Za-z0-9]{14}\.[a-f0-9]{64}\b",
     # Some CSS classes also start with `sk-`.
     "sk-": rf"(?:[A-Za-z0-9]{{20}}|(?={_WORD}{{0,60}}?\d)(?={_WORD}{{0,60}}?[A-Z]){_WORD}{{20}}){_WORD}*",
     # Vault before version 1.10; the digit excludes methods of a variable named `s`.

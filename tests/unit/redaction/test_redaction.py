@@ -27,6 +27,13 @@ def token_letters(size: int, letters: str = LETTERS) -> str:
 
 
 SERVICES = {
+    "Docker": "dckr_" + "pat_" + token_letters(27),
+    "Figma": "figd_" + token_letters(40),
+    "Tailscale": "tskey-" + "auth-" + token_letters(17) + "-" + token_letters(32),
+    "Supabase": "sbp_" + token_letters(40, HEX),
+    "Airtable": "pat" + token_letters(14) + "." + token_letters(64, HEX),
+    "Mailgun": "key-" + token_letters(32, HEX),
+    "EasyPost": "EZAK" + token_letters(54),
     "Anthropic": "sk-" + "ant-api03-" + token_letters(95),
     "OpenAI project": "sk-" + "proj-" + token_letters(60),
     "OpenAI, old": "sk-" + token_letters(48),
