@@ -466,3 +466,19 @@ def test_a_quote_of_code_in_the_answer_is_not_repeated():
     answer = f"The files say:\n\n`a.py:3`\n```py\n        {LOOP}\n```\n\nAnd:\n\n````py\nother()\n````"
     assert without_quotes(answer, [("a.py:3", LOOP)]) == "The files say:\n\nAnd:\n\n````py\nother()\n````"
     assert without_quotes(answer, [("b.py:3", LOOP)]) == answer
+
+
+@pytest.mark.parametrize(
+    ("quote", "expected"),
+    [
+        ("first = 1\n    second = 2", "first = 1\nsecond = 2"),
+        ("if (a) {\n      b()\n\n  }", "if (a) {\n    b()\n\n}"),
+        ("for a in b:\n        try:\n            c()\n    raise d", "for a in b:\n    try:\n        c()\nraise d"),
+        ("one line", "one line"),
+    ],
+)
+def test_a_quote_of_code_has_its_own_indentation(quote, expected):
+    """The lines after the first one lose what the first one lost; relative indentation stays."""
+    block = evidence_block([Evidence("a.py:3", quote, verified=True)])
+    lines = shown(apart(block), color=False).rstrip().splitlines()[3:]
+    assert [line.removeprefix("    ").rstrip() for line in lines] == expected.splitlines()

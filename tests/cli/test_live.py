@@ -142,7 +142,7 @@ async def test_x_11_child_lines_follow_the_delegate_call(api, files, notes):
         "",
     ]
     assert outcome.tool_calls.used == 6
-    assert plain(summary(outcome)).endswith(" · 1 specialist asked, included")
+    assert plain(summary(outcome)).endswith(" · 1 specialist asked: 3 tool calls, N tokens, $0.00, included")
 
 
 def outcome_of(name, **fields):
@@ -219,11 +219,29 @@ def test_g_8_arguments_that_are_null_are_not_shown():
 
 
 def test_the_summary_counts_only_direct_children():
-    """Only direct children are counted."""
+    """Only direct children are counted, since each includes its descendants; unknown prices are omitted."""
     inner = Child("c", "owls", "answered", 2, Usage(100), 0.01)
     one = Child("a", "owls", "answered", 5, Usage(1_000), 0.02, children=(inner,))
     two = Child("b", "toads", "landed", 9, Usage(0, 0, 0, 234), 0.03)
-    assert summary(outcome_of("x", children=(one, two))).endswith(" · 2 specialists asked, included")
+    assert summary(outcome_of("x", children=(one, two))).endswith(
+        "2 specialists asked: 14 tool calls, 1,234 tokens, $0.05, included"
+    )
+    unpriced = Child("b", "toads", "landed", 1, Usage(10), None)
+    assert summary(outcome_of("x", children=(unpriced,))).endswith(
+        "1 specialist asked: 1 tool call, 10 tokens, included"
+    )
+
+
+PATH = "thoughts/shared/decisions/landing-reserve.md"
+
+
+@pytest.mark.parametrize(("width", "shown"), [(200, PATH), (50, "…/landing-reserve.md"), (30, "…/la")])
+def test_a_line_of_the_live_view_shows_the_end_of_a_path(width, shown):
+    """A terminal with room shows the whole path, a narrow one its end; at last the name is cut, too."""
+    called = Called("finished", "call_1", "read", {"path": PATH, "offset": 54})
+    (line,) = lines_of(called, BudgetSpent("tool_calls", 30, 1, 29, "silent"), width=width)
+    assert line.startswith(f"   1  read    {shown}")
+    assert len(line) <= width
 
 
 @pytest.mark.parametrize("rung", Rung)

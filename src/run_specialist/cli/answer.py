@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -173,10 +174,16 @@ def _piece(one: Evidence, *, marked: bool) -> RenderableType:
     }[one.verified]
     source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
     line = Text.assemble(source, "  " if words else "", (words, color))
-    quote = one.quote
     if _PROSE.search(one.source):
         # Without the line breaks of its file, prose can be wrapped again.
-        quote = _NEW_LINE.sub("\0", quote).replace("\n", " ").replace("\0", "\n")
+        quote = _NEW_LINE.sub("\0", one.quote).replace("\n", " ").replace("\0", "\n")
+    else:
+        # The first line of a quote of code has lost its indentation, so the others lose what they share.
+        first, _, further = one.quote.partition("\n")
+        block = textwrap.dedent(further)
+        if first.rstrip().endswith((":", "{", "(", "[")) and block[:1].strip():
+            block = textwrap.indent(block, " " * 4)
+        quote = f"{first}\n{block}"
     return Group(Prefixed(line, f"{mark} ", style=color), Prefixed(_text(quote), "    "))
 
 

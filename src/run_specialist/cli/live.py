@@ -174,6 +174,7 @@ LANDINGS = {
 """Descriptions of the rungs of the landing."""
 # Maximum number of changed files shown below a call.
 _MOST_CHANGES = 10
+_ROOM_FOR_REMAINING = len("  12 remaining")
 
 
 class CallLines:
@@ -245,10 +246,10 @@ class CallLines:
         if child := self._children_by_call.pop(event.id, None):
             self._line = child.outcome_line()
         elif event.phase == "skipped":
-            self._print(self._numbered_line(" -", call_text(event), "dim"), Text("  not run", "dim"))
+            self._print(self._call_line(" -", event, "dim"), Text("  not run", "dim"))
         else:
             self.calls += 1
-            self._line = self._numbered_line(str(self.calls), call_text(event))
+            self._line = self._call_line(str(self.calls), event)
             if event.phase == "failed":
                 reason = Text(f"  {one_line(event.text)}", "red")
                 # Truncate a long call, so that the failure stays visible.
@@ -289,6 +290,16 @@ class CallLines:
         """Return a line with its number; in a child run the specialist's name precedes the text."""
         line = _start(self._depth, f"{self._label}.{number.strip()}" if self._label else number, style)
         return line.append("  ").append(f"{self._name}  " if self._name else "", "cyan").append(text)
+
+    def _call_line(self, number: str, call: events.Called, style: str = "") -> Text:
+        line, text = self._numbered_line(number, "", style), call_text(call)
+        path = (call.arguments or {}).get("path")
+        shown = rest = path if isinstance(path, str) and path in text else ""
+        # The name of the file tells more than the folders before it.
+        while line.cell_len + len(text) > self._console.width - _ROOM_FOR_REMAINING and "/" in rest:
+            rest = rest.partition("/")[2]
+            text, shown = text.replace(shown, f"…/{rest}", 1), f"…/{rest}"
+        return line.append(text)
 
     def _print_change(self, event: events.FileChanged) -> None:
         done = f"would {event.change[:-1]}" if event.dry_run else event.change
@@ -349,8 +360,8 @@ FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
 
 
 def summary(outcome: Outcome) -> str:
-    """Return status, calls used and their limit, tokens by kind, cost, time, on one line."""
-    calls, usage = outcome.tool_calls, outcome.usage
+    """Return status, calls used and their limit, tokens by kind, cost, cost of the landing, time, on one line."""
+    calls, usage, landing = outcome.tool_calls, outcome.usage, outcome.landing
     parts = [outcome.status, _calls(outcome)]
     parts += [f"{number} {kind}" for number, kind in ((calls.failed, "failed"), (calls.skipped, "skipped")) if number]
     if usage.total_tokens:
@@ -363,21 +374,31 @@ def summary(outcome: Outcome) -> str:
         by_kind = ", ".join(f"{tokens:,} {name}" for name, tokens in kinds.items() if tokens)
         parts.append(f"{usage.total_tokens:,} tokens ({by_kind})")
         parts.append("price unknown" if outcome.cost_usd is None else units.dollars(outcome.cost_usd))
+    if landing and landing.usage.total_tokens:
+        parts.append(f"landing alone {', '.join(_spent(landing.usage.total_tokens, landing.cost_usd))}")
     parts.append(f"{outcome.duration_s:.1f} s")
     looked_up = [one.verified for one in outcome.evidence if one.verified is not None]
     if looked_up and outcome.status in ("answered", "landed"):
         parts.append(f"{sum(looked_up)} of {len(looked_up)} quotes found")
-    if outcome.children:
-        parts.append(f"{units.counted(len(outcome.children), 'specialist')} asked, included")
+    if children := outcome.children:
+        # The usage of each child run includes its own children.
+        costs = [one.cost_usd for one in children if one.cost_usd is not None]
+        cost = sum(costs) if len(costs) == len(children) else None
+        spent = _spent(sum(one.usage.total_tokens for one in children), cost)
+        of_children = ", ".join([units.amount(Kind.TOOL_CALLS, sum(one.tool_calls for one in children)), *spent])
+        parts.append(f"{units.counted(len(children), 'specialist')} asked: {of_children}, included")
     return " · ".join(parts)
 
 
 def brief(outcome: Outcome) -> str:
     """Return a shorter summary for a child run: calls, tokens, cost, time."""
-    parts = [_calls(outcome)]
-    if tokens := outcome.usage.total_tokens:
-        parts += [f"{tokens:,} tokens", *([] if outcome.cost_usd is None else [units.dollars(outcome.cost_usd)])]
-    return " · ".join([*parts, f"{outcome.duration_s:.1f} s"])
+    spent = _spent(outcome.usage.total_tokens, outcome.cost_usd)
+    return " · ".join([_calls(outcome), *spent, f"{outcome.duration_s:.1f} s"])
+
+
+def _spent(tokens: int, cost_usd: float | None) -> list[str]:
+    """Return tokens and cost as texts; none without tokens, and no cost if it is unknown."""
+    return [f"{tokens:,} tokens", *([] if cost_usd is None else [units.dollars(cost_usd)])] if tokens else []
 
 
 def _calls(outcome: Outcome) -> str:
