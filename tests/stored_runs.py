@@ -74,11 +74,7 @@ class StoredRunHarness:
     async def process(self, provider: ScriptedProvider, store: str | None = None) -> Any:
         """Open a runner, which represents a new process, and close it afterwards."""
         async with Runner(
-            root=self.folder,
-            provider=provider,
-            tools=self.tools,
-            augmenters=self.augmenters,
-            store=store or self.url,
+            root=self.folder, provider=provider, tools=self.tools, augmenters=self.augmenters, store=store or self.url
         ) as runner:
             yield runner
 

@@ -189,6 +189,7 @@ def test_p_5_a_run_that_is_not_stored_says_that_it_cannot_be_undone(ask):
     assert result.stderr.strip().endswith(": 1 file removed; this cannot be undone")
 
 
+@pytest.mark.exhaustive
 def test_p_5_changes_before_an_interruption_are_in_the_outcome_of_the_resumed_run(shop, store, api, program):
     """Each file once, also those that were changed before the run was resumed."""
     api([bash("rm out/shop/a.py"), bash("echo begun > out/log; sleep 300"), bash("rm out/log"), answers("done")])
@@ -214,6 +215,7 @@ def test_p_5_a_killed_command_can_be_undone(shop, store, api, program):
     assert files_of(shop) == before
 
 
+@pytest.mark.exhaustive
 def test_p_5_a_resumed_run_knows_what_its_killed_command_did(shop, store, api, program):
     """The next command records it first, so what the user changes later is not taken for the run's."""
     api([bash("rm out/shop/a.py; echo begun > out/log; sleep 300"), bash("rm out/shop/b.py"), answers("done")])

@@ -56,12 +56,11 @@ def held(api, write, program, database):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_server_restart_during_a_run_loses_nothing(held, server, database, mode):
+def test_a_server_restart_during_a_run_loses_nothing(held, server, database):
     """Every turn is stored once, and no warning is printed."""
     start, gate, served = held
     process = start()
-    server.stop(mode)
+    server.stop("immediate")
     # The reply arrives while no server can store it.
     gate.open()
     server.start()
@@ -150,9 +149,12 @@ ODD = {
 }
 
 
+PAIRS = [*((oddity, "runs") for oddity in ODD), *(("no server", command) for command in [*COMMANDS][1:])]
+"""Each problem with one command, and each command with one problem."""
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("oddity", ODD)
+@pytest.mark.parametrize(("oddity", "command"), PAIRS)
 def test_every_command_reports_a_server_problem_on_one_line(database, call, write, notes, oddity, command):
     """Every command reports the problem on one line, without the password."""
     write("finder")

@@ -13,8 +13,6 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.record.journal import Received
-from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
 from run_specialist.tools import files
 from tests.cli.resumed_commands import GREP, MODEL, rows
 from tests.cli.specialists_command import call
@@ -44,27 +42,6 @@ def test_s4_3_the_line_at_the_limit_has_a_working_resume_command(store, api, wri
     again = manage(*arguments)
     assert (again.exit_code, again.stdout) == (0, "more\n")
     assert stderr_without_summary(again.stderr) == []
-
-
-def outcome(kind, limit, used):
-    """Return an outcome that landed at a limit."""
-    return Outcome(
-        run_id="r",
-        specialist="s",
-        model="m",
-        status="landed",
-        answer="",
-        evidence=(),
-        gaps=(),
-        output=None,
-        tool_calls=ToolCalls(1, 1, 0, 0),
-        limits={kind: Spent(used, limit)},
-        landing=LandingReport(kind, "force", 1, Usage(), None),
-        usage=Usage(),
-        cost_usd=None,
-        duration_s=1.0,
-        warnings=(),
-    )
 
 
 def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
@@ -199,6 +176,7 @@ def source(store, api, write, call):
     return ask
 
 
+@pytest.mark.exhaustive
 def test_f_6_another_model_is_priced_in_one_line_before_its_first_request(source):
     """The line names size and price before the outcome; it is silent with --quiet."""
     source = source(OWLS, *map(answers, ("more", "last")))

@@ -163,6 +163,7 @@ def app_reach(notes):
         yield made
 
 
+@pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("entry", ["{url: 'URL/${SOME_KEY}'}", "{url: 'URL', headers: {A: '${SOME_KEY}'}}", "'URL'"])
 @pytest.mark.parametrize("listed", [False, True])
 def test_nothing_is_sent_to_a_local_url_without_trust(app_reach, ask, write, monkeypatch, *, entry, listed):
@@ -187,6 +188,7 @@ def test_nothing_is_sent_to_a_local_url_without_trust(app_reach, ask, write, mon
         assert values_with_secret(KEY, out, err) == []
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("changed", ["PKG/helper.py", "PKG/server.py"])
 def test_a_changed_import_or_script_requires_trust_again(app_reach, ask, write, changed):
     """A change to a module that a trusted one imports, or to the script of a trusted command, is refused."""
@@ -317,6 +319,7 @@ def offered(name):
     return json.loads(specialists("show", name, "--json").stdout)["effective"]["tools"]["offered"]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("agents", ["'*'", "[own]", "[between]"])
 def test_p2_an_untrusted_project_reaches_no_specialist_with_powers(own, write, call, agents):
     """Neither by name nor by `*` nor through another one; after trust it may ask them."""

@@ -69,13 +69,7 @@ On the README, other examples come between the run that reaches its limit and th
 REPORTS = ("specialists check",)
 """Commands whose exit code 2 is a result: the new file of the README still has lines to fill in."""
 COPIED = (
-    *(
-        "README.md",
-        "CHANGELOG.md",
-        "pyproject.toml",
-        "specialists",
-        "thoughts/shared/decisions",
-    ),
+    *("README.md", "CHANGELOG.md", "pyproject.toml", "specialists", "thoughts/shared/decisions"),
     *("docs/limits.md", "docs/evals.md", "src/run_specialist/loop/loop.py"),
 )
 """A part of this repository, so that each search is quick."""
@@ -218,6 +212,7 @@ def test_t13_every_command_works_or_names_what_it_needs(run, page):
     assert not failed, "\n\n".join(failed)
 
 
+@pytest.mark.exhaustive
 def test_t13_there_are_commands_and_missing_packages():
     """The test above finds the commands of the README, and the packages of each extra."""
     assert len(commands(PAGES[0])) > 10
@@ -442,10 +437,7 @@ def test_documented_numbers_equal_those_of_the_code():
 SNIPPETS = re.findall(r"^```(json|toml) (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 KEYS = {
     ".mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
-    "~/.codex/config.toml": (
-        "mcp_servers",
-        {"command", "args", "env_vars", "startup_timeout_sec", "tool_timeout_sec"},
-    ),
+    "~/.codex/config.toml": ("mcp_servers", {"command", "args", "env_vars", "startup_timeout_sec", "tool_timeout_sec"}),
     ".gemini/settings.json": ("mcpServers", {"command", "args", "env", "timeout"}),
     ".vscode/mcp.json": ("servers", {"type", "command", "args", "env"}),
     ".cursor/mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
@@ -476,15 +468,6 @@ def test_every_client_has_a_snippet_in_its_own_format():
     assert set(KEYS) <= set(listed)
 
 
-def test_the_registered_commands_are_real():
-    """Every command is `specialists mcp` with flags that exist."""
-    printed = CliRunner().invoke(manage.app, ["mcp", "--help"]).stdout
-    assert len(commands_clients()) == 3 + len(KEYS)
-    for words in commands_clients():
-        assert words[:2] == ["specialists", "mcp"]
-        assert all(word in printed for word in words if word.startswith("--"))
-
-
 def test_a_referenced_input_is_declared():
     """The key that VS Code asks for is declared under `inputs`, as a password."""
     value, server = servers()[".vscode/mcp.json"]
@@ -492,6 +475,7 @@ def test_a_referenced_input_is_declared():
     assert [(one["id"], one["password"]) for one in value["inputs"]] == [(name, True)]
 
 
+@pytest.mark.exhaustive(one_in=9)
 @pytest.mark.parametrize("words", sorted({tuple(words) for words in commands_clients()}), ids=" ".join)
 def test_the_registered_commands_start_the_server(words, tmp_path, monkeypatch):
     """Each command, with a real folder, answers `initialize` and lists the tools of the project."""
@@ -616,15 +600,6 @@ def test_the_stream_example_lands_with_three_calls(project_python, capsys):
     told = capsys.readouterr().out
     assert "at the limit of" in told
     assert names["stream"].outcome.status == "landed"
-
-
-def test_the_tool_of_the_page_works():
-    """The tool on the page works: its docstring is read, its context is passed, its error has a message."""
-    (example,) = [text for _, text in EXAMPLES if "@tool" in text]
-    names = {}
-    exec(example.split("assert isinstance")[0], names)  # noqa: S102 - an example from this repository
-    assert names["ticket"].input_schema["properties"]["number"]["description"] == "without the hash."
-    assert set(names["ticket"].input_schema["properties"]) == {"number"}
 
 
 def test_every_attribute_of_a_span_is_documented():

@@ -63,6 +63,7 @@ def newest():
         return store.load("last")
 
 
+@pytest.mark.exhaustive
 def test_the_documented_commands_work_in_order(project):
     """The documented commands work one after the other.
 
@@ -88,6 +89,7 @@ def test_the_documented_commands_work_in_order(project):
     assert newest().run_id == run_id, "it is not older than 30 days"
 
 
+@pytest.mark.exhaustive
 def test_the_readme_commands_work_after_its_session(project):
     """The README's commands after its session work one after the other, once the recorded command has run."""
     session = README.split("<!-- session", 1)[1].split("$ ", 1)[1].splitlines()[0]

@@ -107,6 +107,7 @@ def test_a_batch_is_shown(batch):
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [40, 200])
 def test_lines_fit_the_terminal(batch, columns):
     """On a terminal no line of the listing is longer than the terminal is wide."""

@@ -43,6 +43,7 @@ def begin(writer, run_id, **changed):
     write(writer, **{run_id: [opened(run_id, frozen=here(), **changed), *rest]})
 
 
+@pytest.mark.exhaustive
 def test_new_and_changed_runs_are_printed_as_json(store, tmp_path):
     """With `--json` each line is a run: the newest at the beginning, then those that begin or end, until Ctrl-C."""
     now = time.time()
@@ -84,7 +85,7 @@ def test_a_missing_store_is_waited_for(store):
             assert json.loads(process.stdout.readline())["run_id"] == "first"
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_rows_fit_a_terminal(store, columns):
     """On a terminal the rows fit its width; Ctrl-C ends it with code 130 and no message."""

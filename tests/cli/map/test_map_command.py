@@ -303,6 +303,7 @@ def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_)
     assert "more than --confirm-above" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_without_a_terminal_a_dear_batch_is_refused_only_if_asked_for(past, items, map_):
     """`--confirm-above` that is given refuses it with exit code 2; `--yes` and a low `--cost-limit` do not."""
     before = len(past.requests)

@@ -103,21 +103,6 @@ def test_the_end_names_the_commands_that_go_on():
     assert f"to retry the failed: {SAME} --retry failed" in lines
 
 
-def test_after_a_cost_limit_the_same_command_would_not_help():
-    """A higher limit is asked for instead."""
-    lines = ended(LookedAt(Counts(answered=1, not_run=5, total=6), cost_limit=1, ended_because="cost_limit"))
-    assert "to continue, raise --cost-limit" in lines
-    assert f"to continue: {SAME}" not in lines
-
-
-def test_items_that_a_fleet_gave_up_have_no_command_that_would_not_help():
-    """The reason names the command that does."""
-    counts = Counts(answered=1, not_run=2, total=3)
-    lines = ended(LookedAt(counts, ended_because="fleet", problem="2 dead; `specialists fleet retry b3f9c2d1e`"))
-    assert "ended early: 2 dead; `specialists fleet retry b3f9c2d1e`" in lines
-    assert not [line for line in lines if line.startswith("to continue")]
-
-
 def test_the_retry_of_a_retry_has_one_flag_and_no_password():
     """The same call is shown with passwords masked, and `--retry` is there once."""
     call = ("finder", "a.txt", "--retry", "aborted", "--store", "postgresql://me:secret@host/db")

@@ -360,6 +360,7 @@ def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     assert set(items_of(simulator.requests[before:])) == {"toads"}
 
 
+@pytest.mark.exhaustive
 def test_a_second_ctrl_c_stops_at_once(api, items, command):
     """The reply that is under way is not waited for; what was gathered is stored; the same call resumes the run."""
     model = Held("owls")
@@ -382,6 +383,7 @@ def test_a_second_ctrl_c_stops_at_once(api, items, command):
     assert items_of(simulator.requests[before:]) == ["owls", "toads", "toads"], "the search about owls is not repeated"
 
 
+@pytest.mark.exhaustive
 def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, command, notes):
     """The rows that were written are kept; only the request that was under way is sent again."""
     model = Held("newts")
