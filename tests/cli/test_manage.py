@@ -74,12 +74,6 @@ def test_check_has_an_error_for_a_missing_skill(project: Path) -> None:
     assert "skilled.md:2:1: skills: no skill named nope" in result.stderr + result.stdout
 
 
-def test_check_passes(project: Path) -> None:
-    """Without a path, the project's files are checked and only the summary is printed."""
-    result = call("check")
-    assert (result.exit_code, result.stdout) == (0, "1 file: 1 ok\n")
-
-
 def test_check_names_every_error_of_every_file(project: Path) -> None:
     """Every problem in every file has a line, and the exit code is 2."""
     (project / "specialists" / "bad.md").write_text(BAD)

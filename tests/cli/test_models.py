@@ -7,7 +7,6 @@ import pytest
 from run_specialist.providers.admission import Gate
 from tests.cli import specialists_command
 from tests.stderr_lines import lines_before_summary
-from tests.wire.chat import policies
 from tests.wire.chat.replies import calls, says
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers
@@ -309,16 +308,6 @@ def test_s4_2_only_the_last_result_has_the_limit_fields(chat, write, call):
     assert json.loads(last) == {"output": skipped, **REACHED}
     owls = "notes/owls.md:3: Owls eat mice at night."
     assert earlier == [owls, owls, "notes/toads.md:3: Toads sleep in winter."]
-
-
-def test_s4_3_stderr_names_the_limit_and_the_flag_that_raises_it(chat, write, call):
-    """The model's answer is on stdout; the limit that was reached and the flag that raises it are on stderr."""
-    write("finder", "tool_calls_limit: 3")
-    chat(policies.always_tool("grep", answer=ANSWER))
-    result = call("finder", "What?", *MODEL)
-    assert (result.exit_code, result.stdout) == (0, f"{ANSWER}\n")
-    (line,) = lines_before_summary(result.stderr)
-    assert line.endswith(": the limit of 3 tool calls was reached; raise it with --tool-calls-limit for a longer run")
 
 
 # `--requests-at-once`, its variable and its key: the gate of the run gets the number, and wrong numbers end with 2.

@@ -131,16 +131,6 @@ def test_notes_of_a_run_are_wrapped(write, store, columns):
     )
 
 
-@pytest.mark.exhaustive
-def test_notes_have_no_style_on_a_dumb_terminal(write):
-    """On a terminal that understands no escape sequences, neither the live view nor the notes use one."""
-    write("finder")
-    command = ["run-specialist", "finder", "What do owls eat?", "--model", "offline", "--store", "none"]
-    written, _, _ = run_on_terminal(command, outputs="err", TERM="dumb")
-    assert "quotes found" in " ".join(written.split())
-    assert "\x1b" not in written
-
-
 # `specialists show` agrees with what a run really sends.
 
 

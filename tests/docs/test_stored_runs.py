@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import shutil
 import sqlite3
 import stat
 from dataclasses import fields
@@ -23,23 +22,18 @@ from run_specialist.store.stored import ListedRun
 from run_specialist.store.tables import metadata
 from run_specialist.views.report import data
 from run_specialist.views.tune import tune
-from tests.docs.markdown import JSON, README, ROOT, STORED, blocks, named, table
+from tests.docs.markdown import JSON, README, STORED, blocks, named, table
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.store.finished_batches import keep_batch
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    """Change into a copy of this project's notes and specialists, with an empty home and the default store."""
+def project(own_notes, tmp_path, monkeypatch):
+    """The copy of this project's notes and specialists, with an empty home and the default store."""
     monkeypatch.delenv(VARIABLE)
     for variable, folder in (("HOME", "home"), ("XDG_DATA_HOME", "home/.local/share")):
         monkeypatch.setenv(variable, str(tmp_path / folder))
-    root = tmp_path / "project"
-    (root / ".git").mkdir(parents=True)
-    for folder in ("thoughts", "specialists"):
-        shutil.copytree(ROOT / folder, root / folder)
-    monkeypatch.chdir(root)
-    return root
+    return own_notes
 
 
 def call(line, code=0):

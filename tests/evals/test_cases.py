@@ -72,8 +72,6 @@ def test_a_whole_file_is_read(tmp_path):
     ("text", "line"),
     [
         ("", "a.evals.yaml:1:1: has no cases; expected `cases:` with a list"),
-        ("- a", "a.evals.yaml:1:1: has no cases; expected `cases:` with a list"),
-        ("cases: []", "a.evals.yaml:1:8: has no cases; expected `cases:` with a list"),
         ("cases:\n- a: [", "a.evals.yaml:2:7: did not find"),
         ("case:\n- inputs: a", "a.evals.yaml:1:1: case: unknown key of the file; did you mean cases?"),
         ("cases:\n- name: a", "a.evals.yaml:2:3: inputs: a has no question; expected `inputs: TEXT`"),
@@ -99,12 +97,6 @@ def test_a_whole_file_is_read(tmp_path):
         ),
         ("cases:\n- {inputs: a, name: b}\n- {inputs: c, name: b}", "a.evals.yaml:3:21: name: two cases are named b"),
         ("cases:\n- inputs: a\n  inputs: b", "a.evals.yaml:3:3: the key inputs occurs twice"),
-        ("cases:\n\t- inputs: a", "a.evals.yaml:2:1: a tab cannot indent a line; use spaces"),
-        ("cases:\n- inputs: a\n  evaluators: [Judge]", "a.evals.yaml:3:16: Judge: rubric: field required"),
-        (
-            "cases:\n- inputs: a\n  evaluators: [Gap: {holes: 1}]",
-            "a.evals.yaml:3:16: Gap: holes: unexpected keyword argument",
-        ),
     ],
 )
 def test_e8_an_error_has_its_place(errors, text, line):
@@ -232,11 +224,9 @@ def test_the_share_of_quotes_is_a_score_and_a_verdict(form, evidence, share, exp
         ({"Status": "landet"}, "input should be 'answered', 'landed', 'partial', 'failed' or 'aborted', got 'landet'"),
         ({"Landed": "no"}, "input should be a valid boolean, got 'no'"),
         ({"Regex": "("}, "'(' is not a regular expression: missing ), unterminated subpattern"),
-        ({"QuotesVerified": 80}, "input should be less than or equal to 1, got 80"),
         ({"CallsUnder": True}, "input should be a valid integer, got True"),
         ({"CostUnder": float("nan")}, "got nan"),
         ({"CitesPath": []}, "expected a text, or a list of them, got []"),
-        ("CallsUnder", "calls: field required"),
         ("OutputMatches", "expected fields and their values, got nothing"),
         ({"Judge": {"specialist": "answer-judge"}}, "rubric: field required"),
     ],
@@ -304,7 +294,6 @@ def test_all_combinations_are_made_with_names_and_settings():
         ("model", "--vary: model must be KEY=VALUE,VALUE..., e.g. tool_calls_limit=8,15"),
         ("model=haiku,", "--vary: model=haiku, must be KEY=VALUE"),
         ("model=haiku,haiku", "--vary: model must be given once, with each of its values once"),
-        ("model=haiku model=opus", "--vary: model must be given once"),
         ("tool_call_limit=3", "--vary: unknown setting: tool_call_limit; did you mean tool_calls_limit?"),
         ("tool_calls_limit=-3", "--vary: tool_calls_limit: must be"),
         ("landing=hard", "--vary: landing: must be"),

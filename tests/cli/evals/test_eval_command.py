@@ -321,9 +321,6 @@ def test_e6_a_specialist_without_a_verdict_is_no_judge(line, api, eval_, cases, 
 # `specialists report EVAL` writes the page of an eval.
 
 
-POET = "model: haiku", "tools: []"
-
-
 @pytest.mark.exhaustive
 def test_e12_the_report_of_an_eval_is_its_page(api, eval_, cases, notes):
     """By the beginning of its id, which that of its judges begins with too; the reports of its runs are linked."""

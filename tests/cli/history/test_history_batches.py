@@ -177,15 +177,6 @@ def test_the_page_of_a_batch_is_written(batch):
     assert (named.exit_code, "already exists" in named.stderr) == (2, True)
 
 
-def test_the_data_of_the_page_is_printed(batch):
-    """`report --json` prints the batch with all items."""
-    printed = json.loads(call("report", "b1f00d", "--json").stdout)
-    assert [item["status"] for item in printed["items"]] == [
-        "answered", "landed", "partial", "failed", "aborted", "interrupted", "not run", "failed", "dead",
-    ]  # fmt: skip
-    assert printed["items"][0]["verified"] == 1
-
-
 def test_the_reports_of_the_runs_are_written_on_request(batch, tmp_path):
     """`--with-reports` writes the reports of the items' runs into a folder beside the page, which links them."""
     page = tmp_path / "out" / "page.html"

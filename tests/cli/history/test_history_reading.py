@@ -244,16 +244,6 @@ def test_a_transcript_shows_calls_and_results_as_text(three):
     assert (result.exit_code, result.stdout, result.stderr) == (0, TOLD, "")
 
 
-def test_a_transcript_as_json(three):
-    """The output has the run and its messages in order."""
-    told = json.loads(call("transcript", "run_a", "--json").stdout)
-    assert {key: told[key] for key in ("run_id", "specialist", "status")} == {
-        "run_id": "run_a", "specialist": "looker", "status": "answered",
-    }  # fmt: skip
-    pair = ["tool_call", "tool_result"]
-    assert [row["kind"] for row in told["messages"]] == ["user", *pair, *pair]
-
-
 def test_a_transcript_marks_errors_and_keeps_line_breaks(store):
     """Two calls of one turn come first, then their results with the numbers of the calls."""
     blocks = [{"type": "tool_use", "id": f"c{at}", "name": "look", "input": {}} for at in (1, 2)]

@@ -71,12 +71,6 @@ def test_the_view_has_counts_cost_time_and_the_newest_items(clock):
     assert items == ["    38  docs/limits-38.md  read docs/a.md", "    39  docs/limits-39.md  thinking"]
 
 
-def test_a_batch_that_ends_early_has_no_forecast(clock):
-    """After Ctrl-C the other items are not asked about: no expected cost or time left."""
-    batch = LookedAt(COUNTS, ended_because="stopped")
-    assert drawn(MapView(batch, progress_of(clock)))[2] == "  $0.24 · 1m 00s"
-
-
 def test_a_pause_shows_its_reason_and_the_next_try(clock, monkeypatch):
     """The seconds count down; then the try is said to be on its way."""
     monkeypatch.setattr(map_progress.time, "time", lambda: 1_000.0)
