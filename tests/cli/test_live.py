@@ -30,8 +30,7 @@ from run_specialist.record.events import (
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import ToolCalls
 from tests.loop_jobs import Clock
-from tests.reflowing_terminal import ReflowingTerminal
-from tests.screen import screen
+from tests.screen import ReflowingTerminal, screen
 from tests.unit.record.outcomes import outcome as make_outcome
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 

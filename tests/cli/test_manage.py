@@ -28,33 +28,6 @@ def test_list_shows_files_and_problems(project: Path) -> None:
     assert "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve" in lines
 
 
-def test_list_json(project: Path) -> None:
-    """The output is one object with the values of the files, and null for values that a file does not set."""
-    (project / "specialists" / "bad.md").write_text(BAD)
-    found = {one["name"]: one for one in json.loads(call("list", "--json").stdout)["specialists"]}
-    assert found["finder"] == {
-        "name": "finder",
-        "description": "Finds notes",
-        "path": str(project / "specialists" / "finder.md"),
-        "dialect": "run-specialist",
-        "tools": ["Read", "Grep"],
-        "model": None,
-        "tool_calls_limit": 12,
-        "status": "ok",
-        "problems": [],
-        "unavailable": None,
-    }
-    assert (found["bad"]["status"], found["bad"]["tool_calls_limit"]) == ("error", None)
-    assert found["bad"]["problems"][0] == {
-        "path": str(project / "specialists" / "bad.md"),
-        "line": 4,
-        "column": 19,
-        "key": "tool_calls_limit",
-        "text": "must be an integer of at least 0, or none, got twelve",
-        "level": "error",
-    }
-
-
 def test_the_list_names_the_dialect_of_files_of_other_programs(project: Path) -> None:
     """The column is there only if there are such files, and empty for those of this program."""
     assert "DIALECT" not in call("list").stdout

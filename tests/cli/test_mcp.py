@@ -97,6 +97,7 @@ def test_a_closed_standard_stream_is_one_line(notes, stream):
     assert "standard input and output must be open" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
     """With --root, its specialists are served, also with warnings; other paths start at the working directory."""
     write("finder")

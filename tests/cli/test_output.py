@@ -7,21 +7,18 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from run_specialist.cli import console, manage
+from run_specialist.cli import console
 from run_specialist.providers import models
 from run_specialist.record.messages import Usage
+from tests.cli.specialists_command import call as specialists
 from tests.contracts.tables import SHAPES
 from tests.contracts.tables import faults as shape_faults
 from tests.forked_program import run_forked
+from tests.screen import MAINS
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls
 
-PROGRAMS = {
-    "run-specialist": "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()",
-    "specialists": "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()",
-}
 COMMANDS = {
     "help": ["run-specialist", "--help"],
     "list": ["specialists", "list"],
@@ -41,7 +38,7 @@ def run(call, write, monkeypatch, tmp_path):
 
     def run_it(name, redirected="", stdout=subprocess.PIPE):
         program, *arguments = [*COMMANDS.get(name, ["specialists", "no-such-command"])]
-        command = [sys.executable, "-W", "error", "-c", PROGRAMS[program], *arguments]
+        command = [sys.executable, "-W", "error", "-c", MAINS[program], *arguments]
         closed = tuple(number for number, how in ((1, ">&-"), (2, "2>&-")) if how in redirected.split())
         with open(os.devnull if not redirected else "/dev/full", "w") as full_device:  # noqa: PTH123 - a device
             outputs = {"stdout": stdout, "stderr": subprocess.PIPE}
@@ -195,7 +192,7 @@ def test_resume_writes_to_a_file_too(write, call, store, notes):
     write("finder", "tool_calls_limit: 1")
     assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
     words = ["resume", "last", "--tool-calls-limit", "9", "what", "do", "toads", "do?", "-o", "answer.md"]
-    result = CliRunner().invoke(manage.app, words, catch_exceptions=False)
+    result = specialists(*words)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "Toads" in (notes / "answer.md").read_text()
 
@@ -239,10 +236,7 @@ def test_p6_results_never_leave_the_project_through_its_links(put, call, store, 
     if words[1] != "map":
         assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
     program, *arguments = words
-    if program == "run-specialist":
-        result = call(*arguments, "--model", "offline")
-    else:
-        result = CliRunner().invoke(manage.app, arguments, catch_exceptions=False)
+    result = call(*arguments, "--model", "offline") if program == "run-specialist" else specialists(*arguments)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].count("a link of the project leads to ") == 1
     assert [path.name for path in outside.iterdir()] == ["mine"]

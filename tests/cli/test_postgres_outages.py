@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from run_specialist.cli import manage
 from run_specialist.store.postgresql import parsed
+from tests.cli.specialists_command import call as specialists
 from tests.postgres_server import postgres_server
 from tests.stderr_lines import lines_before_summary
 from tests.unit.store.records import ask, change, counts
@@ -31,11 +30,6 @@ def database(server):
     """The URL of a database without a store."""
     change(server.url, "drop schema if exists run_specialist cascade")
     return server.url
-
-
-def specialists(*command):
-    """Run `specialists` in this process and return its result; exceptions that it does not catch are raised."""
-    return CliRunner().invoke(manage.app, command, catch_exceptions=False)
 
 
 @pytest.fixture

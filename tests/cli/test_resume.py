@@ -135,7 +135,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.exhaustive(one_in=9)
 @pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
 def test_an_impossible_resumption_is_one_line_with_exit_code_2(landed, store, arguments, words):
     """The error is one line; no request is sent, the store is unchanged, and no secret is shown."""
@@ -185,6 +185,7 @@ def test_f_6_another_model_is_priced_in_one_line_before_its_first_request(source
     assert manage("resume", source, "--at", "0", "--model", "sonnet", "-q").stderr == ""
 
 
+@pytest.mark.exhaustive
 def test_f_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
     """`runs`, `transcript` and `report` name the source, and the transcript says where the copied turns end."""
     source = source(OWLS, answers("more"))

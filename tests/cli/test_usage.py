@@ -22,18 +22,16 @@ from run_specialist.cli import ask, manage
 from run_specialist.cli import ask as query_words
 from run_specialist.cli.ask import question_from
 from run_specialist.cli.flags import SettingOptions
-from tests.cli import conftest, specialists_command
 from tests.cli.conftest import MAIN
 from tests.cli.specialists_command import call as specialists
 from tests.docs.markdown import ROOT
 from tests.forked_program import run_forked
+from tests.screen import MAINS
 from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import answers, refuses
 
-PROGRAMS = {"run-specialist": conftest.MAIN, "specialists": specialists_command.MAIN}
 
-
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=9)
 @pytest.mark.parametrize(
     ("words", "kind", "part"),
     [
@@ -48,7 +46,7 @@ def test_t11_a_usage_error_is_an_object_with_json(program, write, words, kind, p
     """Standard output is one object with the kind and the message; standard error and the exit code are as before."""
     write("finder")
     name, *arguments = words.split()
-    with program(*arguments, code=PROGRAMS[name]) as process:
+    with program(*arguments, code=MAINS[name]) as process:
         out, err = process.communicate(timeout=60)
     error = json.loads(out)["error"]
     assert (process.returncode, error["kind"], part in error["message"], part in err) == (2, kind, True, True)
@@ -208,7 +206,7 @@ def test_s3_4_each_limit_flag_overrides_the_file(job_of, flag, kind, given, limi
     assert {one.kind for one in budget.limits if one.limit is not None} == {kind, Kind.TOOL_CALLS}
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=9)
 @pytest.mark.parametrize(("flag", "kind"), sorted({(flag, kind) for flag, kind, *_ in LIMITS}))
 def test_s0_8_none_removes_the_limit_of_the_file(job_of, flag, kind):
     """`none` removes the limit, even if the file or its preset sets one."""

@@ -232,13 +232,9 @@ def write_examples(page, project):
         (project / name).write_text(block)
 
 
-PAGES_WITH_COMMANDS = sorted([page for page in PAGES if commands(page)], key=lambda page: len(commands(page)))
-"""The shortest first: it is the one of the ordinary run, since each command is a new process of more than a second."""
-
-
+@pytest.mark.exhaustive
 @NEEDS_GIT
-@pytest.mark.exhaustive(one_in=len(PAGES_WITH_COMMANDS))
-@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", filter(commands, PAGES), ids=lambda page: page.name)
 def test_t13_every_command_works_or_names_what_it_needs(run, page):
     """Without extras and keys, each exits with 0, or with 2 and one line that names the extra or the variable."""
     write_examples(page, run.project)
@@ -254,7 +250,6 @@ def test_t13_every_command_works_or_names_what_it_needs(run, page):
     assert not failed, "\n\n".join(failed)
 
 
-@pytest.mark.exhaustive
 def test_t13_there_are_commands_and_missing_packages():
     """The test above finds the commands of the README, and the packages of each extra."""
     assert len(commands(PAGES[0])) > 10
@@ -416,6 +411,7 @@ def test_the_json_and_the_events_of_the_command_are_documented():
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("example", blocks(MAP_PAGE, "python"))
 def test_the_example_runs(own_notes, capsys, example):
     """It answers from the notes of this repository, offline."""
@@ -577,6 +573,7 @@ PYTHON_PAGE, SPANS = page("python").split("\n## Telemetry\n")
 EXAMPLES = re.findall(r"^```python( no-loop)?\n(.*?)^```", PYTHON_PAGE, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.exhaustive(one_in=20)
 @pytest.mark.parametrize("place", range(len(EXAMPLES)))
 def test_every_example_runs(own_notes, capsys, place):
     """Every example runs offline, with or without an event loop as stated, and prints something."""

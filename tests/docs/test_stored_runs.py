@@ -95,6 +95,7 @@ def test_the_readme_commands_work_after_its_session(project):
     assert [*file_of(place(None).url).parent.glob("report-*.html")] != []
 
 
+@pytest.mark.exhaustive
 def test_the_documented_selections_delete_runs(project):
     """Each documented selection of runs to delete is valid, and the last one deletes all runs."""
     (deleting,) = [block.splitlines() for block in blocks(STORED, "console") if "--all" in block]
@@ -200,6 +201,7 @@ def test_the_python_examples_resume_a_run(project, capsys):
         assert re.match(r"landed 2 (answered|landed) ([3-9]|1[0-2])\n", capsys.readouterr().out)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("project")
 def test_c1_the_documented_commands_replay_the_same():
     """Each command succeeds; replays say that nothing differs."""

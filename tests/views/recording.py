@@ -117,7 +117,6 @@ class Tape:
         stop: str = "wants_tools",
         grown: int = 1_400,
         lost: int | None = None,
-        blocks: Sequence[Block] = (),
         entered: bool = True,
     ) -> Received:
         """Record a request and its reply.
@@ -128,43 +127,20 @@ class Tape:
         number = len(self.turns) + 1
         self.tell(Requested(number, choice))
         self.now += seconds
-        said = [
-            *blocks,
-            *([{"type": "text", "text": text}] if text else []),
-            *(
-                {
-                    "type": "tool_use",
-                    "id": one.call_id or f"toolu_{number:02}{place}",
-                    "name": one.name,
-                    "input": one.arguments,
-                }
-                for place, one in enumerate(calls, 1)
-            ),
-        ]
+        said = [{"type": "text", "text": text}] if text else []
+        for place, one in enumerate(calls, 1):
+            call_id = one.call_id or f"toolu_{number:02}{place}"
+            said.append({"type": "tool_use", "id": call_id, "name": one.name, "input": one.arguments})
         read, whole = (self.cached if lost is None else lost), max(self.cached, SYSTEM) + grown
         forced = choice != "auto"
         usage = Usage(whole - read if forced else 4, read, 0 if forced else whole - read - 4, 90 + len(text) // 4)
-        cost = round(
-            usage.input_tokens * 3e-6
-            + read * 3e-7
-            + usage.cache_creation_input_tokens * 3.75e-6
-            + usage.output_tokens * 15e-6,
-            8,
-        )
+        written = usage.cache_creation_input_tokens
+        cost = round(usage.input_tokens * 3e-6 + read * 3e-7 + written * 3.75e-6 + usage.output_tokens * 15e-6, 8)
         self.cached = whole
         self.spend(usage, cost)
         reason = {"wants_tools": "tool_use", "answered": "end_turn", "truncated": "max_tokens"}.get(stop, stop)
-        self.turns.append(
-            Received(
-                number=number,
-                choice=choice,
-                landing=self.landing is not None,
-                reply=Reply(Stop(stop), tuple(said), usage, reason),
-                cost_usd=cost,
-                seconds=seconds,
-                at=self.now,
-            )
-        )
+        reply, is_landing = Reply(Stop(stop), tuple(said), usage, reason), self.landing is not None
+        self.turns.append(Received(number, choice, is_landing, reply, cost, seconds, at=self.now))
         self.tell(Replied(number, stop, reason, text, usage, cost))
         if entered:
             self.say(Message("assistant", tuple(said)))
@@ -186,31 +162,11 @@ class Tape:
             self.now = begin + one.seconds
             note = prompts.read_on(call.id, len(one.result), len(one.whole)) if one.whole else ""
             whole = one.whole or one.result
-            self.calls.append(
-                Returned(
-                    number,
-                    turn.number,
-                    call,
-                    whole,
-                    len(one.result),
-                    one.is_error,
-                    note,
-                    one.repeated,
-                    one.seconds,
-                    at=self.now,
-                )
-            )
-            self.tell(
-                Called(
-                    "failed" if one.is_error else "finished",
-                    call.id,
-                    call.name,
-                    call.arguments,
-                    len(one.result),
-                    one.seconds,
-                )
-            )
-            self.budget = self.budget.spend().spend(len(one.result), Kind.CHARACTERS)
+            size, phase = len(one.result), "failed" if one.is_error else "finished"
+            how = one.is_error, note, one.repeated, one.seconds
+            self.calls.append(Returned(number, turn.number, call, whole, size, *how, at=self.now))
+            self.tell(Called(phase, call.id, call.name, call.arguments, size, one.seconds))
+            self.budget = self.budget.spend().spend(size, Kind.CHARACTERS)
             self.tell(BudgetSpent.of(self.budget.tightest))
             lines = [one.result or prompts.EMPTY_RESULT]
             lines += [prompts.TRUNCATED, note] if one.whole else []
@@ -235,11 +191,9 @@ class Tape:
         self.landing = Landed(reason, how)
         self.tell(self.landing)
 
-    def summarize(self, summary: str, keep: int = 2, usage: Usage = Usage(21_000, 0, 0, 900)) -> None:  # noqa: B008 - a frozen value
-        """Record a summary that replaces all but the newest messages.
-
-        keep: Number of newest messages to keep.
-        """
+    def summarize(self, summary: str) -> None:
+        """Record a summary that replaces all but the two newest messages."""
+        keep, usage = 2, Usage(21_000, 0, 0, 900)
         old = [one.message for one in self.messages if one.part == self.part]
         ids = {call.id for turn in self.turns for call in turn.reply.calls}
         self.now += 6.5
@@ -247,20 +201,18 @@ class Tape:
         cost = round(usage.input_tokens * 3e-6 + usage.output_tokens * 15e-6, 8)
         self.spend(usage, cost, turns=0)
         question, *middle = old[:-keep]
-        short = [
-            replace(
-                one,
-                blocks=tuple(
-                    {**block, "content": archived_placeholder(block["tool_use_id"])}
-                    if block.get("tool_use_id") in ids
-                    else block
-                    for block in one.blocks
-                ),
-            )
-            for one in middle
-        ]
+
+        def short(block: Block) -> Block:
+            is_known = block.get("tool_use_id") in ids
+            return {**block, "content": archived_placeholder(block["tool_use_id"])} if is_known else block
+
         archived = sum(block["type"] == "tool_result" for one in middle for block in one.blocks)
-        for message in (question, *short, *summary_pair(summary, archived, old), *old[-keep:]):
+        for message in (
+            question,
+            *(replace(one, blocks=tuple(map(short, one.blocks))) for one in middle),
+            *summary_pair(summary, archived, old),
+            *old[-keep:],
+        ):
             self.say(message, copied=True)
         before, self.cached = self.cached, SYSTEM + 3_000
         self.tell(Summarized(summary, archived, before, self.cached, usage, cost))
@@ -292,23 +244,13 @@ class Tape:
         landing = None
         if self.landing:
             billed = [turn for turn in self.turns if turn.landing]
-            landing = LandingReport(
-                self.landing.reason.value,
-                self.landing.how.value,
-                len(billed),
-                sum((turn.reply.usage for turn in billed), Usage()),
-                sum(turn.cost_usd or 0 for turn in billed),
-            )
-        limit = self.budget[Kind.TOOL_CALLS].limit
+            spent = sum((turn.reply.usage for turn in billed), Usage()), sum(turn.cost_usd or 0 for turn in billed)
+            landing = LandingReport(self.landing.reason.value, self.landing.how.value, len(billed), *spent)
+        limit, failed = self.budget[Kind.TOOL_CALLS].limit, sum(call.is_error for call in self.calls)
         given: dict[str, Any] = {
             "gaps": (),
             "output": None,
-            "tool_calls": ToolCalls(
-                int(used[Kind.TOOL_CALLS]),
-                None if limit is None else int(limit),
-                sum(call.is_error for call in self.calls),
-                self.skipped,
-            ),
+            "tool_calls": ToolCalls(int(used[Kind.TOOL_CALLS]), limit and int(limit), failed, self.skipped),
             "limits": {one.kind.value: Spent(round(one.used, 4), one.limit) for one in self.budget.limits},
             "landing": landing,
             "usage": usage,
@@ -316,15 +258,8 @@ class Tape:
             "duration_s": round(used[Kind.TIME], 3),
             "warnings": tuple(self.warnings),
         }
-        return Outcome(
-            "20261122-040000-5f3a9c",
-            "codebase-analyst",
-            self.model,
-            status,
-            answer,
-            tuple(evidence),
-            **(given | others),
-        )
+        names = "20261122-040000-5f3a9c", "codebase-analyst", self.model
+        return Outcome(*names, status, answer, tuple(evidence), **(given | others))
 
     def end(self, outcome: Outcome) -> StoredRun:
         """Record the end, and return the run with its outcome."""

@@ -160,6 +160,7 @@ def test_a_long_transcript_is_paged(long, recorder, tmp_path):
     assert (tmp_path / "less").read_text() == "-i"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_transcript_is_wrapped_and_its_answer_rendered(long, columns):
     """Messages are indented below their labels and broken at spaces; the answer is rendered with quotes and gaps."""
@@ -189,7 +190,7 @@ def test_no_pager_if_none_is_wanted(long, environment):
     assert (code, "line 59" in written) == (0, True)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("pager", ["/no/pager", "true", "head -1", "kill -9 $$", "kill -INT $PPID; cat > /dev/null"])
 def test_a_pager_that_ends_early_is_no_failure(store, pager):
     """Leaving the pager, a killed pager, and Ctrl-C in it end the command quietly."""

@@ -125,6 +125,7 @@ def test_wrong_credentials_end_the_batch(api, items, map_):
     assert "to continue: specialists map finder" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_batch_that_ends_early_keeps_the_rows_of_the_file(api, items, map_, notes):
     """Rows of an earlier call are dropped only if all items of the newest one have a row."""
     refused = ApiError(401, "authentication_error", "invalid x-api-key")
@@ -313,6 +314,7 @@ def test_without_a_terminal_a_dear_batch_is_refused_only_if_asked_for(past, item
     assert map_(str(items(["foxes"], "more.txt"))).exit_code == 0, "below a dollar"
 
 
+@pytest.mark.exhaustive
 def test_the_cost_limit_of_a_batch_leaves_items_not_run(past, items, map_):
     """Within the limit items are answered; the others are not run; a higher limit asks them alone."""
     limit = cost_of(map_) / 6 * 2.5

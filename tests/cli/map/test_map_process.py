@@ -417,6 +417,7 @@ def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items,
     assert max(map(len, lines)) <= width
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize(("typed", "code", "asked"), [("n", 0, 0), ("y", 0, 1)])
 def test_on_a_terminal_a_dear_batch_is_asked_about(api, items, map_, typed, code, asked):
     """`n` sends nothing; `y` continues."""
