@@ -234,7 +234,7 @@ def write_examples(page, project):
 
 @pytest.mark.exhaustive
 @NEEDS_GIT
-@pytest.mark.parametrize("page", filter(commands, PAGES), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*filter(commands, PAGES)], ids=lambda page: page.name)
 def test_t13_every_command_works_or_names_what_it_needs(run, page):
     """Without extras and keys, each exits with 0, or with 2 and one line that names the extra or the variable."""
     write_examples(page, run.project)
