@@ -264,11 +264,6 @@ def _kill(process, file):
 MODEL = ("--model", "haiku")
 
 
-def offered(simulator):
-    """Return the names of the tools in the first request."""
-    return [tool["name"] for tool in simulator.requests[0].body["tools"]]
-
-
 def test_a_command_is_run_and_its_output_is_quoted(api, write, call):
     """Its result counts like any other, has the exit code, and a quote from it is found; refusals are results too."""
     write("finder", "tools: ['Bash(cat:*, wc:*)']", "tool_calls_limit: 3", "evidence: require")
@@ -284,17 +279,6 @@ def test_a_command_is_run_and_its_output_is_quoted(api, write, call):
     assert "`rm -r notes` is not allowed. Only these commands may be run: `cat:*`, `wc:*`." in second
     (tool,) = (one for one in simulator.requests[0].body["tools"] if one["name"] == "bash")
     assert "Only these commands may be run" in tool["description"]
-
-
-def test_a_file_that_is_not_trusted_runs_without_it(api, write, call):
-    """The run lacks the tool, and one line says what the file would do and how to allow it."""
-    write("finder", "tools: [read, bash]")
-    simulator = api([answers("nothing")])
-    result = call("finder", "What?", *MODEL)
-    assert offered(simulator) == ["read", "respond"]
-    assert "`bash` is not offered: it would run commands in a sandbox, which changes nothing" in " ".join(
-        result.stderr.split()
-    )
 
 
 def test_a_dry_run_changes_nothing(api, notes, write, call):

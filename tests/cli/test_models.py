@@ -6,7 +6,6 @@ import pytest
 
 from run_specialist.providers.admission import Gate
 from tests.cli import specialists_command
-from tests.stderr_lines import lines_before_summary
 from tests.wire.chat.replies import calls, says
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers
@@ -56,18 +55,6 @@ def test_offline_is_used_without_credentials_or_if_named(write, call, monkeypatc
     outcome = json.loads(result.stdout)
     assert (result.exit_code, outcome["model"], outcome["status"]) == (0, "offline", "answered")
     assert "Owls eat mice at night." in outcome["answer"]
-
-
-def test_offline_is_reported_on_stderr(write, call):
-    """One line says that no language model answered and what to set; `--quiet` suppresses it; stdout is the same."""
-    write("finder")
-    loud, quiet = call("finder", "What do owls eat?"), call("finder", "What do owls eat?", "--quiet")
-    assert "answered offline, without a language model" in loud.stderr
-    assert "ANTHROPIC_API_KEY" in loud.stderr
-    assert len(lines_before_summary(loud.stderr)) == 1
-    assert (quiet.exit_code, quiet.stderr) == (0, "")
-    assert quiet.stdout == loud.stdout
-    assert "offline" not in loud.stdout
 
 
 @pytest.mark.parametrize(

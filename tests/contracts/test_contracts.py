@@ -44,16 +44,13 @@ def the_same(told: object, known: object) -> None:
 @pytest.mark.parametrize(
     ("value", "shape", "found"),
     [
-        ({"a": 1}, {"a": "count"}, []),
         ([3, "none", None], ["limit|null"], []),
         ({"a": True}, {"a": "number"}, ["$.a: wanted number, found True"]),
         ({"a": 1}, {"a": "count", "b": "any"}, ["$.b: is gone"]),
         ({"a": 1, "b": 2}, {"a": "count"}, ["$.b: is new"]),
         ([None], ["text"], ["$[0]: wanted text, found None"]),
         (None, [{"a": "count"}, None], []),
-        ({"a": -1}, [{"a": "count"}, None], ["$.a: wanted count, found -1"]),
         ({"x": [1], "y": 2}, {"...": ["count"]}, ["$.y: wanted a list, found 2"]),
-        ("c", "a|b", ["$: wanted a|b, found 'c'"]),
         ([], {"a": "count"}, ["$: wanted an object, found []"]),
     ],
 )

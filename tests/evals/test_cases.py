@@ -1,21 +1,22 @@
 """Files with cases: what they may contain, and one line with the place of each error."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from pydantic_evals.evaluators import EvaluationReason, EvaluatorContext
 
 from run_specialist.errors import UsageError
 from run_specialist.evals.cases import EvalCase, case_schema, load_cases, new_cases
-from run_specialist.evals.evaluators import OWN, by_name, make, path_of
+from run_specialist.evals.evaluators import OWN, RUN, CheckedRun, by_name, make, path_of
 from run_specialist.evals.plan import subjects, varied
 from run_specialist.evals.running import judge_question
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import LandingReport
+from run_specialist.record.outcome import Evidence, LandingReport
 from run_specialist.specialist.loader import load_text
-from tests.evals.checked import held, quotes, said
 from tests.map_batches import outcome
 
 WHOLE = """\
@@ -160,6 +161,35 @@ def test_a_first_set_comes_from_answered_runs(tmp_path):
 
 
 # Each evaluator of this package holds exactly when it should, and says in one line why it does not.
+
+
+def quotes(*sources, verified=True):
+    """Return quotes from these places."""
+    return tuple(Evidence(source, "Owls eat mice at night.", verified=verified) for source in sources)
+
+
+def said(form, judgements=None, **of_outcome):
+    """Return what an evaluator, as a file has it, says of an outcome; it has a quote unless the test gives others."""
+    of_outcome = {"evidence": quotes("notes/owls.md:3")} | of_outcome
+    context = EvaluatorContext(
+        name="a case",
+        inputs="What about owls?",
+        metadata=None,
+        expected_output=None,
+        output="",
+        duration=1.0,
+        _span_tree=None,
+        attributes={RUN: CheckedRun(outcome(**of_outcome), judgements or {})},
+        metrics={},
+    )
+    return asyncio.run(make(form).evaluate_async(context))
+
+
+def held(form, **of_outcome):
+    """Return whether an evaluator holds, and its reason."""
+    found = said(form, **of_outcome)
+    assert isinstance(found, EvaluationReason)
+    return found.value, found.reason
 
 
 LANDING = LandingReport("tool_calls", "force", 1, Usage(), 0.0)
