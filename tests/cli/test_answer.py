@@ -85,6 +85,7 @@ def test_the_answer_is_rendered_and_wrapped(asked, columns):
     assert harm(LINK.sub("", written)) == []
 
 
+@pytest.mark.exhaustive
 def test_a_warning_about_a_quote_is_not_repeated_below_its_mark(asked):
     """Where the evidence marks a quote as not found, the note about it is omitted; it is printed everywhere else."""
     written, _, _ = asked()
@@ -242,17 +243,6 @@ def test_emphasis_is_styled():
     assert colored("**a** *b* ~~c~~ `d`") == "\x1b[1ma\x1b[0m \x1b[3mb\x1b[0m \x1b[9mc\x1b[0m \x1b[36md\x1b[0m\n"
 
 
-def test_html_is_text():
-    """Generic types and tags are shown, not dropped."""
-    assert plain("A List<int> and <b>x</b>.\n\n<div>\ny\n</div>") == [
-        "A List<int> and <b>x</b>.",
-        "",
-        "<div>",
-        "y",
-        "</div>",
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
@@ -268,6 +258,7 @@ def test_html_is_text():
         ("|a|b|\n|-|-:|\n|x|10|\n|y|2|", ["a    b", "──────", "x   10", "y    2"]),
         ("|a|\n|-|", ["a", "─"]),
         ("[red]x[/] :smile:", ["[red]x[/] :smile:"]),
+        ("A List<int>.\n\n<div>\ny\n</div>", ["A List<int>.", "", "<div>", "y", "</div>"]),
         ("", []),
     ],
 )  # fmt: skip

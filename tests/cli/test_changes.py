@@ -291,6 +291,7 @@ def test_a_dry_run_changes_nothing(api, notes, write, call):
     assert list((notes / "out").iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_is_resumed_without_repeating_its_command(store, api, notes, write, program):
     """The command ends with the killed program; the resumed run says that it did not finish, and runs only new ones."""
     (notes / "out").mkdir()

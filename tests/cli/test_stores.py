@@ -110,7 +110,7 @@ def test_a_command_is_one_word():
     assert wrapped(f"a {command} b", 20, command) == ["a", f"  {command}", "  b"]
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_notes_of_a_run_are_wrapped(write, store, columns):
     """The notes of a run that landed are wrapped at words; a pipe gets each on one line."""

@@ -61,16 +61,8 @@ def test_trust_says_what_it_allows(app, call, write):
     assert (first.exit_code, again.exit_code, "--trust" in again.stderr) == (0, 0, False)
     finder.write_text(finder.read_text() + "Changed.\n")
     told = manage(
-        "map",
-        "finder",
-        "--question",
-        "What does {path} say?",
-        "--files",
-        "notes/*.md",
-        "--trust",
-        "--model",
-        "offline",
-        "--yes",
+        *("map", "finder", "--question", "What does {path} say?", "--files", "notes/*.md"),
+        *("--trust", "--model", "offline", "--yes"),
     )[2]
     assert told.count("--trust allows it to") == 2
 

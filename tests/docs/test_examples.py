@@ -346,6 +346,7 @@ def test_the_scores_of_our_sets_are_those_that_the_tests_hold():
     assert f"falls by more than {MARGIN}" in " ".join(measured.split())
 
 
+@pytest.mark.exhaustive
 def test_the_example_of_the_page_runs_and_passes(looked_up):
     """The cases of the page load, run offline, and pass with a note that contains the answers."""
     result = evaluate("--store", f"{looked_up}/runs.db", "--quiet", "--json")

@@ -174,6 +174,7 @@ def test_the_store_is_where_and_what_the_page_says(project):
     assert question == b"\0" + newest().question.encode()
 
 
+@pytest.mark.exhaustive
 def test_the_python_examples_resume_a_run(project, capsys):
     """In the Python examples a run lands at 2 calls and is resumed with more."""
     examples = [text for text in blocks(STORED, "python") + blocks(README, "python") if ".resume(" in text]

@@ -171,6 +171,7 @@ def test_e4_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_)
     assert len(simulator.requests) - paid <= 2 * (6 - made) + 1
 
 
+@pytest.mark.exhaustive
 def test_settings_of_a_case_hold_unless_the_call_has_others(api, eval_, cases):
     """A case can lower a limit for itself; a flag and a variant come first."""
     api(looks)

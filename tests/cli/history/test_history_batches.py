@@ -177,6 +177,7 @@ def test_the_page_of_a_batch_is_written(batch):
     assert (named.exit_code, "already exists" in named.stderr) == (2, True)
 
 
+@pytest.mark.exhaustive
 def test_the_reports_of_the_runs_are_written_on_request(batch, tmp_path):
     """`--with-reports` writes the reports of the items' runs into a folder beside the page, which links them."""
     page = tmp_path / "out" / "page.html"

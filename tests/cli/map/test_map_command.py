@@ -283,6 +283,7 @@ def test_a_dry_run_shows_questions_and_forecast_and_sends_nothing(past, items, m
     assert rest[-1].endswith("nothing was sent")
 
 
+@pytest.mark.exhaustive
 def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_):
     """Failed runs that the same call resumes count as items to ask about, also for `--confirm-above`."""
     refused: dict[str, object] = {}
