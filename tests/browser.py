@@ -1,6 +1,5 @@
 """A real browser for tests of pages: headless Chromium, controlled over a pipe with its own protocol."""
 
-import base64
 import fcntl
 import json
 import os
@@ -84,11 +83,6 @@ class Page:
         given = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.send("Input.dispatchKeyEvent", type="keyDown", **given, **({"text": text} if text else {}))
         self.send("Input.dispatchKeyEvent", type="keyUp", **given)
-
-    def picture(self, path: Path, *, whole: bool = True) -> None:
-        """Take a screenshot of the whole page, or of the visible part."""
-        taken = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(taken["data"]))
 
     def close(self) -> None:
         """Close the browser, so that no process or open file is left."""

@@ -13,8 +13,9 @@ from typing import Any
 
 from tests.forked_program import ForkedProgram
 
-_PARTS = re.compile(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[\??[0-9;]*[A-Za-z]|.", re.DOTALL)
-_MAIN = {
+_CODES = re.compile(r"\x1b\[\??[0-9;]*[A-Za-z]|\n|\r|[^\x1b\n\r]")
+_LINKS = re.compile(r"\x1b\]8;[^\x1b]*\x1b\\")
+MAINS = {
     "run-specialist": "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()",
     "specialists": "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()",
 }
@@ -22,33 +23,105 @@ SECONDS = 60
 """Timeout for a command [s]."""
 
 
+class ReflowingTerminal:
+    """Interprets the codes that the live view uses; its lines are long enough to never scroll."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._rows: list[list[str]] = [[]]
+        self._is_wrapped = [False]
+        """For each row, whether it continues in the next one."""
+        self._row = self._column = 0
+        self._wraps = True
+
+    @property
+    def rows(self) -> list[str]:
+        """The text of all rows, without spaces at their ends."""
+        return ["".join(row).rstrip() for row in self._rows]
+
+    @property
+    def lines(self) -> list[str]:
+        """The text of the rows that are not empty."""
+        return [*filter(None, self.rows)]
+
+    def write(self, text: str) -> None:
+        """Show a text."""
+        for match in _CODES.finditer(text):
+            self._take(match[0])
+
+    def resize(self, width: int) -> None:
+        """Change the width: rewrap each line, and keep the cursor at its character."""
+        lines: list[list[str]] = [[]]
+        place = (0, 0)
+        for number, row in enumerate(self._rows):
+            if number == self._row:
+                place = (len(lines) - 1, len(lines[-1]) + self._column)
+            lines[-1] += row
+            if not self._is_wrapped[number]:
+                lines.append([])
+        self.width, self._rows, self._is_wrapped = width, [], []
+        for number, line in enumerate(lines[:-1]):
+            parts = [line[at : at + width] for at in range(0, len(line), width)] or [[]]
+            if number == place[0]:
+                self._row = len(self._rows) + min(place[1] // width, len(parts) - 1)
+                self._column = min(place[1] - (self._row - len(self._rows)) * width, width - 1)
+            self._rows += parts
+            self._is_wrapped += [True] * (len(parts) - 1) + [False]
+
+    def _take(self, code: str) -> None:
+        is_escape = code.startswith("\x1b")
+        count = int(re.sub("[^0-9]", "", code) or 1) if is_escape else 0
+        match f"^{code[-1]}" if is_escape else code:
+            case "\n":
+                self._down()
+                self._column = 0
+            case "\r":
+                self._column = 0
+            case "^A":
+                self._row = max(self._row - count, 0)
+            case "^C":
+                self._column = min(self._column + count, self.width - 1)
+            case "^D":
+                self._column = max(self._column - count, 0)
+            case "^K":
+                self._rows[self._row], self._is_wrapped[self._row] = [], False
+            case "^J":
+                self._rows[self._row] = self._rows[self._row][: self._column]
+                del self._rows[self._row + 1 :], self._is_wrapped[self._row + 1 :]
+                self._is_wrapped[self._row] = False
+            case "^h" | "^l":
+                self._wraps = self._wraps if "?7" not in code else code[-1] == "h"
+            case "^m":
+                pass
+            case sign:
+                self._put(sign)
+
+    def _put(self, sign: str) -> None:
+        if self._column == self.width and self._wraps:
+            self._is_wrapped[self._row] = True
+            self._down()
+            self._column = 0
+        column = min(self._column, self.width - 1)
+        row = self._rows[self._row]
+        row += [" "] * (column - len(row))
+        row[column : column + 1] = [sign]
+        self._column = column + 1
+
+    def _down(self) -> None:
+        self._row += 1
+        if self._row == len(self._rows):
+            self._rows.append([])
+            self._is_wrapped.append(False)
+
+
 def screen(written: str, width: int) -> list[str]:
     """Return the lines of an endless screen, without spaces at their ends and empty lines at the end.
 
     written: uses only the escape sequences of the program: colors, links, and rich's cursor movements.
     """
-    lines, row, column = [""], 0, 0
-    for part in _PARTS.findall(written):
-        if part == "\r":
-            column = 0
-        elif part == "\n":
-            row += 1
-        elif part.endswith("A") and len(part) > 1:
-            row = max(row - int(part[2:-1] or 1), 0)
-        elif part.endswith(("C", "D")) and len(part) > 1:
-            column = max(column + int(part[2:-1] or 1) * (1 if part[-1] == "C" else -1), 0)
-        elif part.endswith("J") and len(part) > 1:
-            lines = [*lines[:row], lines[row][:column]]
-        elif part.endswith("K") and len(part) > 1:
-            lines[row] = "" if part == "\x1b[2K" else lines[row][:column]
-        elif len(part) == 1:
-            if column >= width:
-                row, column = row + 1, 0
-            lines += [""] * (row + 1 - len(lines))
-            lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + 1 :]
-            column += 1
-        lines += [""] * (row + 1 - len(lines))
-    return "\n".join(line.rstrip() for line in lines).rstrip("\n").split("\n")
+    terminal = ReflowingTerminal(width)
+    terminal.write(_LINKS.sub("", written))
+    return "\n".join(terminal.rows).rstrip("\n").split("\n")
 
 
 def run_on_terminal(
@@ -70,7 +143,7 @@ def run_on_terminal(
     env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR", "PAGER")}
     env |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"} | environment
     program, *arguments = command
-    line = [sys.executable, "-W", "error", "-c", _MAIN[program], *arguments]
+    line = [sys.executable, "-W", "error", "-c", MAINS[program], *arguments]
     given: dict[str, Any] = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "env": env}
     given |= {"both": {}, "out": {"stderr": subprocess.PIPE}, "err": {"stdout": subprocess.PIPE}}[outputs]
     with ForkedProgram(line, **given) as process:

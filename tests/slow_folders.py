@@ -18,12 +18,7 @@ PATIENCE = 30
 
 def entry(name: str) -> SimpleNamespace:
     """Return a regular file as `os.scandir` lists it."""
-    return SimpleNamespace(
-        name=name,
-        is_symlink=lambda: False,
-        is_dir=lambda **_: False,
-        is_file=lambda **_: True,
-    )
+    return SimpleNamespace(name=name, is_symlink=lambda: False, is_dir=lambda **_: False, is_file=lambda **_: True)
 
 
 class HeldWalk:

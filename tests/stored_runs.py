@@ -74,11 +74,7 @@ class StoredRunHarness:
     async def process(self, provider: ScriptedProvider, store: str | None = None) -> Any:
         """Open a runner, which represents a new process, and close it afterwards."""
         async with Runner(
-            root=self.folder,
-            provider=provider,
-            tools=self.tools,
-            augmenters=self.augmenters,
-            store=store or self.url,
+            root=self.folder, provider=provider, tools=self.tools, augmenters=self.augmenters, store=store or self.url
         ) as runner:
             yield runner
 
@@ -94,20 +90,18 @@ class StoredRunHarness:
 
     async def go_on(self, *script: Line, question: str | None = None, **wish: Any) -> RunSegment:
         """Resume a run, by default the newest, in a new process."""
-        provider = wish.pop("provider", None) or ScriptedProvider(script, schema=self.schema)
-        events: list[Event] = []
-        async with self.process(provider) as runner:
-            run = await runner.resume(wish.pop("run_id", "last"), question, listener=events.append, **wish)
-            outcome = await run.outcome()
-        provider.assert_used_up()
-        return RunSegment(outcome, provider, run, events)
+        return await self._take("resume", script, question, wish)
 
     async def fork(self, at: int, *script: Line, question: str | None = None, **wish: Any) -> RunSegment:
         """Fork a run, by default the newest, in a new process."""
+        return await self._take("fork", script, question, wish | {"at": at})
+
+    async def _take(self, how: str, script: Sequence[Line], question: str | None, wish: dict[str, Any]) -> RunSegment:
         provider = wish.pop("provider", None) or ScriptedProvider(script, schema=self.schema)
         events: list[Event] = []
         async with self.process(provider) as runner:
-            run = await runner.fork(wish.pop("run_id", "last"), question, at=at, listener=events.append, **wish)
+            taken = getattr(runner, how)(wish.pop("run_id", "last"), question, listener=events.append, **wish)
+            run = await taken
             outcome = await run.outcome()
         provider.assert_used_up()
         return RunSegment(outcome, provider, run, events)

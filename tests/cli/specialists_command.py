@@ -24,10 +24,5 @@ MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage 
 def program(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the command as a separate process."""
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
-    given = {
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-        "text": True,
-        "timeout": 60,
-    } | options
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60} | options
     return run_forked(command, **given)

@@ -4,22 +4,16 @@ import json
 import signal
 
 import pytest
-from typer.testing import CliRunner
 
 from bench.fleet.model import Model, serving
-from run_specialist.cli import manage
 from run_specialist.store.batch_reader import StoredBatches
+from tests.cli.specialists_command import MAIN as WORKER
+from tests.cli.specialists_command import call as specialists
 from tests.postgres_server import postgres_server
 from tests.unit.store.records import change
 
 PATIENCE = 60
 """Timeout, after which a hanging worker fails the test [s]."""
-WORKER = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
-
-
-def specialists(*command):
-    """Run `specialists` in this process and return its result; exceptions that it does not catch are raised."""
-    return CliRunner().invoke(manage.app, command, catch_exceptions=False)
 
 
 def at_once(url, batch_id):

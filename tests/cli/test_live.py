@@ -1,7 +1,6 @@
 """The live view of a streaming answer: its newest lines, wrapped at words."""
 
 import io
-import itertools
 import re
 
 import pytest
@@ -29,10 +28,9 @@ from run_specialist.record.events import (
     Warned,
 )
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Child, ToolCalls
+from run_specialist.record.outcome import ToolCalls
 from tests.loop_jobs import Clock
-from tests.reflowing_terminal import ReflowingTerminal
-from tests.screen import screen
+from tests.screen import ReflowingTerminal, screen
 from tests.unit.record.outcomes import outcome as make_outcome
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
@@ -303,20 +301,6 @@ def test_w2_a_wait_shows_the_time_left_and_the_reason(clock, view):
     assert "thinking" in drawn(shown)[0]
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_w2_the_time_left_is_seen_in_any_width(clock, view, width):
-    """Narrow terminals cut the reason; every line fits."""
-    shown = view(width)
-    for event in (START, Requested(1, "auto"), replied(12_345, 0.0123), WAIT):
-        shown(event)
-    lines = drawn(shown, width)
-    assert "retry 2 in 60 s · the API" in lines[0]
-    assert "$0.01" in lines[1]
-    assert "12,345 tokens" in lines[1]
-    assert len(lines) == 2
-    assert max(map(len, lines)) <= width
-
-
 def test_w6_the_text_of_a_broken_attempt_disappears(clock, view):
     """What streamed before a wait is not shown any more; the next piece ends the wait."""
     shown = view(80)
@@ -404,8 +388,8 @@ def ordinary(text):
     return re.sub(r"\x1b\[\?25[lh]", "", text)
 
 
-@pytest.mark.exhaustive(one_in=7)
-@pytest.mark.parametrize("widths", list(itertools.permutations([100, 60, 40, 33], 3)), ids=str)
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize("widths", [(100, 40, 60), (60, 33, 100), (40, 100, 33)], ids=str)
 @pytest.mark.parametrize("late", [False, True])
 def test_a_resize_leaves_no_traces(clock, monkeypatch, widths, late):
     """After any resizes each line is there once, also if frames were drawn before the program knew the new width."""

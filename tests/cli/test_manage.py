@@ -11,7 +11,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.cli.history.commands import on_terminal
 from tests.cli.specialists_command import BAD, GOOD, MAIN, call, program
 from tests.forked_program import ForkedProgram
 
@@ -27,33 +26,6 @@ def test_list_shows_files_and_problems(project: Path) -> None:
     assert lines[0].split() == ["NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"]
     assert ["finder", "ok", "12", "Finds", "notes"] in [line.split() for line in lines]
     assert "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve" in lines
-
-
-def test_list_json(project: Path) -> None:
-    """The output is one object with the values of the files, and null for values that a file does not set."""
-    (project / "specialists" / "bad.md").write_text(BAD)
-    found = {one["name"]: one for one in json.loads(call("list", "--json").stdout)["specialists"]}
-    assert found["finder"] == {
-        "name": "finder",
-        "description": "Finds notes",
-        "path": str(project / "specialists" / "finder.md"),
-        "dialect": "run-specialist",
-        "tools": ["Read", "Grep"],
-        "model": None,
-        "tool_calls_limit": 12,
-        "status": "ok",
-        "problems": [],
-        "unavailable": None,
-    }
-    assert (found["bad"]["status"], found["bad"]["tool_calls_limit"]) == ("error", None)
-    assert found["bad"]["problems"][0] == {
-        "path": str(project / "specialists" / "bad.md"),
-        "line": 4,
-        "column": 19,
-        "key": "tool_calls_limit",
-        "text": "must be an integer of at least 0, or none, got twelve",
-        "level": "error",
-    }
 
 
 def test_the_list_names_the_dialect_of_files_of_other_programs(project: Path) -> None:
@@ -73,12 +45,6 @@ def test_check_has_an_error_for_a_missing_skill(project: Path) -> None:
     result = call("check", "specialists/skilled.md")
     assert result.exit_code == 2
     assert "skilled.md:2:1: skills: no skill named nope" in result.stderr + result.stdout
-
-
-def test_check_passes(project: Path) -> None:
-    """Without a path, the project's files are checked and only the summary is printed."""
-    result = call("check")
-    assert (result.exit_code, result.stdout) == (0, "1 file: 1 ok\n")
 
 
 def test_check_names_every_error_of_every_file(project: Path) -> None:
@@ -105,21 +71,6 @@ def test_check_strict(project: Path) -> None:
     }
 
 
-def test_check_reports_a_missing_path(project: Path) -> None:
-    """A path that does not exist is reported with one line on standard error."""
-    result = call("check", "nope.md")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.endswith("no such file: nope.md\n")
-
-
-def test_an_unknown_specialist_suggests_a_similar_name(project: Path) -> None:
-    """The error suggests a similar name, on one line, with exit code 2."""
-    result = call("show", "findr")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "no specialist named findr; did you mean finder?" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
 def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -> None:
     """`--help` lists the commands below headings, and an unknown command is reported without a traceback."""
     text = program("--help").stdout
@@ -128,19 +79,6 @@ def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -
     wrong = program("chekc")
     assert wrong.returncode == 2
     assert "Traceback" not in wrong.stderr
-
-
-def test_help_imports_nothing_heavy() -> None:
-    """`--help` imports no validation library, YAML parser or API client."""
-    code = (
-        "import sys; import run_specialist.cli.manage as m\n"
-        "try: m.app(['--help'])\n"
-        "except SystemExit: pass\n"
-        "print([n for n in ('anthropic', 'pydantic', 'yaml', 'frontmatter', 'sqlalchemy') if n in sys.modules])"
-    )
-    # Its own interpreter: a forked program begins with the imports of all others.
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_shells_complete_names(project: Path) -> None:
@@ -242,19 +180,6 @@ def test_new_prompts_on_a_terminal(project: Path) -> None:
     assert front == "name: asked\ndescription: when asked\ntool_calls_limit: 30\n"
 
 
-@pytest.mark.exhaustive
-def test_new_asks_for_tools_paths_and_model(project: Path) -> None:
-    """The answers become front matter; a flag replaces its question."""
-    (project / "docs").mkdir()
-    done, front = answered(project, "when asked", "12", "read, grep", "docs, src/**/*.py", flags=("--model", "haiku"))
-    assert done.returncode == 0
-    assert "Model" not in done.stderr
-    assert front == (
-        "name: asked\ndescription: when asked\ntools: read, grep\npaths: docs, src/**/*.py\nmodel: haiku\n"
-        "tool_calls_limit: 12\n"
-    )
-
-
 def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
     """Each wrong answer has a line that says why, and the same question again."""
     done, front = answered(project, "", "when asked", "twelve", "12", "raed", "read", "../x", "docs", "claude-x-9")
@@ -277,15 +202,6 @@ def test_new_validates_the_name_before_it_asks(project: Path) -> None:
     assert "for example my-finder" in refused.stderr
     assert "already exists" in taken.stderr
     assert "When" not in refused.stderr + taken.stderr
-
-
-@pytest.mark.exhaustive
-def test_new_leaves_nothing_behind_at_the_end_of_the_input(project: Path) -> None:
-    """Ctrl-D at a question: one line, exit code 130, and no file."""
-    shown, code = on_terminal("new", "asked", typed=b"when asked\n12\n\x04")
-    assert code == 130
-    assert shown.endswith("specialists: interrupted\n")
-    assert [path.name for path in (project / "specialists").iterdir()] == ["finder.md"]
 
 
 @pytest.mark.exhaustive
@@ -331,17 +247,6 @@ def test_show_prints_each_setting_with_its_source(project: Path) -> None:
     assert list(rows)[:3] == ["tools", "tool_calls_limit", "paths"]
     assert "specialists/finder.md:4:1: quux: unknown key" in result.stdout
     assert "\n\nYou find notes.\n\nWhat a run gets:\n" in result.stdout
-
-
-def test_show_escapes_control_characters(project: Path) -> None:
-    """Escape sequences in a file are not printed raw."""
-    (project / "specialists" / "finder.md").write_text(GOOD.replace("notes", "no\x1b[31mtes"))
-    assert "\x1b" not in call("show", "finder").stdout + call("list").stdout + call("check").stdout
-
-
-def test_schema_prints_a_valid_json_schema() -> None:
-    """`schema` prints a valid JSON Schema that editors can use."""
-    jsonschema.Draft202012Validator.check_schema(json.loads(call("schema").stdout))
 
 
 # `specialists schema --install`: the schema in a project, and the settings of VS Code to paste.
@@ -539,11 +444,3 @@ def test_a_store_is_neither_made_nor_required(write, store):
     assert rows("finder", "--store", "mysql://host")["past runs"][0].startswith("not known: mysql://host")
     assert rows("finder", "--store", "none")["past runs"] == ["none: runs are not stored"]
     assert store.read_bytes() == b"no database" * 100
-
-
-def test_a_preset_changes_the_block(write):
-    """The limits are those with the preset of the flag."""
-    write("finder")
-    limits = effective("finder", "--preset", "finalize")["limits"]
-    assert limits["parallel_tools_limit"] == {"value": 1, "source": "flag", "line": None, "path": None}
-    assert limits["summarize_at"]["value"] is None, "offline nothing is summarized"

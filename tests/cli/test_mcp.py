@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -46,27 +46,15 @@ def refused(notes):
     return call
 
 
-def test_help_does_not_import_the_library():
-    """`--help` shows the flags without importing the MCP library."""
-    code = "from run_specialist.cli.manage import app; app(['mcp', '--help'], standalone_mode=False)"
-    told = (
-        f"{code}; import sys; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules or 'uvicorn' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "--http HOST:PORT" in done.stdout
-
-
+@pytest.mark.exhaustive
 def test_a_missing_extra_names_the_install_command(refused):
     """Without the extra, one line says how to install it, and the exit code is 2."""
     assert refused("--http", "0", before=BLOCKED) == (
         2,
         [f"specialists: specialists mcp needs the extra `mcp`; {adding('mcp')}"],
     )
-    assert refused(before=BLOCKED)[0] == 2
 
 
-@pytest.mark.exhaustive(one_in=10)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -75,21 +63,17 @@ def test_a_missing_extra_names_the_install_command(refused):
             ["--http", "0.0.0.0:0", "--no-token"],
             "--http 0.0.0.0:0 is reachable from other machines: set a token with --token or",
         ),
-        (["--http", "no-such-host.invalid:0", "--token", "x"], "--http: no-such-host.invalid: "),
         (["--http", "0", "--token", " "], "the token is empty, or has spaces"),
         (["--http", "0", "--token", "geheim\u00fc"], "spaces or non-ASCII characters"),
-        (["--http", "0", "--token", "two words"], "spaces or non-ASCII characters"),
         (
             ["--http", "0", "--token", "x", "--no-token"],
             "--no-token cannot be combined with a token from --token or SPECIALIST_MCP_TOKEN",
         ),
-        (["--http", "[::]:0", "--no-token"], "--http [::]:0 is reachable from other machines"),
-        (["--root", "nowhere"], "No such file or directory: "),
         (["--dir", "nowhere"], "/nowhere is not a folder"),
         (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),
     ],
 )
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive(one_in=7)
 def test_an_invalid_configuration_is_one_line(refused, arguments, told):
     """An invalid configuration is reported on one line with exit code 2, before any client connects."""
     code, said = refused(*arguments)
@@ -98,6 +82,7 @@ def test_an_invalid_configuration_is_one_line(refused, arguments, told):
     assert told in said[0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stream", [0, 1])
 def test_a_closed_standard_stream_is_one_line(notes, stream):
     """Started without standard input or output, as by some service managers, the command says what it needs."""
@@ -112,6 +97,7 @@ def test_a_closed_standard_stream_is_one_line(notes, stream):
     assert "standard input and output must be open" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
     """With --root, its specialists are served, also with warnings; other paths start at the working directory."""
     write("finder")
@@ -160,8 +146,8 @@ def servers(how, mark):
     return f"mcp_servers: {{raw: {{command: {command}, env: {{MARKER: {mark}}}, timeout: 600}}}}"
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM, signal.SIGINT], [signal.SIGHUP]])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("numbers", [[signal.SIGTERM, signal.SIGINT], [signal.SIGHUP]])
 def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program, marked, numbers):
     """The server ignores the signals and never answers: exit code 130, the outcome is printed, no process is left.
 
@@ -331,12 +317,8 @@ def test_an_unstorable_token_is_valid_for_one_start(tmp_path):
         assert one.message.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
 
 
-@pytest.mark.exhaustive
 def test_concurrent_starts_share_one_token(tmp_path):
     """Concurrent starts share the token of the first one."""
-    given = f"access_token(Path({str(tmp_path / 'new')!r}))"
-    code = f"from pathlib import Path\nfrom run_specialist.mcp_server.http import access_token\nprint({given}.value)"
-    starts = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    tokens = {start.communicate(timeout=PATIENCE)[0] for start in starts}
-    assert len(tokens) == 1
-    assert re.fullmatch(r"[\w-]{43}\n", *tokens)
+    with ThreadPoolExecutor(8) as pool:
+        (token,) = {one.value for one in pool.map(access_token, [tmp_path / "new"] * 8)}
+    assert re.fullmatch(r"[\w-]{43}", token)

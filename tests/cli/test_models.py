@@ -6,8 +6,6 @@ import pytest
 
 from run_specialist.providers.admission import Gate
 from tests.cli import specialists_command
-from tests.stderr_lines import lines_before_summary
-from tests.wire.chat import policies
 from tests.wire.chat.replies import calls, says
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers
@@ -57,18 +55,6 @@ def test_offline_is_used_without_credentials_or_if_named(write, call, monkeypatc
     outcome = json.loads(result.stdout)
     assert (result.exit_code, outcome["model"], outcome["status"]) == (0, "offline", "answered")
     assert "Owls eat mice at night." in outcome["answer"]
-
-
-def test_offline_is_reported_on_stderr(write, call):
-    """One line says that no language model answered and what to set; `--quiet` suppresses it; stdout is the same."""
-    write("finder")
-    loud, quiet = call("finder", "What do owls eat?"), call("finder", "What do owls eat?", "--quiet")
-    assert "answered offline, without a language model" in loud.stderr
-    assert "ANTHROPIC_API_KEY" in loud.stderr
-    assert len(lines_before_summary(loud.stderr)) == 1
-    assert (quiet.exit_code, quiet.stderr) == (0, "")
-    assert quiet.stdout == loud.stdout
-    assert "offline" not in loud.stdout
 
 
 @pytest.mark.parametrize(
@@ -309,16 +295,6 @@ def test_s4_2_only_the_last_result_has_the_limit_fields(chat, write, call):
     assert json.loads(last) == {"output": skipped, **REACHED}
     owls = "notes/owls.md:3: Owls eat mice at night."
     assert earlier == [owls, owls, "notes/toads.md:3: Toads sleep in winter."]
-
-
-def test_s4_3_stderr_names_the_limit_and_the_flag_that_raises_it(chat, write, call):
-    """The model's answer is on stdout; the limit that was reached and the flag that raises it are on stderr."""
-    write("finder", "tool_calls_limit: 3")
-    chat(policies.always_tool("grep", answer=ANSWER))
-    result = call("finder", "What?", *MODEL)
-    assert (result.exit_code, result.stdout) == (0, f"{ANSWER}\n")
-    (line,) = lines_before_summary(result.stderr)
-    assert line.endswith(": the limit of 3 tool calls was reached; raise it with --tool-calls-limit for a longer run")
 
 
 # `--requests-at-once`, its variable and its key: the gate of the run gets the number, and wrong numbers end with 2.

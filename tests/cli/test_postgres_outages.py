@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from run_specialist.cli import manage
 from run_specialist.store.postgresql import parsed
+from tests.cli.specialists_command import call as specialists
 from tests.postgres_server import postgres_server
 from tests.stderr_lines import lines_before_summary
 from tests.unit.store.records import ask, change, counts
@@ -33,11 +32,6 @@ def database(server):
     return server.url
 
 
-def specialists(*command):
-    """Run `specialists` in this process and return its result; exceptions that it does not catch are raised."""
-    return CliRunner().invoke(manage.app, command, catch_exceptions=False)
-
-
 @pytest.fixture
 def held(api, write, program, database):
     """A function that starts a run which waits for its second reply, the gate that holds the reply, and the API."""
@@ -56,12 +50,11 @@ def held(api, write, program, database):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_server_restart_during_a_run_loses_nothing(held, server, database, mode):
+def test_a_server_restart_during_a_run_loses_nothing(held, server, database):
     """Every turn is stored once, and no warning is printed."""
     start, gate, served = held
     process = start()
-    server.stop(mode)
+    server.stop("immediate")
     # The reply arrives while no server can store it.
     gate.open()
     server.start()
@@ -150,9 +143,12 @@ ODD = {
 }
 
 
+PAIRS = [*((oddity, "runs") for oddity in ODD), *(("no server", command) for command in [*COMMANDS][1:])]
+"""Each problem with one command, and each command with one problem."""
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("oddity", ODD)
+@pytest.mark.parametrize(("oddity", "command"), PAIRS)
 def test_every_command_reports_a_server_problem_on_one_line(database, call, write, notes, oddity, command):
     """Every command reports the problem on one line, without the password."""
     write("finder")

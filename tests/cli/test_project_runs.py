@@ -38,6 +38,7 @@ def test_a_run_below_the_root_belongs_to_the_project(other, notes, monkeypatch):
     assert told["runs"][0]["duration_s"] > 0
 
 
+@pytest.mark.exhaustive
 def test_resuming_the_last_run_of_the_project(other):
     """`resume last` resumes this project's run; then its new limit distinguishes it, and its new question is found."""
     tuned = json.loads(manage("tune", "finder", "--json").stdout)

@@ -13,8 +13,6 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.record.journal import Received
-from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
 from run_specialist.tools import files
 from tests.cli.resumed_commands import GREP, MODEL, rows
 from tests.cli.specialists_command import call
@@ -44,27 +42,6 @@ def test_s4_3_the_line_at_the_limit_has_a_working_resume_command(store, api, wri
     again = manage(*arguments)
     assert (again.exit_code, again.stdout) == (0, "more\n")
     assert stderr_without_summary(again.stderr) == []
-
-
-def outcome(kind, limit, used):
-    """Return an outcome that landed at a limit."""
-    return Outcome(
-        run_id="r",
-        specialist="s",
-        model="m",
-        status="landed",
-        answer="",
-        evidence=(),
-        gaps=(),
-        output=None,
-        tool_calls=ToolCalls(1, 1, 0, 0),
-        limits={kind: Spent(used, limit)},
-        landing=LandingReport(kind, "force", 1, Usage(), None),
-        usage=Usage(),
-        cost_usd=None,
-        duration_s=1.0,
-        warnings=(),
-    )
 
 
 def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
@@ -152,17 +129,13 @@ REFUSED = [
     (("last",), "landed at its limit; set a higher limit, or ask a follow-up question"),
     (("last", ""), "the question is empty"),
     (("last", "--tool-calls-limit", "0"), "has already used 1 tool call, so its total limit cannot be 0"),
-    (("last", "--tool-calls-limit", "many"), "must be an integer"),
     (("nothing", "More?"), "there is no run nothing in"),
-    (("2", "More?", "--store", "none"), "the store is `none`, so no runs are stored"),
     (("last", "More?", "--store", "absent.db"), "there is no store at"),
-    (("last", "More?", "--store", "notes/owls.md"), "is not an SQLite database"),
     (("last", "More?", "--store", "mysql://u:secret@h/db"), "is not a valid store"),
-    (("last", "More?", "--json", "--events"), "cannot be combined"),
 ]
 
 
-@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.exhaustive(one_in=9)
 @pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
 def test_an_impossible_resumption_is_one_line_with_exit_code_2(landed, store, arguments, words):
     """The error is one line; no request is sent, the store is unchanged, and no secret is shown."""
@@ -199,6 +172,7 @@ def source(store, api, write, call):
     return ask
 
 
+@pytest.mark.exhaustive
 def test_f_6_another_model_is_priced_in_one_line_before_its_first_request(source):
     """The line names size and price before the outcome; it is silent with --quiet."""
     source = source(OWLS, *map(answers, ("more", "last")))
@@ -211,6 +185,7 @@ def test_f_6_another_model_is_priced_in_one_line_before_its_first_request(source
     assert manage("resume", source, "--at", "0", "--model", "sonnet", "-q").stderr == ""
 
 
+@pytest.mark.exhaustive
 def test_f_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
     """`runs`, `transcript` and `report` name the source, and the transcript says where the copied turns end."""
     source = source(OWLS, answers("more"))
@@ -325,8 +300,6 @@ async def test_c3_a_run_whose_process_was_killed_is_refused(write, store):
     ("arguments", "reason"),
     [
         (["none.json"], "none.json: No such file or directory"),
-        (["2031"], "there is no run 2031"),
-        (["last", "--root", "none"], "--root: none is not a folder"),
         (["last", "--save", "none/one.json"], "--save: none/one.json cannot be written: No such file or directory"),
         (["last", "--save", "notes", "--force"], "--save: notes cannot be written: Is a directory"),
     ],

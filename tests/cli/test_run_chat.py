@@ -1,14 +1,11 @@
 """The command `run-specialist` with a model on chat completions: `--model openai:ID`."""
 
 import json
-import sys
 
 import pytest
 
-from run_specialist.installation import adding
 from run_specialist.providers.choose import make_provider
 from tests.wire.chat import policies
-from tests.wire.chat.replies import answers
 
 MODEL = ("--model", "openai:some-model")
 
@@ -22,17 +19,6 @@ def test_an_answer_goes_to_stdout_and_the_outcome_names_the_model(chat, write, c
     outcome = json.loads(call("finder", "What?", "--json", *MODEL).stdout)
     assert (outcome["model"], outcome["status"]) == ("openai:some-model", "landed")
     assert {sent.body["model"] for sent in simulator.requests} == {"some-model"}
-
-
-@pytest.mark.parametrize("place", ["file", "environment"])
-def test_the_model_can_be_set_in_the_file_or_the_environment(chat, write, call, monkeypatch, place):
-    """The model id may contain a colon and capital letters."""
-    model = "openai:Qwen3:8B"
-    write("finder", *([f"model: {model}"] if place == "file" else []))
-    monkeypatch.setenv("SPECIALIST_MODEL", model if place == "environment" else "sonnet")
-    simulator = chat([answers("yes")])
-    assert call("finder", "What?").stdout == "yes\n"
-    assert simulator.requests[0].body["model"] == "Qwen3:8B"
 
 
 @pytest.mark.parametrize("url", [None, "", " "])
@@ -62,17 +48,6 @@ def test_a_missing_model_id_is_refused(write, call, monkeypatch):
     result = call("finder", "What?", "--model", "openai:")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "the model id is missing" in result.stderr
-
-
-def test_a_missing_sdk_names_the_install_command(write, call, monkeypatch):
-    """If the optional SDK is missing, the error names the command that installs it."""
-    write("finder")
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    monkeypatch.setitem(sys.modules, "openai", None)
-    result = call("finder", "What?", *MODEL)
-    assert (result.exit_code, result.stdout) == (2, "")
-    (line,) = result.stderr.splitlines()
-    assert line.endswith(f"; {adding('openai')}")
 
 
 @pytest.mark.exhaustive(one_in=3)

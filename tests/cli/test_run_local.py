@@ -27,7 +27,7 @@ def test_a_model_of_a_local_server_answers(local, write, call, kind):
     assert {sent.body["model"] for sent in server.requests} == {MODELS[kind].partition(":")[2]}
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=8)
 @pytest.mark.parametrize("place", ["file", "environment"])
 @KINDS
 def test_the_model_may_be_in_the_file_or_the_environment(local, write, call, monkeypatch, kind, place):

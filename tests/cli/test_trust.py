@@ -5,10 +5,8 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from run_specialist.api.config_files import KEYS
-from run_specialist.cli import manage
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.origins import RULES
 from run_specialist.store.rows import pack, unpack
@@ -27,9 +25,9 @@ def app(notes, write):
         yield made
 
 
-def specialists_first(*arguments):
+def manage(*arguments):
     """Run the command `specialists`; return exit code, stdout and stderr."""
-    result = CliRunner().invoke(manage.app, arguments, catch_exceptions=False)
+    result = specialists(*arguments)
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -62,17 +60,9 @@ def test_trust_says_what_it_allows(app, call, write):
     again = call(*question)
     assert (first.exit_code, again.exit_code, "--trust" in again.stderr) == (0, 0, False)
     finder.write_text(finder.read_text() + "Changed.\n")
-    told = specialists_first(
-        "map",
-        "finder",
-        "--question",
-        "What does {path} say?",
-        "--files",
-        "notes/*.md",
-        "--trust",
-        "--model",
-        "offline",
-        "--yes",
+    told = manage(
+        *("map", "finder", "--question", "What does {path} say?", "--files", "notes/*.md"),
+        *("--trust", "--model", "offline", "--yes"),
     )[2]
     assert told.count("--trust allows it to") == 2
 
@@ -99,24 +89,24 @@ def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monke
 def test_show_reports_trust_without_importing(app, ask, write):
     """`show` has a line on trust if the file needs it, and `trusted` in JSON, and imports nothing."""
     write("plain")
-    assert "trusted" not in specialists_first("show", "plain")[1]
-    assert json.loads(specialists_first("show", "plain", "--json")[1])["trusted"] is None
-    code, out, _ = specialists_first("show", "finder")
+    assert "trusted" not in manage("show", "plain")[1]
+    assert json.loads(manage("show", "plain", "--json")[1])["trusted"] is None
+    code, out, _ = manage("show", "finder")
     (line,) = [line for line in out.splitlines() if "trusted" in line]
     where = app.root / app.package / "tools.py"
     assert (
         line == f"not trusted: it would import {app.package}.tools ({where}); to allow this, run it once with --trust"
     )
-    assert (code, json.loads(specialists_first("show", "finder", "--json")[1])["trusted"]) == (0, False)
+    assert (code, json.loads(manage("show", "finder", "--json")[1])["trusted"]) == (0, False)
     assert ask("--trust")[0] == 0
-    assert f"trusted: it may import {app.package}.tools ({where})\n" in specialists_first("show", "finder")[1]
-    assert json.loads(specialists_first("show", "finder", "--json")[1])["trusted"] is True
+    assert f"trusted: it may import {app.package}.tools ({where})\n" in manage("show", "finder")[1]
+    assert json.loads(manage("show", "finder", "--json")[1])["trusted"] is True
 
 
 def test_show_reports_a_missing_module(app, write):
     """`show` reports a missing module as not trusted and shows the rest."""
     write("finder", "python_tools: [nowhere.tools:lookup]")
-    code, out, _ = specialists_first("show", "finder")
+    code, out, _ = manage("show", "finder")
     assert (code, "not trusted: " in out, "no module nowhere" in out) == (0, True, True)
 
 
@@ -126,10 +116,10 @@ def test_resume_requires_trust_too(app, ask, monkeypatch, tmp_path):
     assert ask("--trust", "--store", store)[0] == 0
     app.write("PKG/tools.py", "# changed", "def lookup(word: str) -> str:", "    return word")
     arguments = ["resume", "last", "And toads?", "--tool-calls-limit", "4", "--store", store, "--quiet"]
-    code, out, err = specialists_first(*arguments)
+    code, out, err = manage(*arguments)
     assert (code, out) == (2, "")
     assert "python_tools: would import" in err
-    assert specialists_first(*arguments, "--trust")[0] == 0
+    assert manage(*arguments, "--trust")[0] == 0
     assert Path(store).is_file()
 
 
@@ -163,6 +153,7 @@ def app_reach(notes):
         yield made
 
 
+@pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("entry", ["{url: 'URL/${SOME_KEY}'}", "{url: 'URL', headers: {A: '${SOME_KEY}'}}", "'URL'"])
 @pytest.mark.parametrize("listed", [False, True])
 def test_nothing_is_sent_to_a_local_url_without_trust(app_reach, ask, write, monkeypatch, *, entry, listed):
@@ -187,6 +178,7 @@ def test_nothing_is_sent_to_a_local_url_without_trust(app_reach, ask, write, mon
         assert values_with_secret(KEY, out, err) == []
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("changed", ["PKG/helper.py", "PKG/server.py"])
 def test_a_changed_import_or_script_requires_trust_again(app_reach, ask, write, changed):
     """A change to a module that a trusted one imports, or to the script of a trusted command, is refused."""
@@ -294,6 +286,7 @@ def test_p1_a_file_of_the_user_has_powers_without_trust(own, call, key):
     assert "--trust" not in asked.stderr
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("key", ["paths", "skills"])
 def test_p1_trust_is_remembered_and_ends_with_a_change(own, write, call, key):
     """As for commands and imports: once, by the content of the file."""
@@ -317,6 +310,7 @@ def offered(name):
     return json.loads(specialists("show", name, "--json").stdout)["effective"]["tools"]["offered"]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("agents", ["'*'", "[own]", "[between]"])
 def test_p2_an_untrusted_project_reaches_no_specialist_with_powers(own, write, call, agents):
     """Neither by name nor by `*` nor through another one; after trust it may ask them."""
@@ -334,6 +328,7 @@ def test_p2_an_untrusted_project_reaches_no_specialist_with_powers(own, write, c
     assert f"{name} cannot be called" in call("lead", "And bats?", *OFFLINE).stderr
 
 
+@pytest.mark.exhaustive
 def test_p2_a_specialist_of_the_project_that_cannot_ask_others_yet_can_be_asked(own, write, call):
     """It is withheld only once it may ask the one with powers itself."""
     write("lead", "agents: [middle]")
@@ -414,6 +409,7 @@ def test_p1_a_stored_run_cannot_choose_its_root(own, write, call, tmp_path):
     assert "the secret of the outside" in json.loads(allowed.stdout)["answer"]
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize(
     ("key", "value", "action"),
     [("python_tools", ["subprocess:getoutput"], "import subprocess"), ("paths", [".env"], "read .env")],
@@ -429,6 +425,7 @@ def test_p1_a_stored_run_has_no_powers_even_with_trust(own, call, tmp_path, key,
         assert "data, such as a stored run, an eval case or a queue, cannot decide this" in refused.output
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("key", ["allowed_domains", "disallowed_tools"])
 def test_p1_a_stored_run_does_not_drop_the_restrictions_of_its_file(own, call, tmp_path, key):
     """A value that the store has reset to its default is data too, because it may allow more than the file."""

@@ -106,17 +106,7 @@ def test_s1_8_the_report_has_histogram_limits_costs_and_suggestion(store, write)
     ]
 
 
-def test_json_is_one_object(store, write):
-    """The object has the figures of the report; `limit` is the limit in the file."""
-    write("finder", "tool_calls_limit: none")
-    store("finder", *[outcome(8, 12)] * 10, repeated=1)
-    told = json.loads(call("finder", "--json").stdout)
-    assert (told["specialist"], told["runs"], told["limit"], told["limit_from"]) == ("finder", 10, None, "file")
-    assert told["bars"] == [{"first": 8, "last": 8, "ended": 10, "cut": 0}]
-    assert told["calls"] == {"run": 80, "repeated": 10, "failed": 0, "skipped": 0}
-    assert (told["suggestion"]["verdict"], told["suggestion"]["tool_calls_limit"]) == ("set", 10)
-
-
+@pytest.mark.exhaustive
 def test_runs_are_reported_without_a_valid_file(store, write):
     """Without a valid file the limit is that of the newest run. A path is accepted in place of the name."""
     path = write("broken", "tool_calls_limit: twelve")

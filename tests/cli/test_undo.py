@@ -87,6 +87,7 @@ def test_a_run_without_changes_has_nothing_to_undo(write, call, undo, tmp_path):
     assert told.strip().endswith("has changed no file")
 
 
+@pytest.mark.exhaustive
 def test_a_dry_run_prints_a_patch_that_git_applies(changed, notes, undo):
     """Below the answer; with --output alone in the file; with --json as a field; nothing on the disk is changed."""
     printed = changed("--dry-run")

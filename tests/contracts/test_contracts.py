@@ -44,16 +44,13 @@ def the_same(told: object, known: object) -> None:
 @pytest.mark.parametrize(
     ("value", "shape", "found"),
     [
-        ({"a": 1}, {"a": "count"}, []),
         ([3, "none", None], ["limit|null"], []),
         ({"a": True}, {"a": "number"}, ["$.a: wanted number, found True"]),
         ({"a": 1}, {"a": "count", "b": "any"}, ["$.b: is gone"]),
         ({"a": 1, "b": 2}, {"a": "count"}, ["$.b: is new"]),
         ([None], ["text"], ["$[0]: wanted text, found None"]),
         (None, [{"a": "count"}, None], []),
-        ({"a": -1}, [{"a": "count"}, None], ["$.a: wanted count, found -1"]),
         ({"x": [1], "y": 2}, {"...": ["count"]}, ["$.y: wanted a list, found 2"]),
-        ("c", "a|b", ["$: wanted a|b, found 'c'"]),
         ([], {"a": "count"}, ["$: wanted an object, found []"]),
     ],
 )
@@ -225,25 +222,3 @@ def test_json_output_of_each_command_matches_its_table(project):
         holds(json.loads(call(f"{command} {arguments} --json", code=code)), PRINTED[command])
     gone = json.loads(call("specialists runs last --delete --yes --json"))
     holds(gone, PRINTED["specialists runs --delete"])
-
-
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        ("run-specialist nobody What?", 2),
-        ("run-specialist bad What?", 2),
-        ("run-specialist finder What? --tool-calls-limit many", 2),
-        ("run-specialist finder What? --json --events", 2),
-        ("run-specialist finder What? --model openai:x", 2),
-        ("specialists show nobody", 2),
-        ("specialists check nowhere.md", 2),
-        ("specialists transcript last", 2),
-        ("specialists resume last", 2),
-        ("specialists runs --status odd", 2),
-        ("specialists runs", 0),
-        ("specialists list", 0),
-    ],
-)
-def test_errors_the_caller_can_fix_exit_with_code_2(project, command, code):
-    """Errors that the caller can fix exit with code 2 and send no request; finding no runs is not an error."""
-    call(command, code=code)

@@ -384,7 +384,8 @@ MEANINGS = {
 
 def reads(path):
     """Yield each name, or expression for a name, with which a module reads an environment variable."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)) if re.search(r"os\.(environ|getenv)|envvar=", text) else ():
         if isinstance(node, ast.keyword) and node.arg == "envvar":
             yield node.value
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":

@@ -69,13 +69,7 @@ On the README, other examples come between the run that reaches its limit and th
 REPORTS = ("specialists check",)
 """Commands whose exit code 2 is a result: the new file of the README still has lines to fill in."""
 COPIED = (
-    *(
-        "README.md",
-        "CHANGELOG.md",
-        "pyproject.toml",
-        "specialists",
-        "thoughts/shared/decisions",
-    ),
+    *("README.md", "CHANGELOG.md", "pyproject.toml", "specialists", "thoughts/shared/decisions"),
     *("docs/limits.md", "docs/evals.md", "src/run_specialist/loop/loop.py"),
 )
 """A part of this repository, so that each search is quick."""
@@ -101,10 +95,34 @@ def find_spec(name, path=None, target=None):
     parts = name.split(".")
     return None if missing & {{".".join(parts[:end]) for end in (1, 2)}} else find(name, path, target)
 PathFinder.find_spec = find_spec
+"""
+_PROGRAM = """
 sys.argv[0] = {program!r}
 from run_specialist.cli.entry import {function}
 {function}()
 """
+_FORKS = """
+import json, os
+import run_specialist.api.runner, run_specialist.cli.ask, run_specialist.cli.manage, run_specialist.store.writer
+from run_specialist.cli import entry
+for text in sys.stdin:
+    start = json.loads(text)
+    if not (program := os.fork()):
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]), flush=True)
+else:
+    sys.exit()
+for number, path in enumerate((os.devnull, "out", "err")):
+    os.dup2(os.open(os.path.join(start["outputs"], path), os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
+os.chdir(start["cwd"])
+os.environ.clear()
+os.environ.update(start["env"])
+sys.argv = start["words"]
+getattr(entry, sys.argv[0].replace("-", "_"))()
+"""
+"""Forks a program for each line of standard input, and prints its exit code: the imports take most of its time."""
+SHELL = re.compile(r"[|<>;&*$~`]|^\w+=")
+"""In a line that needs a shell."""
 
 
 def commands(page):
@@ -140,16 +158,26 @@ def programs(tmp_path_factory):
     """A folder with the two programs, as an installation without extras has them."""
     folder = tmp_path_factory.mktemp("programs")
     for program in PROGRAMS:
-        code = _BASE.format(missing=missing(), program=program, function=program.replace("-", "_"))
+        code = _BASE + _PROGRAM
+        code = code.format(missing=missing(), program=program, function=program.replace("-", "_"))
         (folder / f"{program}.py").write_text(code)
         (folder / program).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{folder / program}.py" "$@"\n')
         (folder / program).chmod(0o755)
     return folder
 
 
+@pytest.fixture(scope="module")
+def forks():
+    """The process that forks the programs of lines that need no shell."""
+    command = [sys.executable, "-c", _BASE.format(missing=missing()) + _FORKS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+
+
 @pytest.fixture
-def run(programs, tmp_path):
-    """Return a function that runs a line with a shell in a small copy of this repository, with a new home folder."""
+def run(programs, forks, tmp_path):
+    """Return a function that runs a line as a shell does in a small copy of this repository, with a new home folder."""
     project, home = tmp_path / "project", tmp_path / "home"
     home.mkdir()
     for name in COPIED:
@@ -168,11 +196,19 @@ def run(programs, tmp_path):
     (project / "summary.md").write_text(f"{FILES['summary.md']}The limit of tool calls is 30.\n")
     path = os.pathsep.join([str(programs), os.environ["PATH"]])
 
+    env = {"PATH": path, "HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1", "SHELL": "/bin/sh"}
+
     def run_line(line):
+        if not SHELL.search(line):
+            words = shlex.split(line, comments=True)
+            start = {"words": words, "cwd": str(project), "env": env, "outputs": str(tmp_path)}
+            print(json.dumps(start), file=forks.stdin, flush=True)
+            code = int(forks.stdout.readline())
+            return subprocess.CompletedProcess(line, code, *((tmp_path / name).read_text() for name in ("out", "err")))
         return subprocess.run(
             ["sh", "-c", line],  # noqa: S607 - any shell
             cwd=project,
-            env={"PATH": path, "HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1", "SHELL": "/bin/sh"},
+            env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -196,13 +232,9 @@ def write_examples(page, project):
         (project / name).write_text(block)
 
 
-PAGES_WITH_COMMANDS = sorted([page for page in PAGES if commands(page)], key=lambda page: len(commands(page)))
-"""The shortest first: it is the one of the ordinary run, since each command is a new process of more than a second."""
-
-
+@pytest.mark.exhaustive
 @NEEDS_GIT
-@pytest.mark.exhaustive(one_in=len(PAGES_WITH_COMMANDS))
-@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*filter(commands, PAGES)], ids=lambda page: page.name)
 def test_t13_every_command_works_or_names_what_it_needs(run, page):
     """Without extras and keys, each exits with 0, or with 2 and one line that names the extra or the variable."""
     write_examples(page, run.project)
@@ -240,26 +272,16 @@ def parsed(words):
     return name, command.make_context(name, rest).params
 
 
-@pytest.mark.parametrize(("service", "command"), [("setup", "setup"), ("worker", "worker")])
-def test_each_command_is_one_of_the_program(service, command):
-    """The command line is accepted with its options."""
-    words = SERVICES[service]["command"]
-    assert words[0] == "specialists"
-    assert parsed(words)[0] == command
-
-
-def test_the_workers_have_the_folder_that_is_mounted():
-    """The root of the workers is where their volume is, and they are stopped with patience."""
+def test_the_services_of_the_compose_file_agree():
+    """Its command lines are accepted, the root of the workers is their volume, the store is the database."""
     worker = SERVICES["worker"]
+    for service in ("setup", "worker"):
+        words = SERVICES[service]["command"]
+        assert (words[0], parsed(words)[0]) == ("specialists", service)
     (root,) = parsed(worker["command"])[1]["root"]
     assert root.partition("=")[2] == worker["volumes"][0].split(":")[-2]
-    assert worker["stop_grace_period"] == "2m"
-    assert worker["deploy"]["replicas"] == 3
-
-
-def test_the_store_is_the_database_of_the_file():
-    """User, password and host in the URL are those of the database."""
-    database, environment = SERVICES["database"]["environment"], SERVICES["worker"]["environment"]
+    assert (worker["stop_grace_period"], worker["deploy"]["replicas"]) == ("2m", 3)
+    database, environment = SERVICES["database"]["environment"], worker["environment"]
     assert environment == SERVICES["setup"]["environment"]
     assert environment["SPECIALIST_STORE"] == (
         f"postgresql://{database['POSTGRES_USER']}:{database['POSTGRES_PASSWORD']}@${{DATABASE_HOST:-database}}:5432/fleet"
@@ -274,7 +296,7 @@ CASES = next(text for text in blocks(PAGE, "yaml") if "# looks-up.evals.yaml" in
 
 
 @pytest.fixture
-def project_evals(tmp_path, monkeypatch):
+def looked_up(tmp_path, monkeypatch):
     """Create a project with a note, a specialist and the cases of the page."""
     for folder in (".git", "notes", "specialists"):
         (tmp_path / folder).mkdir()
@@ -324,21 +346,22 @@ def test_the_scores_of_our_sets_are_those_that_the_tests_hold():
     assert f"falls by more than {MARGIN}" in " ".join(measured.split())
 
 
-def test_the_example_of_the_page_runs_and_passes(project_evals):
+@pytest.mark.exhaustive
+def test_the_example_of_the_page_runs_and_passes(looked_up):
     """The cases of the page load, run offline, and pass with a note that contains the answers."""
-    result = evaluate("--store", f"{project_evals}/runs.db", "--quiet", "--json")
+    result = evaluate("--store", f"{looked_up}/runs.db", "--quiet", "--json")
     assert result.exit_code == 0
     names = [case["name"] for case in yaml.safe_load(CASES)["cases"]]
     assert [run["case"] for run in json.loads(result.stdout)["runs"] if run["passed"]] == names
 
 
-def test_the_errors_of_the_page_are_those_of_the_command(project_evals):
+def test_the_errors_of_the_page_are_those_of_the_command(looked_up):
     """A misspelt evaluator and a missing question give the lines of the page."""
     broken = CASES.replace("- CitesPath:", "- CitesPaths:").replace("    inputs: How do penguins keep warm?\n", "")
-    (project_evals / "specialists/looks-up.evals.yaml").write_text(broken)
+    (looked_up / "specialists/looks-up.evals.yaml").write_text(broken)
     result = evaluate()
     told = next(text for text in blocks(PAGE, "text") if "CitesPaths" in text)
-    said = result.stderr.partition(": ")[2].replace(f"{project_evals}/", "")
+    said = result.stderr.partition(": ")[2].replace(f"{looked_up}/", "")
     assert (result.exit_code, said) == (2, told)
 
 
@@ -389,13 +412,10 @@ def test_the_json_and_the_events_of_the_command_are_documented():
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("example", blocks(MAP_PAGE, "python"))
-def test_the_example_runs(tmp_path, monkeypatch, capsys, example):
+def test_the_example_runs(own_notes, capsys, example):
     """It answers from the notes of this repository, offline."""
-    (tmp_path / ".git").mkdir()
-    for folder in ("thoughts", "specialists"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
-    monkeypatch.chdir(tmp_path)
     asyncio.run(execute(example))
     out = capsys.readouterr().out
     assert re.search(r"^1 (answered|landed) b[0-9a-f]{8}-[0-9a-f]{16}$", out, re.MULTILINE)
@@ -442,10 +462,7 @@ def test_documented_numbers_equal_those_of_the_code():
 SNIPPETS = re.findall(r"^```(json|toml) (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 KEYS = {
     ".mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
-    "~/.codex/config.toml": (
-        "mcp_servers",
-        {"command", "args", "env_vars", "startup_timeout_sec", "tool_timeout_sec"},
-    ),
+    "~/.codex/config.toml": ("mcp_servers", {"command", "args", "env_vars", "startup_timeout_sec", "tool_timeout_sec"}),
     ".gemini/settings.json": ("mcpServers", {"command", "args", "env", "timeout"}),
     ".vscode/mcp.json": ("servers", {"type", "command", "args", "env"}),
     ".cursor/mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
@@ -462,7 +479,7 @@ def servers():
     return found
 
 
-def commands_clients():
+def registered():
     """Return each command that a snippet or a line of the page registers."""
     lines = [shlex.split(line) for block in blocks(TEXT, "console") for line in block.splitlines()]
     typed = [words[len(words) - words[::-1].index("specialists") - 1 :] for words in lines if "add" in words]
@@ -476,15 +493,6 @@ def test_every_client_has_a_snippet_in_its_own_format():
     assert set(KEYS) <= set(listed)
 
 
-def test_the_registered_commands_are_real():
-    """Every command is `specialists mcp` with flags that exist."""
-    printed = CliRunner().invoke(manage.app, ["mcp", "--help"]).stdout
-    assert len(commands_clients()) == 3 + len(KEYS)
-    for words in commands_clients():
-        assert words[:2] == ["specialists", "mcp"]
-        assert all(word in printed for word in words if word.startswith("--"))
-
-
 def test_a_referenced_input_is_declared():
     """The key that VS Code asks for is declared under `inputs`, as a password."""
     value, server = servers()[".vscode/mcp.json"]
@@ -492,7 +500,8 @@ def test_a_referenced_input_is_declared():
     assert [(one["id"], one["password"]) for one in value["inputs"]] == [(name, True)]
 
 
-@pytest.mark.parametrize("words", sorted({tuple(words) for words in commands_clients()}), ids=" ".join)
+@pytest.mark.exhaustive(one_in=9)
+@pytest.mark.parametrize("words", sorted({tuple(words) for words in registered()}), ids=" ".join)
 def test_the_registered_commands_start_the_server(words, tmp_path, monkeypatch):
     """Each command, with a real folder, answers `initialize` and lists the tools of the project."""
     (tmp_path / "specialists").mkdir()
@@ -565,18 +574,9 @@ PYTHON_PAGE, SPANS = page("python").split("\n## Telemetry\n")
 EXAMPLES = re.findall(r"^```python( no-loop)?\n(.*?)^```", PYTHON_PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture
-def project_python(tmp_path, monkeypatch):
-    """Change into a copy of this project's notes and specialists."""
-    (tmp_path / ".git").mkdir()
-    for folder in ("thoughts", "specialists"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
+@pytest.mark.exhaustive(one_in=20)
 @pytest.mark.parametrize("place", range(len(EXAMPLES)))
-def test_every_example_runs(project_python, capsys, place):
+def test_every_example_runs(own_notes, capsys, place):
     """Every example runs offline, with or without an event loop as stated, and prints something."""
     no_loop, example = EXAMPLES[place]
     if no_loop:
@@ -609,22 +609,13 @@ def test_the_tables_of_events_and_errors_match_the_code():
     assert f"the base of the next {words[len(below) - 1]}" in PYTHON_PAGE
 
 
-def test_the_stream_example_lands_with_three_calls(project_python, capsys):
+def test_the_stream_example_lands_with_three_calls(own_notes, capsys):
     """The example of a stream lands with its three calls, and prints so from the events."""
     (example,) = [text for _, text in EXAMPLES if "runner.stream" in text]
     names = asyncio.run(execute(example))
     told = capsys.readouterr().out
     assert "at the limit of" in told
     assert names["stream"].outcome.status == "landed"
-
-
-def test_the_tool_of_the_page_works():
-    """The tool on the page works: its docstring is read, its context is passed, its error has a message."""
-    (example,) = [text for _, text in EXAMPLES if "@tool" in text]
-    names = {}
-    exec(example.split("assert isinstance")[0], names)  # noqa: S102 - an example from this repository
-    assert names["ticket"].input_schema["properties"]["number"]["description"] == "without the hash."
-    assert set(names["ticket"].input_schema["properties"]) == {"number"}
 
 
 def test_every_attribute_of_a_span_is_documented():
@@ -635,7 +626,7 @@ def test_every_attribute_of_a_span_is_documented():
     assert set(re.findall(f"`{attribute}`", SPANS)) == set(re.findall(f'"{attribute}"', "".join(said)))
 
 
-def test_the_span_example_prints_the_run_and_its_children(project_python, monkeypatch):
+def test_the_span_example_prints_the_run_and_its_children(own_notes, monkeypatch):
     """The example prints the run and its child spans to the console."""
     (example,) = blocks(SPANS, "python")
     # The exporter's default stream is sys.stdout at the first import, which may be that of another test.

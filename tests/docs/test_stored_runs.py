@@ -3,9 +3,9 @@
 import json
 import re
 import shlex
-import shutil
 import sqlite3
 import stat
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
@@ -23,23 +23,18 @@ from run_specialist.store.stored import ListedRun
 from run_specialist.store.tables import metadata
 from run_specialist.views.report import data
 from run_specialist.views.tune import tune
-from tests.docs.markdown import JSON, README, ROOT, STORED, blocks, named, table
+from tests.docs.markdown import JSON, README, STORED, blocks, named, table
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.store.finished_batches import keep_batch
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    """Change into a copy of this project's notes and specialists, with an empty home and the default store."""
+def project(own_notes, tmp_path, monkeypatch):
+    """The copy of this project's notes and specialists, with an empty home and the default store."""
     monkeypatch.delenv(VARIABLE)
     for variable, folder in (("HOME", "home"), ("XDG_DATA_HOME", "home/.local/share")):
         monkeypatch.setenv(variable, str(tmp_path / folder))
-    root = tmp_path / "project"
-    (root / ".git").mkdir(parents=True)
-    for folder in ("thoughts", "specialists"):
-        shutil.copytree(ROOT / folder, root / folder)
-    monkeypatch.chdir(root)
-    return root
+    return own_notes
 
 
 def call(line, code=0):
@@ -63,6 +58,7 @@ def newest():
         return store.load("last")
 
 
+@pytest.mark.exhaustive
 def test_the_documented_commands_work_in_order(project):
     """The documented commands work one after the other.
 
@@ -88,6 +84,7 @@ def test_the_documented_commands_work_in_order(project):
     assert newest().run_id == run_id, "it is not older than 30 days"
 
 
+@pytest.mark.exhaustive
 def test_the_readme_commands_work_after_its_session(project):
     """The README's commands after its session work one after the other, once the recorded command has run."""
     session = README.split("<!-- session", 1)[1].split("$ ", 1)[1].splitlines()[0]
@@ -99,6 +96,7 @@ def test_the_readme_commands_work_after_its_session(project):
     assert [*file_of(place(None).url).parent.glob("report-*.html")] != []
 
 
+@pytest.mark.exhaustive
 def test_the_documented_selections_delete_runs(project):
     """Each documented selection of runs to delete is valid, and the last one deletes all runs."""
     (deleting,) = [block.splitlines() for block in blocks(STORED, "console") if "--all" in block]
@@ -110,24 +108,16 @@ def test_the_documented_selections_delete_runs(project):
     assert "--yes is required" in call(deleting[0], code=2).stderr
 
 
-def test_the_default_store_has_the_documented_path_and_permissions(project):
-    """The default store is the file given in the table, with the documented permissions."""
-    told = {row[0]: row[1] for row in table(STORED, "## Location")}
-    call(f"{story(STORED)[0]} -q")
-    path = file_of(place(None).url)
-    assert f"`~/{path.relative_to(project.parent / 'home')}`" in told["Linux"]
-    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
-    assert "(0600)" in STORED
-    assert "(0700)" in STORED
-    assert f"does not answer for {COMMIT_TIMEOUT:.0f} seconds" in STORED
-
-
-def test_the_json_fields_of_runs_are_documented(project):
-    """The table has all fields of a run, and the text those next to the list of runs."""
+def test_the_json_fields_of_runs_reports_and_tunings_are_documented(project):
+    """The tables have all fields of a run, of a report and of `tune`, and the text those next to the list of runs."""
     call(f"{story(STORED)[0]} -q")
     printed = json.loads(call("specialists runs --json").stdout)
-    told = [name for row in table(JSON, "## specialists runs") for name in named(row[0])]
-    assert sorted(told) == sorted(field.name for field in fields(ListedRun)) == sorted(printed["runs"][0])
+    report, tuned = data(newest()), tune("any", []).as_json()
+    assert json.loads(call("specialists report last --json").stdout).keys() == report.keys()
+    assert sorted(field.name for field in fields(ListedRun)) == sorted(printed["runs"][0])
+    for command, keys in (("runs", printed["runs"][0]), ("report", report), ("tune", tuned)):
+        told = [name for row in table(JSON, f"## specialists {command}") for name in named(row[0])]
+        assert sorted(told) == sorted(keys)
     text = JSON.split("## specialists runs")[1].split("\n| ")[0]
     assert [f"`{name}`" for name in printed if f"`{name}`" not in text] == []
 
@@ -161,40 +151,30 @@ async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
     assert [key for key in printed if f"`{key}`" not in JSON.split("## specialists transcript")[1]] == []
 
 
-@pytest.mark.exhaustive
-def test_the_json_keys_of_report_and_tune_are_documented(project):
-    """Both tables have exactly the keys that `--json` prints."""
-    call(f"{story(STORED)[0]} -q")
-    for heading, keys in (
-        ("## specialists report", data(newest())),
-        ("## specialists tune", tune("any", []).as_json()),
-    ):
-        told = [name for row in table(JSON, heading) for name in named(row[0])]
-        assert sorted(told) == sorted(keys)
-    assert json.loads(call("specialists report last --json").stdout).keys() == data(newest()).keys()
-
-
 def test_the_docs_quote_the_real_resumption_text():
     """The resumption text quoted in the docs is the real one for 60 tool calls of which 30 are used."""
     budget = Budget.of({Kind.TOOL_CALLS: 60}).spend(30)
     assert prompts.resumed(budget, [Kind.TOOL_CALLS], None, []) in [text.strip() for text in blocks(STORED, "text")]
 
 
-def test_the_tables_of_the_store_are_documented_and_can_be_queried(project):
-    """Every table is documented; texts are stored as bytes as described, and the documented query runs."""
-    section = STORED.split("\n## The tables\n")[1]
-    assert set(metadata.tables) <= set(named(section))
+def test_the_store_is_where_and_what_the_page_says(project):
+    """Path and permissions are as documented, every table has its row, texts are bytes, and the query runs."""
+    told = {row[0]: row[1] for row in table(STORED, "## Location")}
     call(f"{story(STORED)[0]} -q")
+    path = file_of(place(None).url)
+    assert f"`~/{path.relative_to(project.parent / 'home')}`" in told["Linux"]
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
+    assert {"(0600)", "(0700)"} <= set(re.findall(r"\(0[67]00\)", STORED))
+    assert f"does not answer for {COMMIT_TIMEOUT:.0f} seconds" in STORED
+    assert set(metadata.tables) <= set(named(STORED.split("\n## The tables\n")[1]))
     (query,) = blocks(STORED, "sql")
-    connection = sqlite3.connect(file_of(place(None).url))
-    try:
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute(query).fetchall() == [("thoughts-analyzer", "landed", 1, 4, 0.0)]
         (question,) = connection.execute("select question from runs").fetchone()
-    finally:
-        connection.close()
     assert question == b"\0" + newest().question.encode()
 
 
+@pytest.mark.exhaustive
 def test_the_python_examples_resume_a_run(project, capsys):
     """In the Python examples a run lands at 2 calls and is resumed with more."""
     examples = [text for text in blocks(STORED, "python") + blocks(README, "python") if ".resume(" in text]
@@ -204,6 +184,7 @@ def test_the_python_examples_resume_a_run(project, capsys):
         assert re.match(r"landed 2 (answered|landed) ([3-9]|1[0-2])\n", capsys.readouterr().out)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("project")
 def test_c1_the_documented_commands_replay_the_same():
     """Each command succeeds; replays say that nothing differs."""

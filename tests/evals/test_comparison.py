@@ -31,7 +31,7 @@ from tests.evals.compared_runs import BASE, NEW, case_run, result_of
 from tests.evals.git_project import NEEDS_GIT, commit, git
 from tests.plugins.tiers import examples
 
-SCORES = st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), max_size=15)
+SCORES = st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), max_size=11)
 
 
 def compared(before, after, tolerance=0.0, **given):
@@ -41,7 +41,7 @@ def compared(before, after, tolerance=0.0, **given):
 
 
 @pytest.mark.exhaustive(one_in=2)
-@pytest.mark.parametrize(("cases", "rounds"), [(8, examples(800)), (30, 100)])
+@pytest.mark.parametrize(("cases", "rounds"), [(8, examples(400)), (30, 30)])
 def test_e10_without_an_effect_seldom_a_verdict(cases, rounds):
     """Both sides pass each case with the same probability: at most one comparison in twenty names a winner."""
     chance = random.Random(11)  # noqa: S311 - a simulation
@@ -280,7 +280,7 @@ def test_a_broken_result_is_one_line(tmp_path, text, part):
 # Intervals of paired differences.
 
 
-DIFFERENCES = st.lists(st.floats(-1, 1), min_size=6, max_size=16)
+DIFFERENCES = st.lists(st.floats(-1, 1), min_size=6, max_size=13)
 
 
 def one_sided(differences, value):

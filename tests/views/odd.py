@@ -8,8 +8,7 @@ from run_specialist.record.messages import Message, ToolResult
 from run_specialist.record.outcome import Evidence
 from run_specialist.store.stored import StoredRun
 from tests.views.full import grep, read
-from tests.views.recording import Did
-from tests.views.runs import Tape
+from tests.views.recording import Did, Tape
 
 ODD = (
     "</script></pre><script>window.harmed = 1</script><img src=x onerror='window.harmed=1'>{{ 7*7 }}{% raw %} &amp; "

@@ -1,15 +1,29 @@
-"""Stored runs as they are recorded: requests, replies, tool calls and their events, with a simulated clock."""
+"""Runs as they are stored, recorded with a simulated clock: requests, calls, summaries, resumptions and their end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget import Budget, Kind, Rung
-from run_specialist.record.events import BudgetSpent, Called, Event, Landed, Replied, Requested, Started, Warned
-from run_specialist.record.journal import Received, Returned
+from run_specialist.budget import Budget, Kind, Limit, Rung
+from run_specialist.loop.compaction import archived_placeholder, summary_pair
+from run_specialist.record.events import (
+    BudgetSpent,
+    Called,
+    Event,
+    Finished,
+    Landed,
+    Replied,
+    Requested,
+    Resumed,
+    Started,
+    Summarized,
+    Warned,
+)
+from run_specialist.record.journal import Received, Returned, RunSnapshot
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage
-from run_specialist.store.stored import StoredEvent, StoredMessage
+from run_specialist.record.outcome import Evidence, LandingReport, Outcome, Spent, Status, ToolCalls
+from run_specialist.store.stored import StoredEvent, StoredMessage, StoredRun
 
 BEGIN = 1_795_320_000.0
 """Start of the runs: 2026-11-22 04:00:00 UTC [seconds since 1970]."""
@@ -17,6 +31,25 @@ SYSTEM = 5_200
 """Size of the system prompt and the tools [tokens]."""
 MODEL = "claude-sonnet-4-5"
 QUESTION = "What happens when a sub-agent reaches its tool call limit, and is anything that it gathered ever lost?"
+
+
+FROZEN = {
+    "system": "You explain how existing code behaves. The person who asked will open the lines that you name.\n\n"
+    + prompts.DATA_NOT_INSTRUCTIONS,
+    "tools": [
+        {"name": "search", "description": "Return the passages that fit a question best.", "input_schema": {}},
+        {"name": "grep", "description": "Return the lines that match a pattern.", "input_schema": {}},
+        {"name": "read", "description": "Return numbered lines of a file.", "input_schema": {}},
+        {"name": "respond", "description": "Deliver your answer.", "input_schema": {}},
+    ],
+    "effort": None,
+    "model": MODEL,
+    "settings": {"name": "codebase-analyst", "tool_calls_limit": 20, "countdown": {"from": 0.5}, "landing": "force"},
+    "file": "specialists/codebase-analyst.md",
+    "digest": "sha256:4f1c0a7e",
+    "root": "/home/ada/agents",
+    "version": "0.1.0",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +68,7 @@ class Did:
 
 
 @dataclass
-class Recording:
+class Tape:
     """A run that is being recorded; its clock advances with each request and tool call."""
 
     limits: Mapping[Kind, float | None]
@@ -84,7 +117,6 @@ class Recording:
         stop: str = "wants_tools",
         grown: int = 1_400,
         lost: int | None = None,
-        blocks: Sequence[Block] = (),
         entered: bool = True,
     ) -> Received:
         """Record a request and its reply.
@@ -95,43 +127,20 @@ class Recording:
         number = len(self.turns) + 1
         self.tell(Requested(number, choice))
         self.now += seconds
-        said = [
-            *blocks,
-            *([{"type": "text", "text": text}] if text else []),
-            *(
-                {
-                    "type": "tool_use",
-                    "id": one.call_id or f"toolu_{number:02}{place}",
-                    "name": one.name,
-                    "input": one.arguments,
-                }
-                for place, one in enumerate(calls, 1)
-            ),
-        ]
+        said = [{"type": "text", "text": text}] if text else []
+        for place, one in enumerate(calls, 1):
+            call_id = one.call_id or f"toolu_{number:02}{place}"
+            said.append({"type": "tool_use", "id": call_id, "name": one.name, "input": one.arguments})
         read, whole = (self.cached if lost is None else lost), max(self.cached, SYSTEM) + grown
         forced = choice != "auto"
         usage = Usage(whole - read if forced else 4, read, 0 if forced else whole - read - 4, 90 + len(text) // 4)
-        cost = round(
-            usage.input_tokens * 3e-6
-            + read * 3e-7
-            + usage.cache_creation_input_tokens * 3.75e-6
-            + usage.output_tokens * 15e-6,
-            8,
-        )
+        written = usage.cache_creation_input_tokens
+        cost = round(usage.input_tokens * 3e-6 + read * 3e-7 + written * 3.75e-6 + usage.output_tokens * 15e-6, 8)
         self.cached = whole
         self.spend(usage, cost)
         reason = {"wants_tools": "tool_use", "answered": "end_turn", "truncated": "max_tokens"}.get(stop, stop)
-        self.turns.append(
-            Received(
-                number=number,
-                choice=choice,
-                landing=self.landing is not None,
-                reply=Reply(Stop(stop), tuple(said), usage, reason),
-                cost_usd=cost,
-                seconds=seconds,
-                at=self.now,
-            )
-        )
+        reply, is_landing = Reply(Stop(stop), tuple(said), usage, reason), self.landing is not None
+        self.turns.append(Received(number, choice, is_landing, reply, cost, seconds, at=self.now))
         self.tell(Replied(number, stop, reason, text, usage, cost))
         if entered:
             self.say(Message("assistant", tuple(said)))
@@ -153,31 +162,11 @@ class Recording:
             self.now = begin + one.seconds
             note = prompts.read_on(call.id, len(one.result), len(one.whole)) if one.whole else ""
             whole = one.whole or one.result
-            self.calls.append(
-                Returned(
-                    number,
-                    turn.number,
-                    call,
-                    whole,
-                    len(one.result),
-                    one.is_error,
-                    note,
-                    one.repeated,
-                    one.seconds,
-                    at=self.now,
-                )
-            )
-            self.tell(
-                Called(
-                    "failed" if one.is_error else "finished",
-                    call.id,
-                    call.name,
-                    call.arguments,
-                    len(one.result),
-                    one.seconds,
-                )
-            )
-            self.budget = self.budget.spend().spend(len(one.result), Kind.CHARACTERS)
+            size, phase = len(one.result), "failed" if one.is_error else "finished"
+            how = one.is_error, note, one.repeated, one.seconds
+            self.calls.append(Returned(number, turn.number, call, whole, size, *how, at=self.now))
+            self.tell(Called(phase, call.id, call.name, call.arguments, size, one.seconds))
+            self.budget = self.budget.spend().spend(size, Kind.CHARACTERS)
             self.tell(BudgetSpent.of(self.budget.tightest))
             lines = [one.result or prompts.EMPTY_RESULT]
             lines += [prompts.TRUNCATED, note] if one.whole else []
@@ -201,3 +190,104 @@ class Recording:
         """Record the start of the landing."""
         self.landing = Landed(reason, how)
         self.tell(self.landing)
+
+    def summarize(self, summary: str) -> None:
+        """Record a summary that replaces all but the two newest messages."""
+        keep, usage = 2, Usage(21_000, 0, 0, 900)
+        old = [one.message for one in self.messages if one.part == self.part]
+        ids = {call.id for turn in self.turns for call in turn.reply.calls}
+        self.now += 6.5
+        self.part += 1
+        cost = round(usage.input_tokens * 3e-6 + usage.output_tokens * 15e-6, 8)
+        self.spend(usage, cost, turns=0)
+        question, *middle = old[:-keep]
+
+        def short(block: Block) -> Block:
+            is_known = block.get("tool_use_id") in ids
+            return {**block, "content": archived_placeholder(block["tool_use_id"])} if is_known else block
+
+        archived = sum(block["type"] == "tool_result" for one in middle for block in one.blocks)
+        for message in (
+            question,
+            *(replace(one, blocks=tuple(map(short, one.blocks))) for one in middle),
+            *summary_pair(summary, archived, old),
+            *old[-keep:],
+        ):
+            self.say(message, copied=True)
+        before, self.cached = self.cached, SYSTEM + 3_000
+        self.tell(Summarized(summary, archived, before, self.cached, usage, cost))
+
+    def resume(self, after: float, note: str, **limits: float) -> None:
+        """Record a resume with other limits, some time after the last event [s]."""
+        self.stop()
+        self.now += after
+        used = {limit.kind.value: limit.used for limit in self.budget.limits}
+        self.begun = self.now
+        self.budget = Budget(
+            tuple(Limit(one.kind, limits.get(one.kind.value, one.limit), one.used) for one in self.budget.limits)
+        )
+        self.landing = None
+        self.tell(Started("", "codebase-analyst", self.model, self.question, (), self._limits()))
+        self.tell(Resumed("", used, note))
+        self.say(Message.user(note))
+
+    def stop(self) -> None:
+        """Add the time since the start or the last resume to the budget."""
+        self.budget = self.budget.spend(self.now - self.begun, Kind.TIME)
+        self.begun = self.now
+
+    def outcome(self, status: Status, answer: str, evidence: Sequence[Evidence] = (), **others: Any) -> Outcome:
+        """Return the outcome of the run so far."""
+        self.stop()
+        used = {limit.kind: limit.used for limit in self.budget.limits}
+        usage = sum((Usage(**one.body["usage"]) for one in self.events if "usage" in one.body), Usage())
+        landing = None
+        if self.landing:
+            billed = [turn for turn in self.turns if turn.landing]
+            spent = sum((turn.reply.usage for turn in billed), Usage()), sum(turn.cost_usd or 0 for turn in billed)
+            landing = LandingReport(self.landing.reason.value, self.landing.how.value, len(billed), *spent)
+        limit, failed = self.budget[Kind.TOOL_CALLS].limit, sum(call.is_error for call in self.calls)
+        given: dict[str, Any] = {
+            "gaps": (),
+            "output": None,
+            "tool_calls": ToolCalls(int(used[Kind.TOOL_CALLS]), limit and int(limit), failed, self.skipped),
+            "limits": {one.kind.value: Spent(round(one.used, 4), one.limit) for one in self.budget.limits},
+            "landing": landing,
+            "usage": usage,
+            "cost_usd": round(used[Kind.COST], 8),
+            "duration_s": round(used[Kind.TIME], 3),
+            "warnings": tuple(self.warnings),
+        }
+        names = "20261122-040000-5f3a9c", "codebase-analyst", self.model
+        return Outcome(*names, status, answer, tuple(evidence), **(given | others))
+
+    def end(self, outcome: Outcome) -> StoredRun:
+        """Record the end, and return the run with its outcome."""
+        self.tell(Finished(outcome))
+        return self.stored(outcome.status, outcome=outcome.as_json(), ended_at=self.now)
+
+    def stored(self, status: str, **others: Any) -> StoredRun:
+        """Return the run so far as it is stored."""
+        self.stop()
+        used = {limit.kind.value: limit.used for limit in self.budget.limits}
+        last = next((turn.reply.text for turn in reversed(self.turns) if turn.reply.text), "")
+        given: dict[str, Any] = {
+            "run_id": "20261122-040000-5f3a9c",
+            "parent_id": None,
+            "specialist": "codebase-analyst",
+            "model": self.model,
+            "question": self.question,
+            "status": status,
+            "started_at": BEGIN,
+            "ended_at": None,
+            "tool_calls": len(self.calls),
+            "cost_usd": used["cost"],
+            "frozen": FROZEN,
+            "snapshot": RunSnapshot(used, skipped=self.skipped, last_text=last, warnings=tuple(self.warnings)),
+            "outcome": None,
+            "turns": tuple(self.turns),
+            "calls": tuple(self.calls),
+            "messages": tuple(self.messages),
+            "events": tuple(self.events),
+        }
+        return StoredRun(**(given | others))

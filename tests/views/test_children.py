@@ -22,8 +22,7 @@ from tests.scripted_provider import says
 from tests.stored_runs import StoredRunHarness
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
-from tests.views.recording import Did
-from tests.views.runs import Tape
+from tests.views.recording import Did, Tape
 
 OWLS = Child(
     "a", "owls", "landed", 5, Usage(1_000), 0.02, children=(Child("c", "mice", "answered", 2, Usage(300), 0.01),)

@@ -3,7 +3,8 @@
 import pytest
 
 from run_specialist.api.runner import Runner
-from tests.cli.config.question import QUESTION
+
+QUESTION = ("what", "do", "owls", "eat?")
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.cli.ask import run
 from run_specialist.store.reader import Store
-from tests.cli.config.question import QUESTION
+from tests.cli.config.conftest import QUESTION
 from tests.cli.specialists_command import call as manage
 from tests.contracts.tables import PRINTED, faults
 from tests.wire.chat.replies import answers
 
 
+@pytest.mark.exhaustive
 def test_a_model_on_another_server_needs_trust(write, call, chat, project_file, monkeypatch):
     """Without trust nothing is sent; another model of the command line needs none; --trust is remembered."""
     write("finder")
@@ -224,6 +225,7 @@ def test_the_text_of_a_config_file_cannot_control_the_terminal(project_file):
     assert ("\x1b" in told, told.count("pyproject.toml:")) == (False, 3)
 
 
+@pytest.mark.exhaustive
 def test_without_a_table_nothing_is_parsed(write, notes):
     """A start without config files imports neither the TOML parser nor the folders of the system."""
     write("finder")

@@ -39,6 +39,7 @@ def verdict_of(result):
     return one
 
 
+@pytest.mark.exhaustive
 @NEEDS_GIT
 def test_e11_a_worse_prompt_is_a_regression(api, eval_, project, tmp_path):
     """Both sides are run once, and stored; the table, the files and the exit code say that it is worse."""
@@ -95,6 +96,7 @@ def test_the_page_links_the_reports_of_its_runs(api, eval_, cases, tmp_path):
     assert all((tmp_path / "p-reports" / name).is_file() for name in links)
 
 
+@pytest.mark.exhaustive
 def test_e9_an_earlier_eval_is_a_baseline(api, eval_, cases, finder):
     """Its stored result is compared by the checks that both have, and none of its runs is made again."""
     cases(CASES)
@@ -112,6 +114,7 @@ def test_e9_an_earlier_eval_is_a_baseline(api, eval_, cases, finder):
     assert "1:1: baseline eval:eval-x: no eval with this id is stored" in eval_("--baseline", "eval:eval-x").stderr
 
 
+@pytest.mark.exhaustive
 def test_a_result_in_json_is_a_baseline(api, eval_, cases, finder, notes):
     """What --json printed can be compared later, also where the runs are not stored; other names are left out."""
     cases(CASES)
@@ -146,6 +149,7 @@ FETCHING = {
 }
 
 
+@pytest.mark.exhaustive(one_in=3)
 @NEEDS_GIT
 @pytest.mark.parametrize("way", FETCHING)
 def test_p3_a_repository_starts_no_program(eval_, project, monkeypatch, way):
@@ -168,6 +172,7 @@ def test_p3_a_repository_starts_no_program(eval_, project, monkeypatch, way):
     assert "cannot be read from commit" in line
 
 
+@pytest.mark.exhaustive
 @NEEDS_GIT
 def test_variables_of_a_hook_do_not_lead_to_another_repository(api, eval_, project, monkeypatch, tmp_path):
     """Git sets GIT_DIR in hooks, which would override where the file is."""
@@ -298,12 +303,7 @@ def test_p1_a_case_raises_no_limit_and_names_no_other_model(api, eval_, cases, l
 
 
 @pytest.mark.parametrize(
-    ("line", "flags"),
-    [
-        ("tool_calls_limit: 2", []),
-        ("model: opus", ["--model", "opus"]),
-        ("landing: order", []),
-    ],
+    ("line", "flags"), [("tool_calls_limit: 2", []), ("model: opus", ["--model", "opus"]), ("landing: order", [])]
 )
 def test_p1_a_case_may_ask_for_less_or_in_another_way(api, eval_, cases, line, flags):
     """Lower limits, a model that is allowed already, effort, landing and evidence are free."""

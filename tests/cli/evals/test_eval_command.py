@@ -77,6 +77,7 @@ def test_e3_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     assert len(simulator.requests) == 6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("line", "path"),
     [("project_instructions: true", "AGENTS.md"), ("memory: project", ".run-specialist/memory/finder/MEMORY.md")],
@@ -93,6 +94,7 @@ def test_e3_changed_texts_of_the_prompt_ask_again(api, eval_, notes, write, line
     assert len(simulator.requests) == 8, "each text is asked once"
 
 
+@pytest.mark.exhaustive
 def test_e3_a_new_file_that_no_run_would_read_asks_nothing(api, eval_, notes):
     """The notes below a search, which count all files, do not matter; what the search finds does."""
     zebras = calls("search", {"query": "zebras"})
@@ -117,6 +119,7 @@ def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_):
     assert len(simulator.requests) == 12, "the runs with a limit of 8 were used again"
 
 
+@pytest.mark.exhaustive
 def test_a_first_set_can_be_written_from_runs(api, eval_, finder):
     """Its cases pass on the runs that it comes from; a set that exists is kept."""
     api(looks)
@@ -168,6 +171,7 @@ def test_e4_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_)
     assert len(simulator.requests) - paid <= 2 * (6 - made) + 1
 
 
+@pytest.mark.exhaustive
 def test_settings_of_a_case_hold_unless_the_call_has_others(api, eval_, cases):
     """A case can lower a limit for itself; a flag and a variant come first."""
     api(looks)
@@ -238,6 +242,7 @@ cases:
 """
 
 
+@pytest.mark.exhaustive
 def test_e6_judges_are_asked_once_and_are_shown_apart(api, eval_, cases):
     """A judge is a run of its own that is stored; it has its own part of the bill."""
     simulator = api(looks)
@@ -260,6 +265,7 @@ def test_e6_judges_are_asked_once_and_are_shown_apart(api, eval_, cases):
     assert [run["judge_cost_usd"] > 0 for run in repeated] == [True, False], "and one bill"
 
 
+@pytest.mark.exhaustive
 def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases, notes):
     """The check is missing, the run did not pass, no score is shown, and the exit code says so."""
     cases(JUDGED)
@@ -275,6 +281,7 @@ def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases, 
     assert ">1.00<" not in (notes / "page.html").read_text()
 
 
+@pytest.mark.exhaustive
 def test_e7_the_forecast_has_the_judges_whose_past_runs_are_known(api, eval_, cases):
     """Their cost is shown separately, and counts for --confirm-above; without past runs it is unknown."""
     api(looks)
@@ -290,7 +297,6 @@ def test_e7_the_forecast_has_the_judges_whose_past_runs_are_known(api, eval_, ca
     assert (refused.exit_code, "judges about $" in refused.stderr) == (2, True)
 
 
-@pytest.mark.exhaustive
 def test_e7_the_cost_limit_holds_for_runs_and_judges_together(api, eval_, cases):
     """A limit that is too small for another run leaves it out, and says so; nothing is lost."""
     cases(JUDGED)
@@ -316,9 +322,7 @@ def test_e6_a_specialist_without_a_verdict_is_no_judge(line, api, eval_, cases, 
 # `specialists report EVAL` writes the page of an eval.
 
 
-POET = "model: haiku", "tools: []"
-
-
+@pytest.mark.exhaustive
 def test_e12_the_report_of_an_eval_is_its_page(api, eval_, cases, notes):
     """By the beginning of its id, which that of its judges begins with too; the reports of its runs are linked."""
     api(looks)
@@ -339,6 +343,7 @@ def test_e12_the_report_of_an_eval_is_its_page(api, eval_, cases, notes):
     assert "it names mice" not in call("report", f"{result['eval']}-judges", "--out", "-").stdout.partition("<main")[0]
 
 
+@pytest.mark.exhaustive
 def test_e12_a_page_among_the_files_that_are_read_is_a_warning(api, eval_, notes, tmp_path, write):
     """The specialist would find its answers there; a file outside of the root, or one that is ignored, is none."""
     api(looks)

@@ -1,16 +1,13 @@
 """The commands for stored runs, called in this process and on a terminal, and the runs that they show."""
 
 import json
-import os
-import pty
-import sys
 from contextlib import closing
 from pathlib import Path
 
 from run_specialist.store.location import place
 from run_specialist.store.writer import Writer
-from tests.cli.specialists_command import MAIN, call
-from tests.forked_program import ForkedProgram
+from tests.cli.specialists_command import call
+from tests.screen import run_on_terminal
 from tests.unit.store import finished_runs
 
 NOON = 1_795_348_800.0
@@ -40,20 +37,7 @@ def listed(*arguments):
     return [run["run_id"] for run in json.loads(call("runs", *arguments, "--json").stdout)["runs"]]
 
 
-def on_terminal(*arguments, columns=120, typed=b"", **environment):
-    """Run the command as a program on a terminal; return its output and its exit code."""
-    ours, theirs = pty.openpty()
-    os.write(ours, typed)
-    env = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(columns)} | environment
-    command = [sys.executable, "-W", "error", "-c", MAIN, *arguments]
-    with ForkedProgram(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
-        os.close(theirs)
-        written = b""
-        while True:
-            try:
-                part = os.read(ours, 65_536)
-            except OSError:  # the program has closed the terminal
-                break
-            written += part
-    os.close(ours)
-    return written.decode().replace("\r\n", "\n"), process.returncode
+def on_terminal(*arguments, **options):
+    """Run the command as a program on a terminal of 120 columns; return its output and its exit code."""
+    written, _, code = run_on_terminal(["specialists", *arguments], **{"columns": 120} | options)
+    return written.replace("\r\n", "\n"), code

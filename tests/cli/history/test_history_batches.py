@@ -107,6 +107,7 @@ def test_a_batch_is_shown(batch):
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [40, 200])
 def test_lines_fit_the_terminal(batch, columns):
     """On a terminal no line of the listing is longer than the terminal is wide."""
@@ -176,15 +177,7 @@ def test_the_page_of_a_batch_is_written(batch):
     assert (named.exit_code, "already exists" in named.stderr) == (2, True)
 
 
-def test_the_data_of_the_page_is_printed(batch):
-    """`report --json` prints the batch with all items."""
-    printed = json.loads(call("report", "b1f00d", "--json").stdout)
-    assert [item["status"] for item in printed["items"]] == [
-        "answered", "landed", "partial", "failed", "aborted", "interrupted", "not run", "failed", "dead",
-    ]  # fmt: skip
-    assert printed["items"][0]["verified"] == 1
-
-
+@pytest.mark.exhaustive
 def test_the_reports_of_the_runs_are_written_on_request(batch, tmp_path):
     """`--with-reports` writes the reports of the items' runs into a folder beside the page, which links them."""
     page = tmp_path / "out" / "page.html"

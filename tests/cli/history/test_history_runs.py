@@ -42,30 +42,6 @@ def started(at):
     return time.strftime(form, time.gmtime(at + 5.5 * 3_600))
 
 
-def test_runs_as_json(three):
-    """The output has every field, with times in UTC."""
-    told = json.loads(call("runs", "--json").stdout)
-    assert (told["store"], [run["run_id"] for run in told["runs"]]) == (three, ["run_c", "run_b", "run_a"])
-    assert told["size_bytes"] > 1_000
-    assert told["runs"][1] == {
-        "run_id": "run_b",
-        "parent_id": None,
-        "specialist": "reader",
-        "model": "scripted",
-        "question": "Why\n is it?",
-        "status": "partial",
-        "started_at": "2026-11-21T12:00:00.000Z",
-        "ended_at": "2026-11-21T12:01:00.000Z",
-        "tool_calls": 1,
-        "cost_usd": 0.25,
-        "project": os.path.realpath("."),
-        "duration_s": 1.0,
-        "forked_from": None,
-        "forked_at": None,
-    }
-    assert told["runs"][0]["ended_at"] is None
-
-
 def test_runs_are_filtered_by_id_specialist_status_and_number(three):
     """Runs are selected by id or prefix, `last`, specialist, status, and number."""
     assert listed("run_a", "run_b") == ["run_b", "run_a"]
@@ -128,14 +104,12 @@ def test_a_missing_store_lists_no_runs(store):
     ("arguments", "told"),
     [
         (["runs", "nope"], "there is no run nope in {}; the newest is run_c"),
-        (["transcript", "run_d"], "there is no run run_d in {}; the newest is run_c"),
         (["transcript", "run_"], "3 run ids start with run_: run_c, run_b, run_a; use more of the id"),
         (["report", "nope"], "there is no run nope in {}; the newest is run_c"),
         (["runs", "--delete"], "--delete needs a selection: RUN..., "),
         (["runs", "--delete", "--all"], "--yes is required without a terminal; nothing was deleted"),
-        (["runs", "--delete", "nope", "--yes"], "there is no run nope in {}; the newest is run_c"),
+        (["runs", "--delete", "run", "--yes"], "3 run ids start with run: "),
         (["runs", "--store", "none"], "choose a store with --store"),
-        (["runs", "--store", "mysql://x"], "mysql://x is not a valid store"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -206,11 +180,11 @@ def test_delete_removes_the_selected_runs(three):
 @pytest.mark.exhaustive
 def test_delete_asks_for_confirmation_on_a_terminal(three):
     """Any answer other than yes deletes nothing."""
-    for typed in (b"n\n", b"\n"):
+    for typed in ("n\n", "\n"):
         shown, code = on_terminal("runs", "--delete", "run_a", typed=typed)
         assert (code, "Delete 1 run permanently? [y/N]" in shown, "nothing was deleted" in shown) == (0, True, True)
     assert len(listed()) == 3
-    shown, code = on_terminal("runs", "--delete", "run_a", typed=b"y\n")
+    shown, code = on_terminal("runs", "--delete", "run_a", typed="y\n")
     assert (code, "1 run deleted" in shown) == (0, True)
     assert listed() == ["run_c", "run_b"]
 
@@ -227,14 +201,6 @@ def test_delete_keeps_running_runs(three):
         result = call("runs", "--delete", "-y", "--all")
         assert "1 run still running: not deleted" in result.stderr
         assert listed() == ["alive"]
-
-
-def test_delete_refuses_an_ambiguous_prefix(three):
-    """A prefix of several run ids is refused, and nothing is deleted."""
-    before = listed()
-    said = call("runs", "--delete", "--yes", "run")
-    assert (said.exit_code, "run ids start with run" in said.stderr) == (2, True)
-    assert listed() == before
 
 
 # `specialists runs --search`: by words of questions and answers, on both databases.

@@ -125,6 +125,7 @@ def test_wrong_credentials_end_the_batch(api, items, map_):
     assert "to continue: specialists map finder" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_batch_that_ends_early_keeps_the_rows_of_the_file(api, items, map_, notes):
     """Rows of an earlier call are dropped only if all items of the newest one have a row."""
     refused = ApiError(401, "authentication_error", "invalid x-api-key")
@@ -172,16 +173,12 @@ def test_a_batch_can_be_named(api, items, map_, write):
         (["finder", "items.txt", "--question", "What about {topic}?"], "items.txt:1 has no field 'topic'"),
         (["finder", "items.txt", "--question", "What about {item?"], "the question, character 12"),
         (["nobody", "items.txt"], "nobody"),
-        (["finder", "items.txt", "--reduce", "nobody"], "nobody"),
-        (["finder", "items.txt", "--files", "*.md", "--format", "csv"], "cannot be combined"),
-        (["finder", "items.txt", "--json", "--events"], "--json and --events cannot be combined"),
         (["finder", "items.txt", "--out", "-", "--json"], "cannot be combined"),
         (["finder", "items.txt", "--out", "items.txt"], "items.txt"),
         (["finder", "items.txt", "--out", "nowhere/a.jsonl"], "does not exist"),
         (["finder", "items.txt", "--batch", "a b"], "cannot be the id of a batch"),
         (["finder", "items.txt", "--cost-limit", "much"], "'much' is not an amount of dollars"),
         (["finder", "items.txt", "--retry", "answered"], "'answered' is not one of"),
-        (["finder", "items.txt", "--at-once", "0"], "greater than or equal to 1"),
         (["finder", "items.txt", "--store", "none", "--retry", "failed"], "--retry needs stored runs"),
     ],
 )
@@ -286,6 +283,7 @@ def test_a_dry_run_shows_questions_and_forecast_and_sends_nothing(past, items, m
     assert rest[-1].endswith("nothing was sent")
 
 
+@pytest.mark.exhaustive
 def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_):
     """Failed runs that the same call resumes count as items to ask about, also for `--confirm-above`."""
     refused: dict[str, object] = {}
@@ -303,6 +301,7 @@ def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_)
     assert "more than --confirm-above" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_without_a_terminal_a_dear_batch_is_refused_only_if_asked_for(past, items, map_):
     """`--confirm-above` that is given refuses it with exit code 2; `--yes` and a low `--cost-limit` do not."""
     before = len(past.requests)
@@ -316,6 +315,7 @@ def test_without_a_terminal_a_dear_batch_is_refused_only_if_asked_for(past, item
     assert map_(str(items(["foxes"], "more.txt"))).exit_code == 0, "below a dollar"
 
 
+@pytest.mark.exhaustive
 def test_the_cost_limit_of_a_batch_leaves_items_not_run(past, items, map_):
     """Within the limit items are answered; the others are not run; a higher limit asks them alone."""
     limit = cost_of(map_) / 6 * 2.5

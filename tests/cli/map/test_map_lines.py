@@ -13,7 +13,6 @@ from tests.loop_jobs import Clock
 from tests.map_batches import LookedAt, done
 
 CALL = ("finder", "items.txt", "--question", "What about {item}?", "--cost-limit", "5")
-SAME = "specialists map finder items.txt --question 'What about {item}?' --cost-limit 5"
 
 
 def lines_of(counts, *ends, clock=None, seconds=0.0):
@@ -27,13 +26,6 @@ def lines_of(counts, *ends, clock=None, seconds=0.0):
         progress.end(one)
         lines.end(one)
     return said
-
-
-def test_a_small_batch_gets_a_line_for_each_item():
-    """Name, state, calls, cost, time; what earlier calls have ended is not said again."""
-    assert lines_of(Counts(answered=3, total=112), done(3), done(4, is_earlier=True)) == [
-        "3 of 112: item 3 docs/3.md · answered · 5 tool calls · $0.02 · 12 s"
-    ]
 
 
 def test_a_large_batch_gets_a_line_now_and_then_and_one_for_each_failure():
@@ -78,44 +70,6 @@ def progress_of(*ends):
     for one in ends:
         progress.end(one)
     return progress
-
-
-def test_the_end_has_counts_cost_answers_and_batch():
-    """If all items have an answer, there is nothing to go on with."""
-    batch = LookedAt(Counts(answered=2, landed=1, total=3))
-    assert ended(batch, progress_of(done(1), done(2), done(3, is_earlier=True))) == [
-        "3 items for finder: 2 answered, 1 landed",
-        "$0.06, $0.04 of it now · 1m 10s · 1 outcome of earlier calls, not paid again",
-        "answers: answers.jsonl",
-        "batch b3f9c2d1e; its page: specialists report b3f9c2d1e",
-    ]
-
-
-def test_the_end_names_the_commands_that_go_on():
-    """Items that were not run, and those that failed, each have a command; the reason for the end is said."""
-    counts = Counts(answered=1, failed={"rate_limited": 2, "usage": 1}, aborted=1, not_run=107, total=112)
-    lines = ended(LookedAt(counts, ended_because="quota", problem="no credit"))
-    assert lines[0] == (
-        "112 items for finder: 1 answered, 3 failed (2 rate limited, 1 usage), 1 interrupted, 107 not run"
-    )
-    assert lines[2] == "ended early: no credit"
-    assert f"to continue: {SAME}" in lines
-    assert f"to retry the failed: {SAME} --retry failed" in lines
-
-
-def test_after_a_cost_limit_the_same_command_would_not_help():
-    """A higher limit is asked for instead."""
-    lines = ended(LookedAt(Counts(answered=1, not_run=5, total=6), cost_limit=1, ended_because="cost_limit"))
-    assert "to continue, raise --cost-limit" in lines
-    assert f"to continue: {SAME}" not in lines
-
-
-def test_items_that_a_fleet_gave_up_have_no_command_that_would_not_help():
-    """The reason names the command that does."""
-    counts = Counts(answered=1, not_run=2, total=3)
-    lines = ended(LookedAt(counts, ended_because="fleet", problem="2 dead; `specialists fleet retry b3f9c2d1e`"))
-    assert "ended early: 2 dead; `specialists fleet retry b3f9c2d1e`" in lines
-    assert not [line for line in lines if line.startswith("to continue")]
 
 
 def test_the_retry_of_a_retry_has_one_flag_and_no_password():

@@ -71,12 +71,6 @@ def test_the_view_has_counts_cost_time_and_the_newest_items(clock):
     assert items == ["    38  docs/limits-38.md  read docs/a.md", "    39  docs/limits-39.md  thinking"]
 
 
-def test_a_batch_that_ends_early_has_no_forecast(clock):
-    """After Ctrl-C the other items are not asked about: no expected cost or time left."""
-    batch = LookedAt(COUNTS, ended_because="stopped")
-    assert drawn(MapView(batch, progress_of(clock)))[2] == "  $0.24 · 1m 00s"
-
-
 def test_a_pause_shows_its_reason_and_the_next_try(clock, monkeypatch):
     """The seconds count down; then the try is said to be on its way."""
     monkeypatch.setattr(map_progress.time, "time", lambda: 1_000.0)
@@ -360,6 +354,7 @@ def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     assert set(items_of(simulator.requests[before:])) == {"toads"}
 
 
+@pytest.mark.exhaustive
 def test_a_second_ctrl_c_stops_at_once(api, items, command):
     """The reply that is under way is not waited for; what was gathered is stored; the same call resumes the run."""
     model = Held("owls")
@@ -382,6 +377,7 @@ def test_a_second_ctrl_c_stops_at_once(api, items, command):
     assert items_of(simulator.requests[before:]) == ["owls", "toads", "toads"], "the search about owls is not repeated"
 
 
+@pytest.mark.exhaustive
 def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, command, notes):
     """The rows that were written are kept; only the request that was under way is sent again."""
     model = Held("newts")
@@ -421,6 +417,7 @@ def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items,
     assert max(map(len, lines)) <= width
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize(("typed", "code", "asked"), [("n", 0, 0), ("y", 0, 1)])
 def test_on_a_terminal_a_dear_batch_is_asked_about(api, items, map_, typed, code, asked):
     """`n` sends nothing; `y` continues."""
