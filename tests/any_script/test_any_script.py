@@ -16,7 +16,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.providers.base import Capabilities, Choice
-from run_specialist.record.events import BudgetSpent, Called, ChildTold, Event, Landed, Requested
+from run_specialist.record.events import Called, ChildTold, Event, Landed, Requested
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Child, Outcome
 from run_specialist.tools.base import Tool
@@ -39,7 +39,7 @@ def checked(script: Script) -> ScriptedRun:
     return played
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(250))
 @given(SCRIPTS)
 def test_all_rules_hold_for_any_script(script):
     """All rules hold for any generated script."""
@@ -88,13 +88,6 @@ def test_calls_beside_a_stop_reason_without_calls_get_results(stop):
     assert len(played.requests) == 2
 
 
-def test_events_count_the_characters_left_after_truncation():
-    """Events count the characters of a result after it is cut to the remaining budget."""
-    long = Line(wishes=(ScriptedCall("do", {"how": "lots"}), ScriptedCall("do", {"how": "tell"})))
-    played = checked(Script((long,), DUTIFUL, {Kind.TOOL_CALLS: 9, Kind.CHARACTERS: 10}))
-    assert [event.used for event in played.of(BudgetSpent)] == [10, 10]
-
-
 @pytest.mark.parametrize(
     "last",
     [
@@ -109,12 +102,6 @@ def test_an_unusable_reply_to_a_landing_request_counts(last):
     """A reply to a landing request counts, even if nothing in it can be used."""
     played = checked(Script((), last, {Kind.TOOL_CALLS: 0}))
     assert played.end.landing.requests == 1
-
-
-def test_a_failed_landing_request_does_not_count_as_answered():
-    """A landing request that fails with any error does not count as answered."""
-    for does in ("bug", "error", "context"):
-        assert checked(Script((), Line(does), {Kind.TOOL_CALLS: 0})).end.landing.requests == 0
 
 
 LONG = Line(wishes=(ScriptedCall("do", {"how": "lots"}),))
@@ -252,7 +239,7 @@ async def play_runs(
     return outcome, len(begun), whim.usage
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(60))
 @given(
     seed=st.integers(0, 2**32),
     limit=st.integers(0, 30),

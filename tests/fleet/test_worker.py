@@ -12,7 +12,6 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from run_specialist.fleet import queue as queue_module
-from run_specialist.fleet import worker as fleet_metrics
 from run_specialist.fleet import worker as worker_module
 from run_specialist.fleet.batches import Control, freeze
 from run_specialist.fleet.worker_log import HealthFile, LineLog
@@ -386,8 +385,3 @@ async def test_a_worker_counts_for_a_meter_provider(put, working, model, url, mo
         await until(lambda: ("cost", BATCH, "finder") not in figures(reader))
     async with Control(url) as control:
         assert await control.status() == []
-
-
-def test_without_a_meter_provider_there_is_no_meter():
-    """The provider that waits for another one is none."""
-    assert fleet_metrics.find_meter() is None

@@ -1,6 +1,5 @@
 """Soft landing in the loop: complete transcripts with a scripted model."""
 
-import asyncio
 import json
 from dataclasses import replace
 
@@ -9,8 +8,6 @@ import pytest
 from run_specialist.budget import Kind
 from run_specialist.errors import ForcingRefused, ProviderError
 from run_specialist.loop.exchange import MOST_CALLS
-from run_specialist.loop.run import Run
-from run_specialist.prompts import DELIVERED
 from run_specialist.providers.base import Choice
 from run_specialist.record.journal import Received
 from run_specialist.record.messages import Reply, Stop, Usage
@@ -55,14 +52,6 @@ async def test_s0_8_without_a_limit_there_is_no_notice_and_no_forced_choice():
     assert (outcome.status, outcome.answer, outcome.landing) == ("answered", "done", None)
 
 
-async def test_s0_7_counters_are_per_run():
-    """Each of two parallel runs gets its full budget."""
-    providers = [ScriptedProvider([*looks_soft(6), ANSWER]) for _ in range(2)]
-    outcomes = await asyncio.gather(*(outcome_of(job(provider, 6)) for provider in providers))
-    assert [outcome.tool_calls.used for outcome in outcomes] == [6, 6]
-    assert last_results(providers[0]) == last_results(providers[1])
-
-
 async def test_s0_10_a_400_on_forcing_puts_the_order_into_the_last_result():
     """After a 400 on a forced choice, the landing instruction goes into the last result, with tool choice `auto`."""
     provider = ScriptedProvider([*looks_soft(2), ForcingRefused("not supported"), ANSWER])
@@ -95,27 +84,11 @@ async def test_x_5_another_tool_at_the_landing_is_answered_but_not_run():
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "order", 2)
 
 
-async def test_landing_stop_salvages_without_another_request():
-    """`landing: stop` ends at the limit with the gathered results, without another request."""
-    provider = ScriptedProvider(looks_soft(2))
-    outcome = await outcome_of(job(provider, 2, landing="stop"))
-    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("partial", "salvage", 0)
-    assert "note on '1'" in outcome.answer
-
-
 async def test_landing_prompt_replaces_the_landing_instruction():
     """`landing_prompt` of the file replaces the default landing instruction."""
     provider = ScriptedProvider([*looks_soft(1), ANSWER])
     await outcome_of(job(provider, 1, landing="order", landing_prompt="Come home."))
     assert last_results(provider)[-1].splitlines()[-2:] == ["0 tool calls remaining", "Come home."]
-
-
-async def test_s0_6_the_answer_is_the_unchanged_argument_of_respond():
-    """The answer is the argument of `respond`, unchanged."""
-    answer = "Line one.\n\n  *Two* “three” 4\u2009%"
-    provider = ScriptedProvider([calls(("respond", {"answer": answer, "gaps": ["five"]}))])
-    outcome = await outcome_of(job(provider, 3))
-    assert (outcome.status, outcome.answer, outcome.gaps) == ("answered", answer, ("five",))
 
 
 async def test_a_tool_result_that_imitates_the_countdown_changes_no_limit():
@@ -158,25 +131,6 @@ async def test_a_quote_from_the_part_that_the_character_limit_cut_off_is_not_ver
     tool = Tool("look", "Looks.", note)
     outcome = await outcome_of(job(provider, 30, tools=[tool], limits={Kind.CHARACTERS: 100}))
     assert [quote.verified for quote in outcome.evidence] == [True, True, False]
-
-
-async def test_x_14_a_hanging_tool_is_cancelled_at_its_tool_timeout():
-    """`tool_timeout` cancels a hanging tool with or without a time limit for the run."""
-
-    async def hang(query):
-        await asyncio.Event().wait()
-
-    provider = ScriptedProvider([look_reply(1), answer_reply()])
-    made = job(
-        provider,
-        30,
-        tools=[Tool("look", "Hang.", hang)],
-        tool_timeout=0.05,
-        limits={Kind.TIME: 60},
-    )
-    outcome = await outcome_of(made)
-    assert results(provider.requests[1].messages[-1]) == ["look failed: no result within 0.05 seconds"]
-    assert outcome.status == "answered"
 
 
 async def test_characters_are_counted_after_truncation_without_added_lines():
@@ -334,17 +288,6 @@ async def test_x_8_a_refusal_runs_no_calls_and_names_its_category():
     assert "note on 'a'" in outcome.answer
 
 
-async def test_x_8_a_full_context_is_not_retried():
-    """A full context is not retried: the text so far becomes the answer, otherwise the gathered results do."""
-    full = replace(says("half", Stop.TRUNCATED), more_room_helps=False)
-    outcome = await outcome_of(job(ScriptedProvider([LOOKS, full]), 9))
-    assert (outcome.status, outcome.answer) == ("partial", "half\n[truncated]")
-    wanted = replace(cut(("look", {})), more_room_helps=False)
-    outcome = await outcome_of(job(ScriptedProvider([LOOKS, wanted]), 9))
-    assert outcome.status == "partial"
-    assert "note on 'a'" in outcome.answer
-
-
 async def test_x_9_thinking_goes_back_unmodified():
     """The thinking blocks of a reply are sent back unchanged in the next request."""
     reply = Reply(Stop.WANTS_TOOLS, (THINKING, *LOOKS.content))
@@ -389,16 +332,6 @@ async def test_a_number_or_list_as_answer_is_accepted_as_text(answer, text):
     """A number or a list given as the answer is accepted as text."""
     outcome = await outcome_of(job(ScriptedProvider([calls(("respond", {"answer": answer}))]), 9))
     assert (outcome.status, outcome.answer) == ("answered", text)
-
-
-async def test_x_4_every_call_in_a_finished_transcript_has_a_result():
-    """At the end of a run every call in the transcript has a result, including `respond` and the calls beside it."""
-    run = Run(job(ScriptedProvider([LOOKS, BESIDE]), 9))
-    await run.outcome()
-    called, answered = run.transcript[-2:]
-    assert [block["id"] for block in called.content] == [block["tool_use_id"] for block in answered.content]
-    not_run = "Not run: `respond` in the same turn ended the run before look."
-    assert results(answered) == [not_run, DELIVERED, not_run]
 
 
 async def test_x_8_a_pause_at_the_landing_keeps_its_tool_choice():

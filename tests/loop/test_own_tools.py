@@ -152,24 +152,6 @@ async def test_a_hanging_or_stubborn_tool_causes_an_error_result():
     let_go.set()
 
 
-async def test_invalid_arguments_and_exceptions_are_error_results():
-    """Invalid arguments and exceptions become error results with a reason that the model can act on."""
-
-    @tool
-    def lookup(word: str, limit: int = 3) -> str:
-        """Look up a word."""
-        raise LookupError(f"no {word}")
-
-    wrong = calls(("lookup", {"limit": "many"}), ("lookup", {"word": "owl"}))
-    value = Specialist(name="mine", description="", prompt="You find.", tools=())
-    async with playing(wrong, ANSWER, tools=[lookup]) as runner:
-        outcome = await runner.run(value, "What?")
-    first, second = results(runner.script.requests[1].messages[-1])
-    assert first.startswith("lookup failed: invalid arguments: word: Missing required argument; limit: ")
-    assert second == "lookup failed: LookupError: no owl"
-    assert outcome.tool_calls.failed == 2
-
-
 async def test_x_13_only_repeatable_tools_are_answered_from_the_record():
     """Only a function with `repeatable=True` is answered from the record; others run on every call."""
     asked = []

@@ -57,16 +57,6 @@ async def test_s4_5_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
     ]
 
 
-async def test_s4_5_the_countdown_is_relative_to_the_new_total(desk):
-    """With 3 of 6 calls used, the countdown of further results is relative to the new total."""
-    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
-    again = await desk.go_on(looks(4), looks(5), ANSWER, tool_calls_limit=6)
-    told = [results(asked.messages[-1])[-1].splitlines()[-1] for asked in again.requests[1:]]
-    assert told == ["2 tool calls remaining", "1 tool call remaining"]
-    assert [event.used for event in again.named("budget")] == [4, 5]
-    assert again.outcome.status == "answered"
-
-
 async def test_s3_8_the_resume_note_is_inside_the_last_result_once(desk):
     """The resume note is added once, with its exact text, inside the result of `respond`, never behind results."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
@@ -267,15 +257,6 @@ async def test_the_file_is_confined_to_the_project_it_is_found_in(hosts, monkeyp
 
 
 # Runs resumed with larger limits, after failures, and after pauses.
-
-
-async def test_x_12_a_run_resumed_with_more_calls_continues(desk):
-    """Resumed with more calls after an API failure, the run continues; the note joins the unsent results."""
-    await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
-    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
-    last = results(again.requests[0].messages[-1])[-1]
-    assert last == f"note on '3', part 0\n0 tool calls remaining\n{REFRESHED}"
-    assert again.outcome.status == "answered"
 
 
 async def test_s3_8_time_between_two_segments_does_not_count(desk):
@@ -630,19 +611,6 @@ async def test_a_changed_file_needs_force(desk):
     file.unlink()
     await refused(desk, "was changed or deleted since", question="And?")
     assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
-
-
-async def test_of_two_processes_resuming_a_run_one_is_refused(desk):
-    """If two processes resume an interrupted run, the second claim is refused and there is one history."""
-    going = await desk.record(LOOKS, ANSWER)
-    await desk.keep(going.notebook.until(Returned, 1))
-    first, second = ScriptedProvider([LATER]), ScriptedProvider([])
-    async with desk.process(first) as one, desk.process(second) as two:
-        run = await one.resume("last")
-        with pytest.raises(NotResumable, match="is still running"):
-            await two.resume("last")
-        assert (await run.outcome()).answer == "Later."
-    assert second.requests == []
 
 
 async def test_a_missing_root_is_refused(desk, tmp_path):

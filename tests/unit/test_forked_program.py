@@ -60,9 +60,8 @@ def forks():
         pytest.skip("no forks on this system")
 
 
-@pytest.mark.exhaustive(one_in=2)
-@pytest.mark.parametrize("more", [{}, {"PYTHONIOENCODING": "utf-8"}])
-def test_the_state_is_the_same(forks, tmp_path, monkeypatch, more):
+@pytest.mark.exhaustive
+def test_the_state_is_the_same(forks, tmp_path, monkeypatch):
     """Streams, handlers, arguments, folder, umask, parent, session and environment are those of an own interpreter."""
     monkeypatch.setenv("MARK", "ü")
     (tmp_path / "in").write_text("given")
@@ -72,7 +71,7 @@ def test_the_state_is_the_same(forks, tmp_path, monkeypatch, more):
             for run, stdin in ((subprocess.Popen, first), (ForkedProgram, second)):
                 command = [sys.executable, "-W", "error", "-c", STATE, "one", "two"]
                 pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "stdin": stdin}
-                with run(command, cwd=tmp_path, env=os.environ | more, start_new_session=session, **pipes) as process:
+                with run(command, cwd=tmp_path, start_new_session=session, **pipes) as process:
                     found.append((*process.communicate(timeout=60), process.returncode))
         assert found[0][0].split() == found[1][0].split()
         assert found[0][1:] == found[1][1:]
@@ -96,14 +95,6 @@ def test_closed_streams_are_the_same(forks, tmp_path):
     forked = run_forked([*command, tmp_path / "forked"], closed=(1, 2))
     assert own.returncode == forked.returncode == 0
     assert (tmp_path / "own").read_text() == (tmp_path / "forked").read_text() == "[None, None, None, None, [0]]"
-
-
-def test_its_command_line_is_shown(forks):
-    """The command line in /proc is that of the program, so that it can be found by it."""
-    shown = "from pathlib import Path; print(Path('/proc/self/cmdline').read_bytes().strip(bytes(1)))"
-    command = [sys.executable, "-W", "error", "-c", shown, "ü", "x" * 10_000]
-    found = run_forked(command, capture_output=True, text=True).stdout
-    assert found.startswith(str("\0".join(command[:-1]).encode())[:-1])
 
 
 def environment_at_start(pid):

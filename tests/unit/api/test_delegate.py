@@ -6,7 +6,6 @@ import pytest
 
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner, run
-from run_specialist.budget import Kind
 from run_specialist.errors import SpecialistNotFound, SpecialistUnusable, UsageError
 from run_specialist.mcp_server.tools import read_catalogue
 from run_specialist.record.messages import Usage
@@ -134,15 +133,6 @@ async def test_invalid_arguments_are_an_error_result(write, given, said):
     assert (done.is_error, done.outcome) == (True, None)
 
 
-@pytest.mark.parametrize("nothing", [None, ""])
-async def test_an_empty_run_id_counts_as_absent(write, nothing):
-    """A run_id of null or an empty text counts as absent, since some models must fill in every field."""
-    write("owls")
-    delegate = delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))
-    done = await delegate({**GOOD, "run_id": nothing})
-    assert (done.outcome.answer, done.is_error) == ("So.", False)
-
-
 async def test_an_unexpected_exception_is_an_error_result(write, monkeypatch):
     """An unexpected exception gives an error result and is not raised into the agent's loop."""
     write("owls")
@@ -178,26 +168,6 @@ async def test_only_a_full_id_of_its_own_run_can_be_resumed(write, folder):
     async with Runner(provider=ScriptedProvider([]), store=store, root=folder / "else") as runner:
         done = await delegate_tool(runner=runner)({**GOOD, "run_id": run_id})
         assert done.text == refused.format(run_id, "owls")
-
-
-async def test_resuming_refreshes_every_limit(write, folder):
-    """Resuming refreshes every limit: the amount used plus the amount in the file, each time; `none` stays none."""
-    write(
-        "owls", "tool_calls_limit: 5", "turns_limit: 7", "total_tokens_limit: 90000", "cost_limit: 2", "time_limit: 9m"
-    )
-    provider = ScriptedProvider([calls(("nothing", {})), respond("So."), respond("Yes."), respond("No.")])
-    async with Runner(provider=provider, store=f"{folder}/runs.db") as runner:
-        delegate = delegate_tool("owls", runner=runner)
-        one = (await delegate(GOOD)).outcome
-        two = (await delegate({**GOOD, "run_id": one.run_id})).outcome
-        three = (await delegate({**GOOD, "run_id": one.run_id})).outcome
-    limits = [{key: spent.limit for key, spent in outcome.limits.items()} for outcome in (one, two, three)]
-    assert [limit[Kind.TOOL_CALLS] for limit in limits] == [5, 6, 6]
-    assert [limit[Kind.TURNS] for limit in limits] == [7, 9, 10]
-    assert [limit[Kind.TOKENS] for limit in limits] == [90_000, 90_030, 90_045]
-    assert limits[1][Kind.COST] == pytest.approx(2.0003)
-    assert 540 < limits[1][Kind.TIME] < 600
-    assert limits[2][Kind.CHARACTERS] is None
 
 
 # Which specialists the tool `delegate` offers: those that can work here.

@@ -313,19 +313,6 @@ async def test_s3_6_leaving_a_plain_loop_aborts_the_run(desk):
         await one.released.wait()
 
 
-async def test_s3_6_after_an_abort_the_events_continue_to_the_last(desk):
-    """After an abort the events continue to the last one."""
-    one = desk(LOOKS, LOOKS_ON)
-    async with asyncio.timeout(30), one.stream() as stream:
-        read = []
-        async for event in stream:
-            read.append(event.event)
-            if event.event == "tool_call" and event.id == "call_2":
-                stream.abort()
-    assert read[-1] == "finished"
-    assert stream.outcome.status == "aborted"
-
-
 async def test_reading_the_outcome_before_the_end_raises(desk):
     """Asking for the outcome before the end raises a one-line error that says what to wait for."""
     async with desk(LOOKS, ANSWER).stream() as stream:

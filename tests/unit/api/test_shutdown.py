@@ -50,23 +50,3 @@ def test_a_tool_that_ignores_cancellation_does_not_block_the_outcome(tmp_path):
     outcome = in_time(lambda: run_sync(finder, "What eats mice?", model="offline", root=tmp_path, listener=listen))
     assert outcome.status == "answered"
     assert not at_work[0].done()
-
-
-def test_a_task_that_cleans_up_is_awaited():
-    """A task that cleans up gets a moment to do so, as with `asyncio.run`."""
-    done = []
-
-    async def tidy():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)
-            done.append("tidied")
-
-    async def work():
-        asyncio.create_task(tidy())  # noqa: RUF006 - deliberately not awaited
-        await asyncio.sleep(0)
-        return "an answer"
-
-    assert in_time(lambda: asyncio.run(event_loop.with_bounded_cleanup(work()))) == "an answer"
-    assert done == ["tidied"]

@@ -59,16 +59,3 @@ def test_a_signal_handler_is_called_immediately():
     """A program's handler is called immediately, and nothing is left behind."""
     assert asyncio.run(with_signal_wakeup(sleeps())) == "the signal"
     assert woken_by() == -1
-
-
-def test_other_threads_skip_signal_handling():
-    """In other threads the work is awaited without any signal handling."""
-
-    async def thread() -> tuple[str, int]:
-        return threading.current_thread().name, 7
-
-    async def main() -> tuple[str, int]:
-        return await asyncio.to_thread(lambda: asyncio.run(with_signal_wakeup(thread())))
-
-    name, seven = asyncio.run(main())
-    assert (name != threading.main_thread().name, seven, woken_by()) == (True, 7, -1)

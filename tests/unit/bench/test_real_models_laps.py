@@ -6,11 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 from bench.local_models.command import main
-from bench.local_models.lap import MODELS
-from bench.local_models.variants import PATCHES
 from tests.wire.chat import ChatSimulator
 from tests.wire.chat.replies import answers, calls
-from tests.wire.simulator import MessagesSimulator, replies
 
 RIGHT = {"answer": "12 owls, see owls.md", "evidence": [{"source": "owls.md:1", "quote": "We count 12 owls."}]}
 QUESTIONS = [
@@ -53,6 +50,7 @@ def bench(tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.exhaustive
 def test_a_lap_asks_each_question_once(bench):
     """Each question is asked through the chosen API, and a second run asks only those without a result."""
     with ChatSimulator([calls("grep", {"pattern": "owls"}), calls("respond", RIGHT)]) as api:
@@ -67,21 +65,3 @@ def test_a_lap_asks_each_question_once(bench):
     assert row.startswith("| defaults | chat | 2 | 1 | 1 | 1 | 0 | answered 2 | - | 1 |")
     code, told = bench([], "--api", "chat")
     assert (code, told.out.splitlines()[-1]) == (0, row)
-
-
-def test_both_apis_and_a_variant_that_is_not_here(bench, monkeypatch):
-    """Each API has its own server and its own row; a variant that cannot run is skipped with the reason."""
-    monkeypatch.setitem(PATCHES, "calls read from text", ("run_specialist.loop.exchange:nonsense", lambda _: None))
-    monkeypatch.setitem(MODELS, "messages", "haiku")  # a model that the simulator knows
-    with ChatSimulator([answers("12")]) as chat, MessagesSimulator([replies.says("12")]) as api:
-        servers = [{"ANTHROPIC_BASE_URL": api.base_url}, {"OPENAI_BASE_URL": chat.base_url}]
-        _, told = bench(servers, "--only", "one", "--variant", "no-leaked-calls", "defaults")
-    assert "no-leaked-calls: skipped: calls read from text cannot be switched off" in told.out
-    assert [line.split(" | ")[1] for line in told.out.splitlines()[-2:]] == ["messages", "chat"]
-
-
-def test_an_unknown_specialist_ends_the_command_with_one_line(bench):
-    """A mistake that no question can survive is one line on stderr and exit code 1."""
-    code, told = bench([{"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}], "--api", "chat", "--specialist", "nobody")
-    assert code == 1
-    assert told.err.startswith("real_models: no specialist named nobody")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.loop.compaction import FlattenedTranscript, summary_pair
-from run_specialist.record.events import Called, Finished
+from run_specialist.loop.compaction import summary_pair
+from run_specialist.record.events import Finished
 from run_specialist.record.journal import Ended, EventLogged, FileChanging, Received, Returned, RunSnapshot
 from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
 from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
@@ -26,7 +26,6 @@ from run_specialist.store.rows import (
     json_text,
     outcome,
     outcome_of,
-    pack,
     row,
     rows_of,
     unpack,
@@ -40,20 +39,7 @@ from tests.loop.stored_replies import ANSWER, THREE
 from tests.scripted_provider import ScriptedProvider
 from tests.stored_runs import StoredRunHarness
 from tests.unit.store import records
-from tests.unit.store.message_blocks import BLOCKS
 from tests.unit.store.records import begun, opened, unpacked, write
-
-
-def through_the_store(value: object) -> object:
-    """Return a value after it was packed and unpacked like a column of bytes."""
-    return json.loads(unpacked(pack(json_text(value))) or "")
-
-
-@given(BLOCKS)
-def test_stored_blocks_give_the_same_request_bytes(blocks):
-    """Stored blocks give the same request bytes as the message itself."""
-    again = through_the_store(tuple(blocks))
-    assert Message("assistant", tuple(again)).encoded == Message("assistant", tuple(blocks)).encoded
 
 
 def body_of(row):
@@ -119,13 +105,6 @@ def test_text_contains_nothing_that_a_database_refuses(value, kept):
 def test_impossible_numbers_are_clamped(said, kept):
     """Impossible numbers are clamped to what the column accepts."""
     assert row("runs", tool_calls=said)["tool_calls"] == kept
-
-
-def test_an_event_that_cannot_be_copied_is_stored_by_field():
-    """An event that cannot be copied is stored field by field; a caller's arguments may be anything."""
-    odd = Called("started", "call-1", "look", MappingProxyType({"query": Unspeakable()}))
-    body = body_of(rows_of("run-1", "me", [EventLogged(event=odd)], event=1).added["events"][0])
-    assert (body["event"], body["phase"], body["arguments"]) == ("tool_call", "started", {"query": "Unspeakable"})
 
 
 def test_the_outcome_is_stored_as_printed():
@@ -217,34 +196,6 @@ def short(rows):
     return [(row["kind"], row.get("text", row.get("content", row.get("id")))) for row in rows]
 
 
-def test_calls_and_results_follow_the_order_of_their_messages():
-    """Calls and results are in the order of their messages; a result has its tool's name and whether it failed."""
-    failed = Message.results([ToolResult("call_1", "one"), ToolResult("call_2", "no such note", is_error=True)])
-    rows = transcript_rows(run(kept(QUESTION, said(text("I look."), call(1), call(2, "read")), failed)))
-    assert rows == [
-        {"role": "user", "kind": "user", "text": "What is known?"},
-        {"role": "assistant", "kind": "assistant", "text": "I look."},
-        {"role": "assistant", "kind": "tool_call", "name": "look", "id": "call_1", "arguments": {"number": 1}},
-        {"role": "assistant", "kind": "tool_call", "name": "read", "id": "call_2", "arguments": {"number": 2}},
-        {
-            "role": "tool",
-            "kind": "tool_result",
-            "name": "look",
-            "id": "call_1",
-            "content": "one",
-            "is_error": False,
-        },
-        {
-            "role": "tool",
-            "kind": "tool_result",
-            "name": "read",
-            "id": "call_2",
-            "content": "no such note",
-            "is_error": True,
-        },
-    ]  # fmt: skip
-
-
 def test_a_summary_is_shown_once_where_it_was_made():
     """A summary is shown once, where it was made; messages it kept are not repeated.
 
@@ -265,18 +216,6 @@ def test_a_summary_is_shown_once_where_it_was_made():
         ("tool_result", "result 3"),
         ("summary", "One and two are known."),
         ("assistant", "Three."),
-    ]
-
-
-def test_a_summary_inside_the_first_message_is_shown():
-    """A summary inside the first message, used where thinking binds the history, is shown in the same way."""
-    first = kept(QUESTION, said(call(1)), answered(1))
-    retold = FlattenedTranscript(QUESTION.blocks, "One is known.").message()
-    second = kept(retold, said(text("That is it.")), part=1, copies=1)
-    assert short(transcript_rows(run(first + second)))[2:] == [
-        ("tool_result", "result 1"),
-        ("summary", "One is known."),
-        ("assistant", "That is it."),
     ]
 
 

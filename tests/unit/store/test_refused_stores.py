@@ -162,15 +162,6 @@ def test_a_read_only_store_can_be_read(open_to_all):
     assert snapshot(open_to_all) == before
 
 
-def test_a_store_without_read_permission_is_refused(open_to_all):
-    """A store without read permission is refused and the error names the reason."""
-    path = open_to_all / "runs.db"
-    open_engine(f"sqlite:///{path}").dispose()
-    path.chmod(0)
-    with without_privileges():
-        assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{path}", write=False)
-
-
 def test_a_store_that_cannot_be_created_is_refused(open_to_all):
     """A store that cannot be created is refused and leaves no files behind."""
     open_to_all.chmod(0o555)
@@ -258,15 +249,6 @@ async def test_a_store_that_cannot_be_opened_causes_one_warning(path, make_write
     assert told == f"this run is not stored: {refused.value}"
     assert (path.read_bytes() if path.is_file() else None) == before
     assert not list(path.parent.glob("*.owners"))
-
-
-async def test_an_unreachable_server_causes_one_warning(make_writer):
-    """If the server is unreachable, the run gets one warning, which does not show the password."""
-    writer = make_writer("postgresql://me:secret@127.0.0.1:1/runs")
-    told = await write(writer.journal("run-1"), *begun("run-1"))
-    assert told
-    assert told.startswith("this run is not stored: postgresql://me:***@127.0.0.1:1/runs")
-    assert "secret" not in told
 
 
 def with_pragma(monkeypatch, pragma):
@@ -357,22 +339,6 @@ async def test_an_unexpected_exception_releases_all_waiting_runs(monkeypatch, la
     assert {reason.partition(": ")[0] for reason in told} == {"this run is not stored"}
     assert not any("\n" in reason for reason in told)
     assert await write(journals[0], *turn_of(1)) is None
-
-
-async def test_rows_after_a_failed_row_are_dropped(pause_writes, writer, store_url):
-    """After a row that cannot be written, the run's queued rows are dropped too, and only one reason is reported."""
-    journal = writer.journal("run-1")
-    assert await write(journal, *begun("run-1")) is None
-    begun_to_write, goes_on = pause_writes()
-    journal.write(received(2**70))
-    await asyncio.to_thread(begun_to_write.wait)
-    waiting = asyncio.ensure_future(write(journal, *turn_of(1)))
-    await asyncio.sleep(0)
-    goes_on.set()
-    assert (await waiting or "").startswith("this run is not stored from turn 1 on: ")
-    assert await write(journal, *turn_of(2)) is None
-    writer.close()
-    assert counts(store_url) == {"runs": 1, "turns": 0, "messages": 1, "calls": 0, "events": 0}
 
 
 async def test_a_thread_that_cannot_start_causes_one_warning(monkeypatch, lasting, path):
