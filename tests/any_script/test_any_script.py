@@ -54,30 +54,6 @@ def test_a_tool_that_raises_a_base_exception_fails_one_call(how):
     assert played.end.tool_calls.failed == 1
 
 
-@pytest.mark.parametrize("how", ["abort_at", "cancel_at"])
-@pytest.mark.parametrize(
-    ("line", "at"),
-    [
-        (Line(seconds=9, wishes=STUBBORN.wishes, spoils=True), 1),
-        (Line(wishes=(ScriptedCall("do", {"how": "grumpy"}),)), 3),
-    ],
-    ids=["endpoint", "tool"],
-)
-def test_a_cancellation_converted_to_another_error_is_an_abort(how, line, at):
-    """An abort stays an abort if a client or tool raises another error when it is cancelled."""
-    played = checked(Script((line,), **{how: at}))
-    assert played.end.status == "aborted"
-    assert played.cancelled == (how == "cancel_at")
-
-
-def test_a_request_over_the_time_limit_lands_even_if_the_client_raises():
-    """A request that exceeds the time limit lands even if the client turns the cancellation into another error."""
-    late = Line(seconds=100, wishes=STUBBORN.wishes, spoils=True)
-    played = checked(Script((late,), DUTIFUL, {Kind.TIME: 60.0, Kind.TOOL_CALLS: 3}))
-    assert played.end.status == "landed"
-    assert played.end.landing.reason == "time"
-
-
 @pytest.mark.parametrize("stop", [Stop.ANSWERED, Stop.PAUSED])
 def test_calls_beside_a_stop_reason_without_calls_get_results(stop):
     """Calls beside a stop reason that allows none still get results, because endpoints refuse calls without results."""

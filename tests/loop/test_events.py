@@ -15,12 +15,15 @@ from run_specialist.loop.run import Run
 from run_specialist.providers.base import Delta
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
-from tests.loop.traced_replies import ANSWER, LOOKS
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.spans import recorded
 from tests.stored_runs import StoredRunHarness
+
+LOOKS = calls(("look", {"query": "a"}))
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)
+
 
 ABORT_LOOKS = calls(("look", {"query": "a"}))
 

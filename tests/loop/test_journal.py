@@ -18,10 +18,19 @@ from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, stored
-from tests.loop.journalled_runs import ORIGIN, recorded_run
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, Clock, job, outcome_of, results
 from tests.scripted_provider import ScriptedProvider, calls, says
+
+
+async def recorded_run(script, limit=9, **settings):
+    """Run a script, and return the run, its outcome and its journal."""
+    notebook, provider = Notebook(), ScriptedProvider(script)
+    run = Run(job(provider, limit, origin=lambda: ORIGIN, **settings), journal=notebook)
+    return run, await run.outcome(), notebook
+
+
+ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}
 
 
 def order(notebook):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.budget import Kind
-from run_specialist.errors import ForcingRefused, ProviderError
+from run_specialist.errors import ForcingRefused
 from run_specialist.loop.exchange import MOST_CALLS
 from run_specialist.providers.base import Choice
 from run_specialist.record.journal import Received
@@ -294,30 +294,6 @@ async def test_x_9_thinking_goes_back_unmodified():
     provider = ScriptedProvider([reply, ANSWER])
     await outcome_of(job(provider, 9))
     assert provider.requests[1].messages[1].content == reply.content
-
-
-@pytest.mark.parametrize("limit", [1, 9])
-async def test_x_12_an_api_failure_keeps_the_gathered_results(limit):
-    """If the API fails before or during the landing, the run fails with exit code 3 and a salvaged answer."""
-    provider = ScriptedProvider([LOOKS, ProviderError("the API is down")])
-    outcome = await outcome_of(job(provider, limit))
-    assert (outcome.status, outcome.exit_code, outcome.error) == ("failed", Exit.PROVIDER, "the API is down")
-    assert "note on 'a'" in outcome.answer
-    assert outcome.evidence[0].quote == "note on 'a', part 0"
-    assert "the API is down" in outcome.warnings
-
-
-async def test_quotes_are_verified_against_the_tool_results():
-    """A quote is verified if a result contains it, ignoring white space; otherwise a warning is added."""
-    evidence = [
-        {"source": "n.md:1", "quote": "note on\n 'a'"},
-        {"source": "n.md:2", "quote": "made up"},
-        {"source": "n.md:3", "quote": " "},
-    ]
-    provider = ScriptedProvider([LOOKS, calls(("respond", {"answer": "x", "evidence": evidence}), first_id=2)])
-    outcome = await outcome_of(job(provider, 9))
-    assert [one.verified for one in outcome.evidence] == [True, False, False]
-    assert any("made up" in warning for warning in outcome.warnings)
 
 
 async def test_of_two_respond_calls_the_first_nonempty_one_counts():

@@ -290,6 +290,7 @@ async def test_m_6_a_run_with_an_id_of_its_own_is_stored_with_its_new_model(runn
     assert load(f"sqlite:///{tmp_path}/runs.db", "my-run").model == "b"
 
 
+@pytest.mark.exhaustive
 async def test_m_7_a_fork_of_a_fork_knows_who_wrote_the_copied_turns(runner, tmp_path):
     """A fork that changed its model is forked within the turns of the first model, whose thoughts are left out."""
     url = f"sqlite:///{tmp_path}/runs.db"
@@ -480,6 +481,7 @@ async def test_a_run_deleted_before_it_is_resumed_is_not_mistaken(office, monkey
             await taken(runner, retry="failed")
 
 
+@pytest.mark.exhaustive
 async def test_a_run_with_children_is_taken_up(tmp_path, office, monkeypatch):
     """The children of a run are part of its outcome when it is resumed, and when it is returned."""
     monkeypatch.chdir(tmp_path)

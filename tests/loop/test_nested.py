@@ -382,6 +382,7 @@ async def test_a_resumed_child_works_in_the_root_of_its_parent(store, tmp_path):
         assert kept.load(outcome.children[0].run_id).frozen["root"] == str(notes)
 
 
+@pytest.mark.exhaustive
 async def test_a_run_resumed_from_another_project_calls_its_own_specialists(store, tmp_path, monkeypatch):
     """A run resumed from another project calls its own project's specialists; the `delegate` tool is identical."""
     (tmp_path / ".git").mkdir()

@@ -218,6 +218,7 @@ async def test_resume_continues_here_only_if_its_folder_does_not_exist(hosts, mo
     assert f"the run began in {one.folder} and continues in {other.folder}" in outcome.warnings
 
 
+@pytest.mark.exhaustive
 async def test_another_specialist_on_the_other_host_is_refused_with_both_digests(hosts, monkeypatch):
     """A specialist of that name with another content is refused, by `resume` and `take_up`, with both digests."""
     one, other = hosts
@@ -489,42 +490,6 @@ async def test_an_answered_run_is_resumed_only_with_a_question(desk):
     await refused(desk, words, tool_calls_limit=50)
 
 
-async def test_a_landed_run_needs_a_larger_total_or_a_question(desk):
-    """A landed run needs a larger total or a question; the same total is refused."""
-    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    words = "landed at its limit; set a higher limit, or ask a follow-up question"
-    await refused(desk, words)
-    await refused(desk, words, tool_calls_limit=1)
-
-
-@pytest.mark.parametrize("question", ["", " \n"])
-async def test_an_empty_question_is_refused(desk, question):
-    """An empty question is refused with a hint."""
-    await desk.ask(LOOKS, ANSWER)
-    await refused(desk, "the question is empty", UsageError, question=question)
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        ({"tool_calls_limit": 1}, "has already used 2 tool calls, so its total limit cannot be 1; set a higher one"),
-        ({"turns_limit": 2}, "has already used 3 turns, so its total limit cannot be 2; set a higher one, or none"),
-        ({"total_tokens_limit": 44}, "has already used 45 tokens, so its total limit cannot be 44"),
-        ({"cost_limit": 0.0004}, "has already used $0.00045, so its total limit cannot be $0.0004"),
-        ({"time_limit": 0.0}, ", so its total limit cannot be 0"),
-        ({"tool_chars_limit": 20}, "has already used 38 characters, so its total limit cannot be 20"),
-    ],
-    ids=str,
-)
-async def test_a_total_below_the_used_amount_is_refused(desk, limits, words):
-    """A total below the used amount is refused with that amount, for every kind of limit."""
-    await desk.ask(LOOKS, calls(("look", {"query": "2"}), first_id=2), ANSWER)
-    (key,) = limits
-    said = await refused(desk, words, question="More?", **limits)
-    assert said.startswith(f"{key}: ")
-
-
 async def test_a_run_in_a_living_process_is_not_resumed(desk):
     """A run whose process is alive cannot be resumed, and the error names the process."""
     reached, release = asyncio.Event(), asyncio.Event()
@@ -594,6 +559,7 @@ async def test_another_model_needs_force_after_thinking(desk):
     ][:-1]
 
 
+@pytest.mark.exhaustive
 async def test_a_changed_file_needs_force(desk):
     """A changed file needs force; the stored settings still apply, and the model is notified."""
     folder = desk.folder / "specialists"

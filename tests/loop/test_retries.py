@@ -252,6 +252,7 @@ async def test_with_force_a_run_keeps_its_settings(office):
         await office.take(question="Why?", force=True)
 
 
+@pytest.mark.exhaustive
 async def test_a_raised_limit_does_not_make_another_run(office):
     """A run whose limits were raised by resuming it is still recognized by those that it began with."""
     first = await office.take(*THREE, ANSWER, tool_calls_limit=3)

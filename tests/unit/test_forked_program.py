@@ -1,7 +1,6 @@
 """A forked program finds the same state and ends in the same way as one in its own interpreter."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -116,17 +115,6 @@ async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
     finally:
         process._transport.close()
     assert process.returncode == 0
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("variable", ["PYTHONWARNINGS", "FORCE_COLOR", "LC_ALL", "TYPER_USE_RICH"])
-def test_variables_read_at_the_start_give_an_own_interpreter(variable):
-    """A program with such a variable is not forked, nor is one with other options of Python."""
-    code = [sys.executable, "-W", "error", "-c", FORKS]
-    assert run_forked(
-        code, env=os.environ | {variable: "1" if variable != "LC_ALL" else "C"}, capture_output=True
-    ).returncode
-    assert run_forked([sys.executable, "-c", FORKS]).returncode == 1
 
 
 def test_it_is_a_child_that_takes_signals(forks):

@@ -174,19 +174,13 @@ async def test_only_a_full_id_of_its_own_run_can_be_resumed(write, folder):
 
 
 @pytest.fixture
-def folder_offers(tmp_path, monkeypatch):
-    """Change into a project with a specialist that finds, one that judges, and one without files to read."""
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
-    (tmp_path / "specialists").mkdir()
+def folder_offers(folder, write):
+    """Return a project with a specialist that finds, one that judges, and one without files to read."""
     for name, line in (("finder", "tools: [search]"), ("judge", "offline: refuse"), ("reader", "paths: [notes/]")):
-        head = f"---\nname: {name}\ndescription: Is {name}.\n{line}\n---\n"
-        (tmp_path / "specialists" / f"{name}.md").write_text(f"{head}You answer.\n")
-    (tmp_path / "owls.md").write_text("Owls eat mice at night.\n")
-    return tmp_path
+        path = write(name)
+        path.write_text(path.read_text().replace("tools: []", line))
+    (folder / "owls.md").write_text("Owls eat mice at night.\n")
+    return folder
 
 
 def offered(delegate) -> list[str]:
@@ -275,22 +269,6 @@ def test_a_missing_answer_and_a_failure_are_errors(status, answer, failed):
 # Which specialists models see: all with `agents: ['*']`, except hidden ones; and servers that must be there.
 
 
-@pytest.fixture
-def write_found(tmp_path, monkeypatch):
-    """Return a function that writes a specialist's file into a project without any other specialists."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
-
-    def write_file(name, *lines):
-        path = tmp_path / ".git" / ".." / "specialists" / f"{name}.md"
-        (tmp_path / ".git").mkdir(exist_ok=True)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("\n".join(["---", f"name: {name}", f"description: Knows {name}.", *lines, "---", "Answer."]))
-
-    return write_file
-
-
 class Openings(ScriptedProvider):
     """Keeps the tools of each run."""
 
@@ -314,12 +292,12 @@ async def asked(name, *replies):
     return provider.tools, outcome
 
 
-async def test_all_that_are_found_can_be_asked(write_found):
+async def test_all_that_are_found_can_be_asked(write):
     """`*` offers every specialist except the run itself, hidden and broken ones, and those above it."""
-    write_found("lead", "agents: ['*']")
-    write_found("worker", "agents: ['*']")
-    write_found("hidden", "disable-model-invocation: true")
-    write_found("broken", "tool_calls_limit: many")
+    write("lead", "agents: ['*']")
+    write("worker", "agents: ['*']")
+    write("hidden", "disable-model-invocation: true")
+    write("broken", "tool_calls_limit: many")
     (above, below), outcome = await asked(
         "lead",
         calls(("delegate", {"specialist": "worker", "query": "And?"})),
@@ -332,11 +310,11 @@ async def test_all_that_are_found_can_be_asked(write_found):
     assert not [text for text in outcome.warnings if "agents" in text]
 
 
-async def test_a_hidden_specialist_can_be_asked_by_its_name(write_found):
+async def test_a_hidden_specialist_can_be_asked_by_its_name(write):
     """A hidden specialist is neither in a delegate tool nor in an MCP list, unless its name is given."""
-    write_found("seen")
-    write_found("hidden", "disable-model-invocation: true")
-    write_found("lead", "agents: [hidden]")
+    write("seen")
+    write("hidden", "disable-model-invocation: true")
+    write("lead", "agents: [hidden]")
     assert set(delegate_tool().definition["input_schema"]["properties"]["specialist"]["enum"]) == {"seen", "lead"}
     assert delegate_tool("hidden").definition["description"].endswith("- hidden: Knows hidden.")
     assert set(read_catalogue(Runner().registry).offered) == {"seen", "lead"}
@@ -344,29 +322,29 @@ async def test_a_hidden_specialist_can_be_asked_by_its_name(write_found):
     assert "hidden: Knows hidden." in tools["delegate"]["description"]
 
 
-async def test_all_that_are_found_may_do_more_than_read(write_found):
+async def test_all_that_are_found_may_do_more_than_read(write):
     """`readOnlyHint` is not set if one of the specialists that a specialist may ask does more than read."""
-    write_found("lead", "agents: ['*']")
+    write("lead", "agents: ['*']")
     assert read_catalogue(Runner().registry).offered["lead"][1].annotations.read_only_hint
-    write_found("writer", "python_tools: [a:b]")
+    write("writer", "python_tools: [a:b]")
     assert not read_catalogue(Runner().registry).offered["lead"][1].annotations.read_only_hint
 
 
-async def test_a_required_server_that_is_missing_is_named_before_the_first_request(write_found, tmp_path):
+async def test_a_required_server_that_is_missing_is_named_before_the_first_request(write, tmp_path):
     """A run without a required MCP server does not begin, and the list says which one is missing."""
-    write_found("needy", "requiredMcpServers: [linear, github]", "mcp_servers: {my-github: {command: 'false'}}")
+    write("needy", "requiredMcpServers: [linear, github]", "mcp_servers: {my-github: {command: 'false'}}")
     provider = ScriptedProvider([respond("never")])
     async with Runner(provider=provider) as runner:
-        with pytest.raises(UsageError, match=r"needy\.md:4:1: .*requires the MCP server linear$"):
+        with pytest.raises(UsageError, match=r"needy\.md:6:1: .*requires the MCP server linear$"):
             await runner.prepare("needy", "What?")
         reasons = obstacles(runner.registry.files(), tmp_path, lambda _: "")
     assert [*reasons.values()] == ["it requires the MCP server linear"]
     assert not provider.requests
 
 
-async def test_a_required_server_that_cannot_be_reached_ends_the_run(write_found):
+async def test_a_required_server_that_cannot_be_reached_ends_the_run(write):
     """A required server that does not start is an error with the reason; the others remain warnings."""
-    write_found("needy", "requiredMcpServers: [github]", "mcp_servers: {github: {command: no-such-program}}")
+    write("needy", "requiredMcpServers: [github]", "mcp_servers: {github: {command: no-such-program}}")
     provider = ScriptedProvider([respond("never")])
     async with Runner(provider=provider, trust=True) as runner:
         with pytest.raises(UsageError, match=r"requires the MCP server github; .*github"):

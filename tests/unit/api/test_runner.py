@@ -146,6 +146,7 @@ class Child:
         return calls(("look", {"query": f"{question} {self.turn}"}), first_id=self.turn)
 
 
+@pytest.mark.exhaustive
 async def test_s0_7_concurrent_children_share_only_the_provider():
     """Twenty concurrent children share a provider and nothing else.
 

@@ -230,22 +230,6 @@ def test_an_answered_probe_ends_the_pause_and_another_answer_does_not():
     assert not breaker.failed("run", "rate_limited", "", None, 1.0), "the row begins anew"
 
 
-class Endpoint:
-    """Fails in some way until a time of the clock, and answers afterwards."""
-
-    def __init__(self, clock, kind, until, retry_after=None):
-        self.clock, self.kind, self.until, self.retry_after = clock, kind, until, retry_after
-        self.asked = 0
-
-    async def __call__(self, run, item):
-        """Answer the request of a run."""
-        self.asked += 1
-        if self.clock.now < self.until:
-            return failed(self.kind, self.retry_after)
-        run.reply()
-        return outcome()
-
-
 async def test_an_item_that_breaks_the_server_fails_after_three_attempts():
     """The others are answered, and the batch does not wait."""
     clock, asked = Clock(), []

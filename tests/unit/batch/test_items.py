@@ -493,13 +493,6 @@ def test_the_first_bad_item_is_named(tmp_path, rest, reason):
         checked(tmp_path, f'{{"a": 1}}\n{rest}\n')
 
 
-def test_a_field_that_the_header_lacks_is_one_error(tmp_path):
-    """Not one for each row."""
-    with pytest.raises(UsageError) as raised:
-        checked(tmp_path, "b,c\n1,2\n3,4\n", "a.csv")
-    assert str(raised.value).startswith(f"{tmp_path}/a.csv:2 has no field 'a', which the question needs; it has b, c")
-
-
 def test_a_question_without_a_field_is_an_error(tmp_path):
     """It would be paid once for every item."""
     with pytest.raises(UsageError, match=r"the question 'Why\?' names no field, .* braces into it: b, c$"):

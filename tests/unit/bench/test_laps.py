@@ -52,6 +52,7 @@ async def test_each_peer_sends_one_request_per_call(peer: str):
     assert not any(tally["refusals"] for tally in told.values())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_own_folder")
 async def test_children_and_a_landing_are_measured():
     """All children answer; with a limit of 3, a model that wants 9 calls makes 3."""

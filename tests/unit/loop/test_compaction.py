@@ -1,6 +1,7 @@
 """The plan of a compaction: which turns are summarised, and in which chunks."""
 
 import asyncio
+import json
 import re
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
@@ -10,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from run_specialist.errors import ProviderError
-from run_specialist.loop.compaction import packed, plan
-from run_specialist.loop.summarizer import Summarizer
+from run_specialist.loop.compaction import CompactionPlan, packed, plan
+from run_specialist.loop.summarizer import Summarizer, Summary
 from run_specialist.providers.transport import EncodedMessages
-from run_specialist.record.messages import Message, ToolResult
+from run_specialist.record.messages import Message, ToolResult, Usage
 from run_specialist.tools.archive import Archive
-from tests.scripted_provider import ScriptedProvider, says
+from tests.scripted_provider import Line, ScriptedProvider, says
 from tests.transcripts import (
     HIDDEN,
     QUESTION,
@@ -26,8 +27,65 @@ from tests.transcripts import (
     turn,
     use,
 )
-from tests.unit.loop.plans import archived_ids, planned, refusals
-from tests.unit.loop.summarizing import SIZE, ask_once, one_pass, request_text
+from tests.wire.simulator.rules import blocks, messages
+from tests.wire.simulator.rules.base import Call
+
+SIZE = 1_000
+"""Size of the transcripts that is passed to the summarizer [tokens]."""
+
+
+async def ask_once(conversation, request):
+    """Send a request without retrying it."""
+    return await conversation.ask(request)
+
+
+async def one_pass(
+    script: list[Line], said: list[Message], archive: Archive | None = None, paid: list[Usage] | None = None, **settings
+) -> tuple[Summary, ScriptedProvider]:
+    """Run a pass that summarizes as much as possible, and check that the whole script was used.
+
+    paid: Collects the usage of each request.
+    """
+    provider = ScriptedProvider(script)
+    settings = {"summarize_at": 400, "context_target": 0, "summary_limit": 100, **settings}
+    done = await Summarizer(provider, Archive() if archive is None else archive, **settings).summarize(
+        said, SIZE, [].append if paid is None else paid.append, ask_once
+    )
+    provider.assert_used_up()
+    assert done is not None
+    return done, provider
+
+
+def request_text(provider: ScriptedProvider, at: int = 0) -> str:
+    """Return the text of a request."""
+    (message,) = provider.requests[at].messages
+    return message.content[0]["text"]
+
+
+RULES = (
+    *messages.RULES_BEFORE_BLOCKS,
+    *blocks.RULES_ON_SHAPE,
+    *blocks.RULES_ON_TEXT,
+    *messages.RULES,
+)
+
+
+def planned(said, *, size=10_000, target=0, summary_limit=0, chunk_size=1_000) -> CompactionPlan:
+    """Return the plan of a pass that summarizes as much as possible by default; there must be one."""
+    found = plan(said, size=size, target=target, summary_limit=summary_limit, chunk_size=chunk_size)
+    assert found is not None
+    return found
+
+
+def archived_ids(found: CompactionPlan) -> list[str]:
+    """Return the ids of the outputs that a plan archives."""
+    return [pair.call.id for pair in found.archived]
+
+
+def refusals(said) -> list[str]:
+    """Return the errors with which the simulated API would refuse the messages."""
+    call = Call("POST", "/", {}, body={"messages": [json.loads(one.encoded) for one in said]})
+    return [message for rule in RULES if (message := rule.broken_by(call))]
 
 
 @pytest.mark.parametrize(
@@ -350,7 +408,7 @@ POOL = [Message.user(str(number)) if number % 2 else tool_call_turn(str(number))
 def test_any_sequence_of_transcripts_is_sent_unchanged(transcripts):
     """Transcripts that are appended to, cut, replaced or reordered are each sent as they are."""
     told = EncodedMessages()
-    for messages in transcripts:
-        told.take(messages, lambda message: message.encoded)
-        assert told.pieces == [message.encoded for message in messages]
-        assert told.ids == {block["id"] for message in messages for block in message.blocks if "id" in block}
+    for transcript in transcripts:
+        told.take(transcript, lambda message: message.encoded)
+        assert told.pieces == [message.encoded for message in transcript]
+        assert told.ids == {block["id"] for message in transcript for block in message.blocks if "id" in block}

@@ -6,7 +6,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,12 @@ from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store import location, postgresql, sqlite, tables
-from run_specialist.store import writer as writers
-from run_specialist.store.base import Backoff, StoreOutage
-from run_specialist.store.ledger import Ledger
+from run_specialist.store.base import StoreOutage
 from run_specialist.store.location import NONE, Location, file_of, place, shown
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.rows import KnownRun
 from run_specialist.store.sqlite import FileSession, open_engine
-from run_specialist.store.writer import Inbox, RunJournal, Writer
+from run_specialist.store.writer import RunJournal
 from tests.stores import make_store
 from tests.unit.store.opened import add_run, count, open_at_once, refusal, snapshot
 from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, turn_of, write
@@ -169,54 +166,6 @@ async def test_a_lost_response_does_not_lose_or_steal_the_run(lasting, path, mon
     assert broken
     assert isinstance(found, RunJournal if is_ours else KnownRun)
     assert isinstance(lasting.begin(opened("run-1")), KnownRun)
-
-
-class Watched(Inbox):
-    """An inbox that counts how often somebody asks for an outage."""
-
-    why = None
-
-    def __init__(self):
-        super().__init__()
-        self.asked_again = threading.Event()
-        self._asked = 0
-
-    @property
-    def outage(self):
-        """The reason for the outage."""
-        self._asked += self.why is not None
-        if self._asked > 2:
-            self.asked_again.set()
-        return self.why
-
-    @outage.setter
-    def outage(self, why):
-        self.why = why
-
-
-@pytest.mark.exhaustive
-def test_a_beginning_waits_for_the_end_of_an_outage(path, monkeypatch):
-    """A run is begun as soon as an outage ends, also if that takes longer than the wait for a slow store."""
-    inbox = Watched()
-    writer = Writer(Location(f"sqlite:///{path}", named=True), Backoff(sleep=lambda _: inbox.asked_again.wait(60)))
-    writer._inbox = inbox
-    writer.check()
-    whole, failed = Ledger._begin, []
-
-    def fail_once(self, rows):
-        if len(failed) < 2:
-            failed.append(True)
-            raise StoreOutage("the server restarts")
-        return whole(self, rows)
-
-    monkeypatch.setattr(Ledger, "_begin", fail_once)
-    # Long enough for the first failure.
-    monkeypatch.setattr(writers, "PATIENCE", 1.0)
-    try:
-        assert isinstance(writer.begin(opened("run-1")), RunJournal)
-        assert inbox.asked_again.is_set()
-    finally:
-        writer.close()
 
 
 def test_the_flag_overrides_the_environment_and_the_default(monkeypatch, tmp_path):

@@ -26,7 +26,7 @@ from run_specialist.store.owners import acquire, is_alive
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.reader import Store
 from run_specialist.store.sqlite import open_engine
-from run_specialist.store.writer import Inbox, RunJournal, WriteBatch
+from run_specialist.store.writer import Inbox, RunJournal
 from tests.stores import postgresql_url, without_privileges
 from tests.unit.store.opened import add_run
 from tests.unit.store.records import (
@@ -128,6 +128,7 @@ def store(tmp_path):
     return f"sqlite:///{tmp_path}/runs.db"
 
 
+@pytest.mark.exhaustive
 def test_lock_files_of_dead_owners_are_removed(store):
     """Lock files of dead owners are removed by a check, by the next owner, and by an owner that ends normally."""
     for _ in range(2):
@@ -145,6 +146,7 @@ def test_lock_files_of_dead_owners_are_removed(store):
     assert not locks(store)
 
 
+@pytest.mark.exhaustive
 def test_two_simultaneous_checks_share_the_lock(store, tmp_path):
     """Two simultaneous checks do not take each other for the owner, since they share the lock."""
     with another_process(store) as (process, token):
@@ -427,9 +429,3 @@ def test_a_reply_is_stored_soon_even_if_no_run_waits(monkeypatch):
     journal.write(received(1))
     thread.join()
     assert [type(record).__name__ for record in batches[0].records[journal]] == ["Received"]
-
-
-def named(batch: WriteBatch | None) -> list[str]:
-    """Return the ids of the runs in a batch, in order."""
-    assert batch is not None
-    return [journal.run_id for journal in batch.records]

@@ -78,9 +78,6 @@ def test_deleting_a_run_removes_only_its_rows(store_url):
 # Loading a run from a store, on both databases.
 
 
-DAY = 86_400.0
-
-
 def test_every_field_of_every_record_is_read_back(store_url):
     """Every field of every record is read back, whatever characters it contains."""
     odd = "\udcff \0 é 🦉 " + "long " * 500
@@ -333,6 +330,7 @@ def test_failures_can_be_listed_alone(store_url):
     assert statuses(store_url, failures=True) == {4: "failed", 5: "aborted", 8: "failed", 9: "dead"}
 
 
+@pytest.mark.exhaustive
 def test_items_are_read_a_few_at_a_time(store_url, monkeypatch):
     """Items are read while they are used, in the order of their numbers, and never all together."""
     monkeypatch.setattr(batch_reader, "ITEMS_AT_ONCE", 50)

@@ -12,7 +12,6 @@ from run_specialist.store.location import Location
 from run_specialist.store.postgresql import ServerSession
 from run_specialist.store.writer import Writer
 from tests.postgres_server import postgres_server
-from tests.scripted_provider import calls
 from tests.unit.store.records import begun, change, connection, counts, ended, stored, turn_of, write
 
 pytestmark = pytest.mark.exhaustive
@@ -66,16 +65,6 @@ def promote(url):
     with connection(url) as found:
         found.execute("set default_transaction_read_only = off")
         found.execute("alter database postgres reset default_transaction_read_only")
-
-
-def looks(number, before=lambda: None):
-    """Return a scripted reply that calls the tool, and runs a function before it is sent."""
-
-    def reply(asked):
-        before()
-        return calls(("look", {"query": str(number)}), first_id=number)
-
-    return reply
 
 
 def after(pauses, doing):

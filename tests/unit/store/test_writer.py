@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.record.events import Finished
@@ -24,7 +25,6 @@ from run_specialist.store.reader import Store
 from tests.loop_jobs import Clock
 from tests.plugins.tiers import examples, seed
 from tests.unit.store.killed import CHILDREN, output
-from tests.unit.store.message_blocks import BLOCKS
 from tests.unit.store.records import (
     TABLES,
     answered,
@@ -42,6 +42,19 @@ from tests.unit.store.records import (
     unpacked,
     write,
 )
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+OTHER = st.builds(
+    lambda kind, more: {**more, "type": kind},
+    st.sampled_from(["thinking", "tool_use", "made_up"]),
+    st.dictionaries(ANY_TEXT, JSON, max_size=4),
+)
+BLOCKS = st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": ANY_TEXT}) | OTHER, max_size=4)
 
 
 async def test_s4_4_every_record_of_a_run_is_stored(writer, store_url):
