@@ -263,9 +263,6 @@ async def test_g_4_an_abort_while_the_calls_run_leaves_one_result_for_each():
     assert MARKS[ReturnReason.TOO_EARLY] in outcome.answer
 
 
-# The results of one turn share a length, so that many calls do not fill a small context.
-
-
 # Runs whose endpoint sends tool calls as text.
 
 

@@ -38,20 +38,6 @@ def order(notebook):
     return [type(record) for record in notebook.records if not isinstance(record, EventLogged)]
 
 
-def places(notebook):
-    """Return where the messages of each record stand, and how many there are."""
-    (ended,) = notebook.of(Ended)
-    return [(one.place, len(one.messages)) for one in [*notebook.of(Checkpointed), ended.checkpointed]]
-
-
-async def test_results_sent_with_the_landing_instruction_are_recorded_again():
-    """Results that are sent with the landing instruction appended are recorded again in that form."""
-    run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], limit=2, landing="order")
-    assert places(notebook) == [(0, 1), (1, 2), (3, 2), (4, 3)]
-    assert run.transcript[4].landing_instruction
-    assert stored(notebook.records).transcript == run.transcript
-
-
 BESIDE = calls(("look", {"query": "a"}), ("respond", {"answer": "It is known."}), ("look", {"query": "b"}), first_id=50)
 EXITS = {
     "limit": ([looks(1), looks(2, 2), ANSWER], "landed"),

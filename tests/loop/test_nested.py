@@ -71,22 +71,6 @@ async def test_x_11_parallel_children_share_the_remaining_calls(run_lead, tmp_pa
     assert (outcome.tool_calls.used, [child.tool_calls for child in outcome.children]) == (9, [2, 2, 2])
 
 
-async def test_x_11_a_refused_delegate_call_gets_no_share(run_lead, tmp_path):
-    """A delegate call without a question gets no share: the two valid ones, run one at a time, get half each."""
-    write(tmp_path, "lead", "agents: [one, two]", "tool_calls_limit: 9", "parallel_tools_limit: 1")
-    write(tmp_path, "one", "tool_calls_limit: 8")
-    write(tmp_path, "two", "tool_calls_limit: 8")
-    greedy = [looks(*"abcdefgh"), answers("some")]
-    asked = calls(
-        *(
-            ("delegate", {"specialist": name, "query": query})
-            for name, query in (("one", ""), ("one", "a"), ("two", "b"))
-        )
-    )
-    outcome, _ = await run_lead(ScriptedSpecialists(lead=[[asked, answers("all")]], one=[greedy], two=[greedy]))
-    assert [child.tool_calls for child in outcome.children] == [3, 3]
-
-
 async def test_x_11_a_child_is_budgeted_at_the_price_of_its_own_model(tmp_path, monkeypatch):
     """A child's budget is checked at its own model's price: a cheap child runs where its parent could not."""
     monkeypatch.chdir(tmp_path)
@@ -123,18 +107,6 @@ async def test_x_11_a_child_without_remaining_budget_is_not_started(run_lead, fi
     (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert told.startswith("finder could not be asked: of the tool calls nothing is left that it could use")
     assert (outcome.tool_calls.used, outcome.tool_calls.failed, outcome.children) == (1, 1, ())
-
-
-async def test_x_11_a_child_is_limited_by_the_parents_tokens_and_cost(run_lead, files):
-    """A child gets the parent's remaining tokens and cost, and lands before the parent's limit is exceeded."""
-    files(lead=["total_tokens_limit: 100000", "cost_limit: 1.5"])
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
-    outcome, events = await run_lead(cast)
-    (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
-    assert 0 < begun.limits["tokens"] < 100_000
-    assert 0 < begun.limits["cost"] < 1.5
-    assert outcome.limits["tokens"].used == 45
-    assert outcome.limits["cost"].used == pytest.approx(0.00045)
 
 
 @pytest.mark.parametrize(("limit", "words"), [("total_tokens_limit: 10000", "tokens"), ("cost_limit: 0.1", "cost")])

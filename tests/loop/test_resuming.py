@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from run_specialist import Runner, prompts
+from run_specialist import prompts
 from run_specialist.errors import NotResumable, ProviderError, UsageError
 from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Reply, Stop, Usage
@@ -577,19 +577,6 @@ async def test_a_changed_file_needs_force(desk):
     file.unlink()
     await refused(desk, "was changed or deleted since", question="And?")
     assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
-
-
-async def test_a_missing_root_is_refused(desk, tmp_path):
-    """A run whose root folder no longer exists is refused."""
-    desk.folder = tmp_path / "project"
-    desk.folder.mkdir()
-    store = f"sqlite:///{tmp_path}/kept.db"
-    async with desk.process(ScriptedProvider([LOOKS, ANSWER]), store=store) as runner:
-        ended = await runner.run(desk.specialist, "What?")
-    shutil.rmtree(desk.folder)
-    async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
-        with pytest.raises(NotResumable, match=f"its working folder {desk.folder} no longer exists"):
-            await runner.resume(ended.run_id, "More?")
 
 
 # State restored on resume: request sizes, the last text, warnings and the effort.

@@ -12,7 +12,7 @@ from run_specialist.errors import ProviderError, StoreUnusable, Unavailable, Usa
 from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, Retries
 from run_specialist.loop.run import EndedRun, Run
 from run_specialist.mcp_server.runs import ProgressReporter
-from run_specialist.record.events import ChildTold, Retrying, Started, Summarized
+from run_specialist.record.events import ChildTold, Retrying, Started, Summarized, Waiting
 from run_specialist.record.outcome import Exit
 from run_specialist.spawning.resuming import begun_with
 from run_specialist.store.ledger import Ledger
@@ -24,6 +24,7 @@ from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.stored_runs import LOOKER
 from tests.taken_up import ID, Office, taken
+
 
 BUSY = Unavailable("the API answered 529: busy", "try again later", status=529)
 DOWN = Unavailable("cannot reach http://x", "check the network")
@@ -199,6 +200,16 @@ def test_w2_the_progress_of_mcp_tells_each_wait():
     assert own.message == "the API answered 429: busy · retry 3 in 3.0 s"
     assert child.message == f"second: {own.message}"
     assert child.progress > own.progress
+
+
+def test_r7_a_wait_is_a_progress_notification():
+    """The message has the time if it is known, and the reason; the end of the wait needs none."""
+    progress = ProgressReporter()
+    assert progress.take(Waiting("started", 41.6, "not now")).message == "waiting 42 s · not now"
+    assert progress.take(Waiting("started", None, "not now")).message == "waiting · not now"
+    assert progress.take(Waiting("finished", 2.0, "not now")) is None
+    child = ChildTold("run-2", "second", Waiting("started", None, "not now"))
+    assert progress.take(child).message == "second: waiting · not now"
 
 
 # An id names one question to one specialist with the same settings; each difference is named.

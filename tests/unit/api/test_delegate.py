@@ -105,16 +105,11 @@ def test_mistakes_are_refused_when_the_tool_is_made(write):
 GOOD = {"specialist": "owls", "query": "Why?"}
 WRONG = [
     ("{", "the arguments are no JSON: "),
-    ("[" * 100_000, "the arguments are no JSON: "),
     ("[1]", 'the arguments are no JSON object like {"specialist": "...", "query": "..."}'),
-    (None, "the arguments are no JSON object"),
     ({}, "specialist: wanted one of owls, found none"),
-    ({**GOOD, "specialist": None}, "specialist: wanted one of owls, found None"),
     ({**GOOD, "specialist": ["owls"]}, "specialist: wanted one of owls, found ['owls']"),
     ({**GOOD, "specialist": "owl\n"}, "specialist: there is no owl\\n; did you mean owls?"),
-    ({**GOOD, "specialist": "zebra"}, "specialist: there is no zebra; there are owls"),
     ({"specialist": "owls"}, "query: wanted the question as a text, found none"),
-    ({**GOOD, "query": {"text": "Why?"}}, "query: wanted the question as a text, found {'text': 'Why?'}"),
     ({**GOOD, "query": " \n"}, "query: it is empty; say what the specialist shall find out"),
     ({**GOOD, "context": "x", 1: 2}, "1, context: no such argument; put all that matters into query"),
     ({**GOOD, "run_id": 7}, "run_id: wanted the id of a run as a text, found 7; leave run_id out to ask anew"),

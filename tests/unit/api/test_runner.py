@@ -11,9 +11,11 @@ from run_specialist.errors import UsageError
 from run_specialist.providers.base import Capabilities, Choice
 from run_specialist.record.messages import text_of
 from run_specialist.record.outcome import Outcome
+from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
 from tests.scripted_provider import ScriptedProvider, calls, says
-from tests.unit.api.finder_scripts import ANSWER, FINDER
+from tests.unit.api.finder_scripts import ANSWER, FINDER, LOOKS
+
 
 pytestmark = pytest.mark.usefixtures("project")
 
@@ -245,3 +247,27 @@ async def test_a_delegating_model_may_use_the_other_name():
         twice = await delegate({"specialist": "owls", "query": "What?", "question": "Who?"})
     assert (asked.is_error, text_of(provider.requests[0].messages[0].content)) == (False, "What?")
     assert twice.text.startswith("delegate failed: question: no such argument")
+
+
+async def test_closing_a_runner_aborts_the_items_of_a_batch_that_was_left(tmp_path):
+    """The iteration is given up without `aclose`; after the block of the runner no run is under way."""
+    reached, released = asyncio.Event(), asyncio.Event()
+
+    async def look(query: str) -> str:
+        reached.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            released.set()
+        return query
+
+    tools = [Tool("look", "Look.", look)]
+    async with Runner(provider=ScriptedProvider([LOOKS]), store=tmp_path / "runs.db", tools=tools) as runner:
+        batch = runner.map(FINDER, ["owls", "mice"], at_once=1)
+        following = asyncio.create_task(anext(aiter(batch)))
+        await reached.wait()
+        assert batch.counts.under_way == 1
+    assert released.is_set()
+    assert (batch.counts.under_way, batch.counts.aborted) == (0, 1)
+    following.cancel()
+    await asyncio.wait([following])

@@ -12,7 +12,7 @@ from run_specialist.batch.limits import PAUSING, Breaker, Grants
 from run_specialist.batch.record import BatchRecord
 from run_specialist.errors import AtWork
 from run_specialist.record.outcome import Exit
-from tests.unit.batch.scripted_items import LIMIT, Clock, ScriptedRuns, all_of, batch_of, failed, items, outcome
+from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, failed, items, outcome
 
 
 async def answers(run, item):
@@ -144,25 +144,6 @@ async def test_after_a_stop_outcomes_of_earlier_calls_are_still_passed_on():
     done = await all_of(batch)
     assert done[9].is_earlier
     assert batch.counts.done + batch.counts.not_run == 10
-
-
-async def test_a_check_that_hangs_can_be_left():
-    """Closing does not wait for items that were not started."""
-    runs = ScriptedRuns(waits)
-    checking = asyncio.Event()
-
-    async def check():
-        checking.set()
-        await asyncio.Event().wait()
-
-    runs.check = check
-    batch = batch_of(3, runs)
-    task = asyncio.create_task(all_of(batch))
-    await checking.wait()
-    await asyncio.wait_for(batch.aclose(), LIMIT)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 # Failures of the endpoint in a row pause a batch or end it; no item counts as failed because of them.

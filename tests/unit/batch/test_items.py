@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.batch.questions import LONGEST_QUESTION, CheckedItems, Template, asked, check
+from run_specialist.batch.questions import LONGEST_QUESTION, Template, asked, check
 from run_specialist.batch.read_items import (
     LONGEST_LINE,
     csv_items,
@@ -452,20 +452,6 @@ def test_items_are_read_one_by_one(tmp_path):
     writer.join()
 
 
-@pytest.mark.parametrize(
-    ("items", "form", "reason"),
-    [
-        ("missing.csv", None, r"missing\.csv cannot be read: No such file"),
-        ("a\0b", None, "cannot be read: "),
-        (".", None, r"\. is a folder; name a file of items, or use `--files`"),
-    ],
-)
-def test_what_cannot_be_read(items, form, reason):
-    """The error says what to name instead."""
-    with pytest.raises(UsageError, match=reason):
-        source_of(items, form)
-
-
 # Items are checked before anything is sent.
 
 
@@ -504,17 +490,3 @@ def test_no_items_is_an_error(tmp_path, name):
     """An empty file."""
     with pytest.raises(UsageError, match=rf"{name} has no items"):
         checked(tmp_path, "\n\n", name)
-
-
-def test_of_standard_input_the_first_item_is_checked(monkeypatch):
-    """The others are read as they come."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 1}\n{"b": 2}\n')))
-    items = check(source_of("-"), TEMPLATE)
-    assert not isinstance(items, CheckedItems)
-    assert [one.input for one in items] == [{"a": 1}, {"b": 2}]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"b": 1}\n')))
-    with pytest.raises(UsageError, match="standard input:1 has no field 'a'"):
-        check(source_of("-"), TEMPLATE)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
-    with pytest.raises(UsageError, match="standard input has no items"):
-        check(source_of("-"), TEMPLATE)

@@ -4,8 +4,6 @@ import asyncio
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -209,16 +207,6 @@ def test_a_password_is_never_shown(password):
     assert password not in shown(f"postgresql://me:{password}@host:5432/runs")
     if "&" not in password:
         assert password not in shown(f"postgresql://me@host/runs?sslmode=require&password={password}")
-
-
-def test_determining_the_location_imports_no_database_library():
-    """Determining the location imports no database library, since every start does it, even without a store."""
-    script = (
-        "import sys; from run_specialist.store.location import place; place('x.db'); "
-        "print([one for one in ('sqlalchemy', 'alembic', 'platformdirs', 'sqlite3') if one in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 FOLDER = Path(tables.__file__).parent / "migrations"

@@ -25,7 +25,6 @@ from run_specialist.store.rows import (
     json_text,
     row,
     rows_of,
-    unpack,
 )
 from run_specialist.store.selection import Selection
 from run_specialist.store.sqlite import FileSession
@@ -250,26 +249,6 @@ def test_an_interrupted_reply_is_shown_with_its_results():
     assert [(row["name"], row["is_error"]) for row in rows[-2:]] == [("look", False), ("look", True)]
     acted_on = replace(cut_off, snapshot=RunSnapshot({"turns": 2}))
     assert short(transcript_rows(acted_on)) == short(rows)[:3]
-
-
-# An outcome from the store equals the one that the run returned.
-
-
-TEXTS = st.text(st.characters(), max_size=20)
-COUNTS = st.integers(0, 2**40)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | COUNTS | TEXTS | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def stored(value):
-    """Return the JSON of an outcome, as a column of the store holds it."""
-    rows = rows_of("run-1", "me", [Ended(outcome=value)], event=1)
-    return unpack(rows.ending["outcome"])
 
 
 # What runs have changed in files: stored before it happens, read with the children's, deleted with the run.

@@ -192,16 +192,6 @@ def test_the_connection_timeout_is_limited():
     assert parsed("postgresql://me@host/runs?connect_timeout=60").query["connect_timeout"] == "60"
 
 
-def test_connection_errors_are_reported_in_one_line(database):
-    """A wrong password and a missing database are each reported in one line."""
-    url = parsed(database)
-    wrong = url.set(password=WORD).render_as_string(hide_password=False)
-    assert "password authentication failed" in refusal(wrong)
-    assert WORD not in refusal(wrong)
-    missing = url.set(database="nowhere").render_as_string(hide_password=False)
-    assert 'database "nowhere" does not exist' in refusal(missing)
-
-
 def test_a_user_without_schema_rights_can_use_an_existing_schema(database):
     """A user without the right to create a schema can write to a store that an administrator has created."""
     open_engine(database).dispose()
