@@ -25,9 +25,6 @@ LOOKS = calls(("look", {"query": "a"}))
 ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)
 
 
-ABORT_LOOKS = calls(("look", {"query": "a"}))
-
-
 @pytest.fixture
 def hanging():
     """Return a tool that never ends, and an event that is set when the tool has started."""
@@ -44,7 +41,7 @@ def hanging():
 async def test_a_second_outcome_call_is_refused_or_returns_the_same(hanging):
     """A second `outcome()` during the run is refused; after the run it returns the same outcome without a request."""
     look, reached = hanging
-    provider = ScriptedProvider([calls(("look", {"query": "a"}))])
+    provider = ScriptedProvider([LOOKS])
     run = Run(job(provider, 9, tools=[look]))
     first = asyncio.create_task(run.outcome())
     await reached.wait()
@@ -61,7 +58,7 @@ async def test_a_failing_listener_is_removed_and_the_run_continues():
     def listen(event):
         raise KeyError("oops")
 
-    outcome = await Run(job(ScriptedProvider([ABORT_LOOKS, says("done")]), 4), listen).outcome()
+    outcome = await Run(job(ScriptedProvider([LOOKS, says("done")]), 4), listen).outcome()
     assert (outcome.status, outcome.answer) == ("answered", "done")
     assert "the listener failed" in outcome.warnings[0]
 
@@ -69,7 +66,7 @@ async def test_a_failing_listener_is_removed_and_the_run_continues():
 @pytest.mark.parametrize(("event", "requests", "calls_run"), [("started", 0, 0), ("request", 0, 0), ("reply", 1, 0)])
 async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
     """A listener may abort the run: no more requests or calls follow, and the caller's task is not cancelled."""
-    provider = ScriptedProvider([ABORT_LOOKS])
+    provider = ScriptedProvider([LOOKS])
     run = Run(job(provider, 4), lambda told: run.abort() if told.event == event else None)
     outcome = await run.outcome()
     await asyncio.sleep(0)
@@ -80,7 +77,7 @@ async def test_s3_6_an_abort_leaves_no_cancellation_on_the_task(hanging):
     """Aborting twice or inside a timeout leaves no cancellation behind on the caller's task."""
     look, reached = hanging
 
-    run = Run(job(ScriptedProvider([ABORT_LOOKS]), 9, tools=[look]))
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
 
     async def parent():
         async with asyncio.timeout(60):
@@ -99,7 +96,7 @@ async def test_s3_6_a_cancellation_beside_an_abort_propagates(hanging):
     """A cancellation of the parent propagates even if the child is aborted at the same time."""
     look, reached = hanging
 
-    run = Run(job(ScriptedProvider([ABORT_LOOKS]), 9, tools=[look]))
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
     task = asyncio.create_task(run.outcome())
     await reached.wait()
     run.abort()

@@ -12,7 +12,7 @@ from run_specialist.loop import checkpoint
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Delta
-from run_specialist.record.journal import Checkpointed, Ended, EventLogged, TakenOver
+from run_specialist.record.journal import Checkpointed, Ended, TakenOver
 from run_specialist.record.messages import Stop
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
@@ -31,11 +31,6 @@ async def recorded_run(script, limit=9, **settings):
 
 
 ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}
-
-
-def order(notebook):
-    """Return the kinds of all records but events."""
-    return [type(record) for record in notebook.records if not isinstance(record, EventLogged)]
 
 
 BESIDE = calls(("look", {"query": "a"}), ("respond", {"answer": "It is known."}), ("look", {"query": "b"}), first_id=50)

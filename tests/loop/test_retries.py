@@ -25,7 +25,6 @@ from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.stored_runs import LOOKER
 from tests.taken_up import ID, Office, taken
 
-
 BUSY = Unavailable("the API answered 529: busy", "try again later", status=529)
 DOWN = Unavailable("cannot reach http://x", "check the network")
 FIRST_LOOK = calls(("look", {"query": "a"}))

@@ -16,7 +16,6 @@ from tests.loop_jobs import LOOK
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.api.finder_scripts import ANSWER, FINDER, LOOKS
 
-
 pytestmark = pytest.mark.usefixtures("project")
 
 

@@ -130,11 +130,6 @@ def child_budgets(one: Account, many: int, *, shared: bool = True) -> list[Child
     return [ChildBudget(one, Observers(None, None, None), shared=shared) for _ in range(many)]
 
 
-def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
-    """Return a child that spent these amounts."""
-    return Child("r", "finder", "answered", calls, Usage(tokens), cost)
-
-
 def want(calls: float | None) -> dict[Kind, float | None]:
     """Return the limits of a child with only a limit of tool calls."""
     return {**dict.fromkeys(SHARED_KINDS), Kind.TOOL_CALLS: calls}

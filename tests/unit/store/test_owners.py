@@ -222,11 +222,6 @@ def until(holds):
         assert time.monotonic() < last
 
 
-def holder(url_owner, token):
-    """Return the id of the server process that holds an owner's lock, or None if none does."""
-    return postgresql._query(url_owner, f"select pid from {postgresql._HELD}", token)  # noqa: S608 - no user input
-
-
 def cut_owners(url_owner):
     """Terminate only the sessions that hold owners' locks."""
     engine = create_engine(parsed(url_owner), isolation_level="AUTOCOMMIT")

@@ -30,19 +30,6 @@ from tests.unit.store.records import (
 )
 
 
-@pytest.fixture
-def three(store_url):
-    """Return a store with three runs, of which r2 is the newest."""
-    keep(
-        store_url,
-        r1=run_of("r1", 1_000.0),
-        r2=run_of("r2", 3_000.0, turns=2, status="partial", specialist="reader", model="m", question="Why?\nHow?"),
-        r3=run_of("r3", 2_000.0),
-    )
-    with Store(store_url) as store:
-        yield store
-
-
 def ids(found):
     """Return the ids of runs."""
     return [one.run_id for one in found]
@@ -214,16 +201,11 @@ def store(store_url):
         yield opened
 
 
-def ids_batches(found):
-    """Return the ids of runs."""
-    return {one.run_id for one in found}
-
-
 @pytest.mark.parametrize("limit", [None, 10, 1])
 def test_runs_of_batches_and_those_below_are_left_out(store, limit):
     """Left out are the runs of batches and all runs below them, at any depth, with a limit and without."""
-    assert ids_batches(store.trees(Selection(without_batches=True), limit)) == {"alone", "below"}
-    assert ids_batches(store.active_since(Selection(without_batches=True), 0.0)) == {"alone", "below"}
+    assert {*ids(store.trees(Selection(without_batches=True), limit))} == {"alone", "below"}
+    assert {*ids(store.active_since(Selection(without_batches=True), 0.0))} == {"alone", "below"}
     assert len(store.trees(Selection())) == 7
 
 
@@ -232,14 +214,14 @@ def test_the_runs_that_are_left_out_are_counted(store):
     assert store.count_left_out(Selection(without_batches=True)) == 3
     assert store.count_left_out(Selection(status="failed", without_batches=True)) == 1
     assert store.count_left_out(Selection(specialist="unknown", without_batches=True)) == 0
-    assert ids_batches(store.trees(Selection(status="failed", without_batches=True))) == set()
+    assert {*ids(store.trees(Selection(status="failed", without_batches=True)))} == set()
 
 
 def test_the_runs_of_a_batch_are_selected(store):
     """The runs of one batch are those of its items, without runs below them; other filters apply too."""
-    assert ids_batches(store.trees(Selection(batch="b1"))) == {"b1-a", "b1-b"}
-    assert ids_batches(store.trees(Selection(batch="b1", status="failed"), 5)) == {"b1-b"}
-    assert ids_batches(store.trees(Selection(batch="b"))) == set()
+    assert {*ids(store.trees(Selection(batch="b1")))} == {"b1-a", "b1-b"}
+    assert {*ids(store.trees(Selection(batch="b1", status="failed"), 5))} == {"b1-b"}
+    assert {*ids(store.trees(Selection(batch="b")))} == set()
 
 
 # Reading batches: counts by status, items, and finding a batch, on both databases.
