@@ -16,7 +16,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.providers.base import Capabilities, Choice
-from run_specialist.record.events import BudgetSpent, Called, ChildTold, Event, Landed, Requested
+from run_specialist.record.events import Called, ChildTold, Event, Landed, Requested
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Child, Outcome
 from run_specialist.tools.base import Tool
@@ -39,7 +39,7 @@ def checked(script: Script) -> ScriptedRun:
     return played
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(250))
 @given(SCRIPTS)
 def test_all_rules_hold_for_any_script(script):
     """All rules hold for any generated script."""
@@ -54,30 +54,6 @@ def test_a_tool_that_raises_a_base_exception_fails_one_call(how):
     assert played.end.tool_calls.failed == 1
 
 
-@pytest.mark.parametrize("how", ["abort_at", "cancel_at"])
-@pytest.mark.parametrize(
-    ("line", "at"),
-    [
-        (Line(seconds=9, wishes=STUBBORN.wishes, spoils=True), 1),
-        (Line(wishes=(ScriptedCall("do", {"how": "grumpy"}),)), 3),
-    ],
-    ids=["endpoint", "tool"],
-)
-def test_a_cancellation_converted_to_another_error_is_an_abort(how, line, at):
-    """An abort stays an abort if a client or tool raises another error when it is cancelled."""
-    played = checked(Script((line,), **{how: at}))
-    assert played.end.status == "aborted"
-    assert played.cancelled == (how == "cancel_at")
-
-
-def test_a_request_over_the_time_limit_lands_even_if_the_client_raises():
-    """A request that exceeds the time limit lands even if the client turns the cancellation into another error."""
-    late = Line(seconds=100, wishes=STUBBORN.wishes, spoils=True)
-    played = checked(Script((late,), DUTIFUL, {Kind.TIME: 60.0, Kind.TOOL_CALLS: 3}))
-    assert played.end.status == "landed"
-    assert played.end.landing.reason == "time"
-
-
 @pytest.mark.parametrize("stop", [Stop.ANSWERED, Stop.PAUSED])
 def test_calls_beside_a_stop_reason_without_calls_get_results(stop):
     """Calls beside a stop reason that allows none still get results, because endpoints refuse calls without results."""
@@ -86,13 +62,6 @@ def test_calls_beside_a_stop_reason_without_calls_get_results(stop):
     played = checked(Script((wrong,), answer, schema=True))
     assert played.end.output == {"n": 1}
     assert len(played.requests) == 2
-
-
-def test_events_count_the_characters_left_after_truncation():
-    """Events count the characters of a result after it is cut to the remaining budget."""
-    long = Line(wishes=(ScriptedCall("do", {"how": "lots"}), ScriptedCall("do", {"how": "tell"})))
-    played = checked(Script((long,), DUTIFUL, {Kind.TOOL_CALLS: 9, Kind.CHARACTERS: 10}))
-    assert [event.used for event in played.of(BudgetSpent)] == [10, 10]
 
 
 @pytest.mark.parametrize(
@@ -109,12 +78,6 @@ def test_an_unusable_reply_to_a_landing_request_counts(last):
     """A reply to a landing request counts, even if nothing in it can be used."""
     played = checked(Script((), last, {Kind.TOOL_CALLS: 0}))
     assert played.end.landing.requests == 1
-
-
-def test_a_failed_landing_request_does_not_count_as_answered():
-    """A landing request that fails with any error does not count as answered."""
-    for does in ("bug", "error", "context"):
-        assert checked(Script((), Line(does), {Kind.TOOL_CALLS: 0})).end.landing.requests == 0
 
 
 LONG = Line(wishes=(ScriptedCall("do", {"how": "lots"}),))
@@ -252,7 +215,7 @@ async def play_runs(
     return outcome, len(begun), whim.usage
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(60))
 @given(
     seed=st.integers(0, 2**32),
     limit=st.integers(0, 30),

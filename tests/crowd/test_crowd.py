@@ -15,12 +15,12 @@ from tests.leak_check import Census, left_since
 from tests.plugins.tiers import seed
 
 CHILDREN = int(os.environ.get("CHILDREN", "70"))
-FEW = 2 * len(FATES)
+FEW = len(FATES)
 SEED = seed()
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["kept nowhere", "stored"])
-@pytest.mark.parametrize("children", [FEW, pytest.param(CHILDREN, marks=pytest.mark.exhaustive)], ids=["few", "many"])
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.parametrize(("children", "stored"), [(FEW, True), (CHILDREN, False)], ids=["few, stored", "many"])
 def test_every_child_has_one_outcome_and_its_objects_are_released(tmp_path, children, stored):
     """Each child has one outcome with the status of its fate; afterwards all objects of the runs are released.
 

@@ -16,8 +16,7 @@ from run_specialist.providers.knowledge import CALLS_AS_TEXT
 from run_specialist.record.journal import Received
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.answer_schema import AnswerSchema
-from run_specialist.tools.archive import Archive
-from run_specialist.tools.base import Output, Tool
+from run_specialist.tools.base import Tool
 from run_specialist.tools.respond import respond_tool
 from tests.loop.founded_replies import INVENTED, READ, beside, responds
 from tests.loop.stored_replies import looks
@@ -142,15 +141,6 @@ async def test_x_13_a_repeated_call_returns_the_recorded_result_and_counts():
     assert outcome.tool_calls.used == 3
 
 
-async def test_long_results_are_cut_before_anything_is_added():
-    """A long result is truncated first; `[truncated]` and the countdown follow the raw output."""
-    provider = ScriptedProvider([calls(("look", {"query": "x" * 100})), ANSWER])
-    outcome = await outcome_of(job(provider, 1, tool_result_limit=12))
-    (text,) = results(provider.requests[1].messages[-1])
-    assert text == "note on 'xxx\n[truncated]\n0 tool calls remaining"
-    assert outcome.limits["characters"].used == len("note on 'xxx")  # without the lines that the program adds
-
-
 async def test_secrets_are_masked_before_the_model_sees_them():
     """API keys and tokens are masked in the transcript and in the outcome."""
     secret = "sk-ant-api03-" + "A1b2" * 10
@@ -233,28 +223,6 @@ async def test_g_4_only_results_of_earlier_turns_verify_a_quote():
         assert outcome.answer == ("early" if evidence == "check" else "late")
 
 
-async def test_g_4_calls_over_the_budget_are_skipped_as_always_and_the_countdown_follows_call_order():
-    """Calls within the budget run with their countdown, the rest is skipped, and the landing asks for the answer."""
-    provider = ScriptedProvider([looks(1), beside(), responds("late", READ)])
-    outcome = await outcome_of(job(provider, 2))
-    assert results(provider.requests[2].messages[-1]) == [
-        "note on 'a', part 0\n0 tool calls remaining",
-        prompts.TOO_EARLY,
-        "Not run: limit reached, look skipped.",
-    ]
-    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("landed", 2, 1)
-
-
-async def test_g_4_s2_4_in_the_finalize_preset_the_notice_stands_at_the_end_of_the_results():
-    """A batch that straddles the limit brings the notice, also where `respond` is among its calls."""
-    provider = ScriptedProvider([looks(1), beside(), responds("late", READ)])
-    outcome = await outcome_of(job(provider, 2, landing="finalize", augmenters=()))
-    told = results(provider.requests[2].messages[-1])
-    notice = prompts.landing_instruction("finalize", None)
-    assert told == ["note on 'a', part 0", prompts.TOO_EARLY, f"Not run: limit reached, look skipped.\n{notice}"]
-    assert (outcome.status, outcome.landing.how) == ("landed", "finalize")
-
-
 async def test_g_4_without_budget_the_answer_is_taken():
     """When the reply itself spent the last turn, its answer is taken and nothing is run."""
     provider = ScriptedProvider([beside()])
@@ -293,33 +261,6 @@ async def test_g_4_an_abort_while_the_calls_run_leaves_one_result_for_each():
     ]
     assert outcome.answer.count("early") == 1
     assert MARKS[ReturnReason.TOO_EARLY] in outcome.answer
-
-
-# The results of one turn share a length, so that many calls do not fill a small context.
-
-
-SLICE = Tool("slice", "Returns a slice.", lambda part=0: Output("x" * 1000, f"[go on with part={part + 1}]"))
-
-
-@pytest.mark.parametrize(("number", "length"), [(1, 1000), (2, 600), (4, 300), (20, 200)])
-async def test_a_result_that_is_cut_for_the_others_names_its_own_rest(number, length):
-    """The note of the tool stays with a whole result; a cut one says where the rest of it can be read."""
-    provider = ScriptedProvider(
-        [
-            calls(*(("slice", {"part": part}) for part in range(number))),
-            calls(("respond", {"answer": "a"}), first_id=99),
-        ]
-    )
-    made = job(provider, 60, tools=[SLICE], tool_result_limit=1000, turn_chars=1200, archive=Archive())
-    await outcome_of(made)
-    results = [block["content"] for block in provider.requests[1].messages[-1].content]
-    assert [result.count("x") - result.count("execution_id") for result in results] == [length] * number
-    for part, result in enumerate(results):
-        if number == 1:
-            assert f"[go on with part={part + 1}]" in result
-        else:
-            assert f"[cut at {length} of 1000 characters; read on by get_tool_response" in result
-            assert "go on with part" not in result
 
 
 # Runs whose endpoint sends tool calls as text.

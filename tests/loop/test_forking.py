@@ -67,6 +67,7 @@ async def test_f_1_a_fork_repeats_the_request_after_any_turn(desk):
     assert load(desk.url, source.run_id) == source
 
 
+@pytest.mark.exhaustive
 async def test_f_1_the_note_about_a_limit_is_renewed(desk):
     """A fork before a turn at which a limit was raised does not copy the note about it, but has the limit."""
     await eventful(desk)
@@ -107,6 +108,7 @@ async def test_f_3_nothing_is_said_to_the_model_if_nothing_has_changed(desk):
     assert fork.run.forked_from.cold_tokens is None
 
 
+@pytest.mark.exhaustive
 async def test_f_4_a_fork_does_not_need_the_run_that_it_came_from(desk):
     """When the source is deleted, transcript, resuming and forking of the fork stay as they are."""
     first = await desk.ask(*THREE, ANSWER)
@@ -190,6 +192,7 @@ async def test_f_7_what_cannot_be_forked_is_refused_by_name(desk, at, options, r
     assert desk.load().run_id == first.outcome.run_id
 
 
+@pytest.mark.exhaustive
 async def test_f_9_a_preset_replaces_the_one_before(desk):
     """A preset and a landing of the fork replace those of the run; limits that are not given stay."""
     desk.specialist = desk.specialist.model_copy(update={"tool_calls_limit": 3})
@@ -248,6 +251,7 @@ def store(tmp_path, monkeypatch):
     return f"sqlite:///{tmp_path}/runs.db"
 
 
+@pytest.mark.exhaustive
 async def test_f_3_the_calls_of_children_belong_to_the_source(store):
     """The spending of copied children does not count; quotes that they have read are still verified, on resume too."""
     cast = ScriptedSpecialists(lead=[[ASKS, answers(answer="some")]], finder=[[LOOKS, answers(**FOUND)]])

@@ -198,15 +198,8 @@ async def test_g_6_no_warning_where_nothing_could_be_read(reply, settings):
 
 
 ENDED = prompts.PROCESS_ENDED.format(tool="look")
-RESUMED_READ = {"source": "1", "quote": "note on '1'"}
-LATE = calls(("respond", {"answer": "late", "evidence": [RESUMED_READ]}), first_id=90)
+LATE = calls(("respond", {"answer": "late", "evidence": [READ]}), first_id=90)
 UNFOUNDED = calls(("respond", {"answer": "early"}), first_id=70)
-
-
-def beside_resumed(*quotes, first_id=20):
-    """Make a turn that responds between two other calls."""
-    respond = ("respond", {"answer": "early", "evidence": list(quotes)})
-    return calls(("look", {"query": "a"}), respond, ("look", {"query": "b"}), first_id=first_id)
 
 
 async def dies(desk, kind, number, *script, before=False, **settings):
@@ -220,7 +213,7 @@ async def dies(desk, kind, number, *script, before=False, **settings):
 )
 async def test_g_4_calls_that_were_running_are_not_run_again(desk, kind, number, known):
     """After a crash while the calls ran, each has its stored result or the reason, and `respond` is asked for again."""
-    await dies(desk, kind, number, looks(1), beside_resumed({"source": "a", "quote": "note on 'a'"}), LATE)
+    await dies(desk, kind, number, looks(1), beside({"source": "a", "quote": "note on 'a'"}), LATE)
     begun = []
     desk.tools = [Tool("look", "Look something up.", lambda query="", part=0: begun.append(query))]
     again = await desk.go_on(LATE)
@@ -233,7 +226,7 @@ async def test_g_4_calls_that_were_running_are_not_run_again(desk, kind, number,
 
 async def test_g_4_an_answer_that_is_taken_leaves_no_mark_on_calls_after_a_further_question(desk):
     """Calls beside an accepted answer were not begun: those after a follow-up question run."""
-    await dies(desk, Received, 2, looks(1), beside_resumed(RESUMED_READ), LATE)
+    await dies(desk, Received, 2, looks(1), beside(READ), LATE)
     again = await desk.go_on(looks(40, 2), LATE, question="And then?")
     assert results(again.requests[1].messages[-1]) == ["note on '40', part 0", "note on '41', part 0"]
     assert (again.outcome.answer, again.outcome.tool_calls.used) == ("late", 3)
@@ -241,14 +234,14 @@ async def test_g_4_an_answer_that_is_taken_leaves_no_mark_on_calls_after_a_furth
 
 async def test_g_4_once_a_run_holds_across_a_crash(desk):
     """After a crash the second early answer is taken, and the calls beside it are not run."""
-    await dies(desk, Checkpointed, 3, looks(1), beside_resumed(), LATE)
-    again = await desk.go_on(beside_resumed(first_id=30))
+    await dies(desk, Checkpointed, 3, looks(1), beside(), LATE)
+    again = await desk.go_on(beside(first_id=30))
     assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "early", 3)
 
 
 async def test_g_4_an_early_answer_from_a_landing_is_taken_also_under_a_higher_limit(desk):
     """Calls beside `respond` in a landing never run, so there is nothing to wait for."""
-    await dies(desk, Received, 2, looks(1), beside_resumed(), tool_calls_limit=1)
+    await dies(desk, Received, 2, looks(1), beside(), tool_calls_limit=1)
     again = await desk.go_on(tool_calls_limit=9)
     assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "early", 1)
 

@@ -12,62 +12,25 @@ from run_specialist.loop import checkpoint
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Delta
-from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Opened, Received, Returned, TakenOver
+from run_specialist.record.journal import Checkpointed, Ended, TakenOver
 from run_specialist.record.messages import Stop
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, stored
-from tests.loop.journalled_runs import ORIGIN, recorded_run
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, Clock, job, outcome_of, results
 from tests.scripted_provider import ScriptedProvider, calls, says
 
 
-def order(notebook):
-    """Return the kinds of all records but events."""
-    return [type(record) for record in notebook.records if not isinstance(record, EventLogged)]
+async def recorded_run(script, limit=9, **settings):
+    """Run a script, and return the run, its outcome and its journal."""
+    notebook, provider = Notebook(), ScriptedProvider(script)
+    run = Run(job(provider, limit, origin=lambda: ORIGIN, **settings), journal=notebook)
+    return run, await run.outcome(), notebook
 
 
-async def test_records_follow_the_order_of_the_run():
-    """Records follow the run: opened, a checkpoint before each request, the reply, each call, and the end."""
-    _, outcome, notebook = await recorded_run([looks(1, 2), looks(3), ANSWER])
-    turn = [Checkpointed, Received]
-    assert order(notebook) == [Opened, *turn, Returned, Returned, *turn, Returned, *turn, Ended]
-    assert isinstance(notebook.records[1], EventLogged)
-    assert notebook.records[-1].event.outcome is outcome
-    assert [one.number for one in notebook.of(Received)] == [1, 2, 3]
-    assert [(one.number, one.turn) for one in notebook.of(Returned)] == [(1, 1), (2, 1), (3, 2)]
-    times = [record.at for record in notebook.records]
-    assert times == sorted(times)
-
-
-def places(notebook):
-    """Return where the messages of each record stand, and how many there are."""
-    (ended,) = notebook.of(Ended)
-    return [(one.place, len(one.messages)) for one in [*notebook.of(Checkpointed), ended.checkpointed]]
-
-
-async def test_results_sent_with_the_landing_instruction_are_recorded_again():
-    """Results that are sent with the landing instruction appended are recorded again in that form."""
-    run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], limit=2, landing="order")
-    assert places(notebook) == [(0, 1), (1, 2), (3, 2), (4, 3)]
-    assert run.transcript[4].landing_instruction
-    assert stored(notebook.records).transcript == run.transcript
-
-
-async def test_a_reply_is_recorded_with_its_request():
-    """A reply's record holds the tool choice, whether it was a landing, the landing instruction and the price."""
-    _, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], 1)
-    first, forced, ordered = notebook.of(Received)
-    assert [(one.choice, one.landing) for one in (first, forced, ordered)] == [
-        ("auto", False),
-        ("respond", True),
-        ("auto", True),
-    ]
-    assert (first.landing_instruction, forced.landing_instruction) == (None, None)
-    assert "0 tool calls remain" in ordered.landing_instruction
-    assert [one.cost_usd for one in notebook.of(Received)] == [0.00015] * 3
+ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}
 
 
 BESIDE = calls(("look", {"query": "a"}), ("respond", {"answer": "It is known."}), ("look", {"query": "b"}), first_id=50)
@@ -142,41 +105,6 @@ async def test_s3_6_an_aborted_run_is_stored_with_its_results(at):
 LOST = "this run is not stored: the disk is full"
 
 
-class Slow(Notebook):
-    """A journal that commits only when a run waits for it, and notes after which record each wait happened."""
-
-    def __init__(self):
-        super().__init__()
-        self.waits = []
-
-    async def committed(self):
-        """Keep everything."""
-        self.waits.append(len(self.records))
-        await asyncio.sleep(0)
-
-
-async def test_each_request_waits_until_earlier_records_are_stored():
-    """The run waits for the journal before each request but the first, and before it returns the outcome."""
-    slow, asked_at = Slow(), []
-
-    def reply(say):
-        def line(asked):
-            asked_at.append(list(slow.waits))
-            return say
-
-        return line
-
-    provider = ScriptedProvider([reply(looks(1)), reply(looks(2)), reply(ANSWER)])
-    outcome = await Run(job(provider, origin=lambda: ORIGIN), journal=slow).outcome()
-    assert outcome.status == "answered"
-    assert [len(waits) for waits in asked_at] == [0, 1, 2]
-    kinds = [type(record) for record in slow.records]
-    for waits in asked_at[1:]:
-        # Only the event for the outgoing request is not yet awaited at this point.
-        assert kinds[waits[-1] - 1] is Checkpointed
-    assert kinds[slow.waits[-1] - 1] is Ended
-
-
 class Failing(Notebook):
     """A journal that loses every record from a given one on, and reports that once."""
 
@@ -230,28 +158,6 @@ async def test_a_hanging_disk_causes_a_warning_and_keeps_the_answer(monkeypatch)
     assert outcome.answer == "It is known."
     assert outcome.warnings == (checkpoint.STORE_SLOW,)
     assert not run.is_kept
-
-
-async def test_a_cancellation_propagates_after_the_outcome_is_recorded():
-    """A cancellation from outside propagates only after the outcome has been recorded."""
-    reached = asyncio.Event()
-
-    async def slow(query: str = "") -> str:
-        reached.set()
-        await asyncio.Event().wait()
-        return ""
-
-    notebook = Slow()
-    run = Run(
-        job(ScriptedProvider([looks(1)]), tools=[Tool("look", "Look.", slow)], origin=lambda: ORIGIN), journal=notebook
-    )
-    task = asyncio.create_task(run.outcome())
-    await reached.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert stored(notebook.records).status == "aborted"
-    assert isinstance(notebook.records[notebook.waits[-1] - 1], Ended)
 
 
 class Waiting(Notebook):
@@ -413,21 +319,6 @@ async def test_the_time_limit_applies_while_waiting_for_the_store(on_lost, statu
     assert [record.outcome.status for record in journal.of(Ended)] == [status]
 
 
-async def test_a_run_that_requires_its_store_aborts_if_the_disk_hangs(monkeypatch):
-    """A run that requires its store ends if the disk hangs without reporting an error."""
-
-    class Hanging(Notebook):
-        async def committed(self):
-            """Never return."""
-            await asyncio.Event().wait()
-
-    monkeypatch.setattr(checkpoint, "REQUIRED_STORE_TIMEOUT", 0.01)
-    monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
-    outcome, asked = await ended(SCRIPT, Hanging(), "abort")
-    assert (outcome.status, asked) == ("aborted", 0)
-    assert outcome.error == checkpoint.RUN_STOPPED.format(checkpoint.STORE_SILENT)
-
-
 async def test_stopping_a_run_does_not_wait_for_an_unavailable_store(monkeypatch):
     """Stopping a run waits no longer for an unavailable store than for a slow one."""
     monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
@@ -550,26 +441,6 @@ async def test_s3_3_an_augmenter_never_damages_the_result(augmenter):
     assert "note on 'a', part 0" in result
     assert "1 tool call remaining" in result
     assert outcome.status == "answered"
-
-
-async def test_x_14_a_tool_that_ignores_cancellation_is_abandoned():
-    """A tool that ignores its cancellation is abandoned at its timeout, and its later result is ignored."""
-    done = asyncio.Event()
-
-    async def stubborn(query: str) -> str:
-        while not done.is_set():
-            try:
-                await done.wait()
-            except asyncio.CancelledError:
-                continue
-        return "too late"
-
-    provider = ScriptedProvider([calls(("look", {"query": "a"})), GATHERED])
-    made = job(provider, tools=[Tool("look", "Look.", stubborn)], limits={Kind.TIME: 0.4})
-    outcome = await outcome_of(made)
-    done.set()
-    assert (outcome.status, outcome.answer) == ("landed", "What was gathered.")
-    assert results(provider.requests[1].messages[-1])[0].startswith("look failed: no result within")
 
 
 async def test_x_8_a_full_context_shortens_the_longest_new_results():

@@ -1,16 +1,13 @@
 """Soft landing in the loop: complete transcripts with a scripted model."""
 
-import asyncio
 import json
 from dataclasses import replace
 
 import pytest
 
 from run_specialist.budget import Kind
-from run_specialist.errors import ForcingRefused, ProviderError
+from run_specialist.errors import ForcingRefused
 from run_specialist.loop.exchange import MOST_CALLS
-from run_specialist.loop.run import Run
-from run_specialist.prompts import DELIVERED
 from run_specialist.providers.base import Choice
 from run_specialist.record.journal import Received
 from run_specialist.record.messages import Reply, Stop, Usage
@@ -55,14 +52,6 @@ async def test_s0_8_without_a_limit_there_is_no_notice_and_no_forced_choice():
     assert (outcome.status, outcome.answer, outcome.landing) == ("answered", "done", None)
 
 
-async def test_s0_7_counters_are_per_run():
-    """Each of two parallel runs gets its full budget."""
-    providers = [ScriptedProvider([*looks_soft(6), ANSWER]) for _ in range(2)]
-    outcomes = await asyncio.gather(*(outcome_of(job(provider, 6)) for provider in providers))
-    assert [outcome.tool_calls.used for outcome in outcomes] == [6, 6]
-    assert last_results(providers[0]) == last_results(providers[1])
-
-
 async def test_s0_10_a_400_on_forcing_puts_the_order_into_the_last_result():
     """After a 400 on a forced choice, the landing instruction goes into the last result, with tool choice `auto`."""
     provider = ScriptedProvider([*looks_soft(2), ForcingRefused("not supported"), ANSWER])
@@ -95,27 +84,11 @@ async def test_x_5_another_tool_at_the_landing_is_answered_but_not_run():
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "order", 2)
 
 
-async def test_landing_stop_salvages_without_another_request():
-    """`landing: stop` ends at the limit with the gathered results, without another request."""
-    provider = ScriptedProvider(looks_soft(2))
-    outcome = await outcome_of(job(provider, 2, landing="stop"))
-    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("partial", "salvage", 0)
-    assert "note on '1'" in outcome.answer
-
-
 async def test_landing_prompt_replaces_the_landing_instruction():
     """`landing_prompt` of the file replaces the default landing instruction."""
     provider = ScriptedProvider([*looks_soft(1), ANSWER])
     await outcome_of(job(provider, 1, landing="order", landing_prompt="Come home."))
     assert last_results(provider)[-1].splitlines()[-2:] == ["0 tool calls remaining", "Come home."]
-
-
-async def test_s0_6_the_answer_is_the_unchanged_argument_of_respond():
-    """The answer is the argument of `respond`, unchanged."""
-    answer = "Line one.\n\n  *Two* “three” 4\u2009%"
-    provider = ScriptedProvider([calls(("respond", {"answer": answer, "gaps": ["five"]}))])
-    outcome = await outcome_of(job(provider, 3))
-    assert (outcome.status, outcome.answer, outcome.gaps) == ("answered", answer, ("five",))
 
 
 async def test_a_tool_result_that_imitates_the_countdown_changes_no_limit():
@@ -158,25 +131,6 @@ async def test_a_quote_from_the_part_that_the_character_limit_cut_off_is_not_ver
     tool = Tool("look", "Looks.", note)
     outcome = await outcome_of(job(provider, 30, tools=[tool], limits={Kind.CHARACTERS: 100}))
     assert [quote.verified for quote in outcome.evidence] == [True, True, False]
-
-
-async def test_x_14_a_hanging_tool_is_cancelled_at_its_tool_timeout():
-    """`tool_timeout` cancels a hanging tool with or without a time limit for the run."""
-
-    async def hang(query):
-        await asyncio.Event().wait()
-
-    provider = ScriptedProvider([look_reply(1), answer_reply()])
-    made = job(
-        provider,
-        30,
-        tools=[Tool("look", "Hang.", hang)],
-        tool_timeout=0.05,
-        limits={Kind.TIME: 60},
-    )
-    outcome = await outcome_of(made)
-    assert results(provider.requests[1].messages[-1]) == ["look failed: no result within 0.05 seconds"]
-    assert outcome.status == "answered"
 
 
 async def test_characters_are_counted_after_truncation_without_added_lines():
@@ -334,47 +288,12 @@ async def test_x_8_a_refusal_runs_no_calls_and_names_its_category():
     assert "note on 'a'" in outcome.answer
 
 
-async def test_x_8_a_full_context_is_not_retried():
-    """A full context is not retried: the text so far becomes the answer, otherwise the gathered results do."""
-    full = replace(says("half", Stop.TRUNCATED), more_room_helps=False)
-    outcome = await outcome_of(job(ScriptedProvider([LOOKS, full]), 9))
-    assert (outcome.status, outcome.answer) == ("partial", "half\n[truncated]")
-    wanted = replace(cut(("look", {})), more_room_helps=False)
-    outcome = await outcome_of(job(ScriptedProvider([LOOKS, wanted]), 9))
-    assert outcome.status == "partial"
-    assert "note on 'a'" in outcome.answer
-
-
 async def test_x_9_thinking_goes_back_unmodified():
     """The thinking blocks of a reply are sent back unchanged in the next request."""
     reply = Reply(Stop.WANTS_TOOLS, (THINKING, *LOOKS.content))
     provider = ScriptedProvider([reply, ANSWER])
     await outcome_of(job(provider, 9))
     assert provider.requests[1].messages[1].content == reply.content
-
-
-@pytest.mark.parametrize("limit", [1, 9])
-async def test_x_12_an_api_failure_keeps_the_gathered_results(limit):
-    """If the API fails before or during the landing, the run fails with exit code 3 and a salvaged answer."""
-    provider = ScriptedProvider([LOOKS, ProviderError("the API is down")])
-    outcome = await outcome_of(job(provider, limit))
-    assert (outcome.status, outcome.exit_code, outcome.error) == ("failed", Exit.PROVIDER, "the API is down")
-    assert "note on 'a'" in outcome.answer
-    assert outcome.evidence[0].quote == "note on 'a', part 0"
-    assert "the API is down" in outcome.warnings
-
-
-async def test_quotes_are_verified_against_the_tool_results():
-    """A quote is verified if a result contains it, ignoring white space; otherwise a warning is added."""
-    evidence = [
-        {"source": "n.md:1", "quote": "note on\n 'a'"},
-        {"source": "n.md:2", "quote": "made up"},
-        {"source": "n.md:3", "quote": " "},
-    ]
-    provider = ScriptedProvider([LOOKS, calls(("respond", {"answer": "x", "evidence": evidence}), first_id=2)])
-    outcome = await outcome_of(job(provider, 9))
-    assert [one.verified for one in outcome.evidence] == [True, False, False]
-    assert any("made up" in warning for warning in outcome.warnings)
 
 
 async def test_of_two_respond_calls_the_first_nonempty_one_counts():
@@ -389,16 +308,6 @@ async def test_a_number_or_list_as_answer_is_accepted_as_text(answer, text):
     """A number or a list given as the answer is accepted as text."""
     outcome = await outcome_of(job(ScriptedProvider([calls(("respond", {"answer": answer}))]), 9))
     assert (outcome.status, outcome.answer) == ("answered", text)
-
-
-async def test_x_4_every_call_in_a_finished_transcript_has_a_result():
-    """At the end of a run every call in the transcript has a result, including `respond` and the calls beside it."""
-    run = Run(job(ScriptedProvider([LOOKS, BESIDE]), 9))
-    await run.outcome()
-    called, answered = run.transcript[-2:]
-    assert [block["id"] for block in called.content] == [block["tool_use_id"] for block in answered.content]
-    not_run = "Not run: `respond` in the same turn ended the run before look."
-    assert results(answered) == [not_run, DELIVERED, not_run]
 
 
 async def test_x_8_a_pause_at_the_landing_keeps_its_tool_choice():
@@ -485,16 +394,6 @@ async def test_x_6_stored_json_that_was_cut_is_asked_for_again(desk):
     assert again.outcome.answer == "It is known."
 
 
-async def test_g1_a_run_that_breaks_off_after_cut_json_salvages_no_json():
-    """The newest text of the model is the readable part of its answer, also in a salvage."""
-    cut = says('{"answer": "Owls eat mi', Stop.TRUNCATED)
-    provider = ScriptedProvider([looks(1), cut, calls(("look", {}), first_id=9), looks(3)], schema=True)
-    outcome = await outcome_of(job(provider, 1, landing="schema"))
-    assert (outcome.status, outcome.landing.how) == ("partial", "salvage")
-    assert "Owls eat mi" in outcome.answer
-    assert '"answer"' not in outcome.answer
-
-
 async def test_x_7_an_empty_answer_in_json_is_asked_for_once_more():
     """Valid JSON with an empty answer is an empty answer: one retry, then the run fails."""
     empty = says(json.dumps({"answer": " ", "evidence": None, "gaps": None}))
@@ -512,10 +411,8 @@ def looks_replies(count):
 
 
 async def test_s2_2_calls_above_the_maximum_are_dropped():
-    """Of 10,000 calls with a limit of 20, 20 run, the other kept calls get a short result, and the rest are dropped."""
-    provider = ScriptedProvider(
-        [calls(*looks_replies(10_000)), calls(("respond", {"answer": "done"}), first_id=20_000)]
-    )
+    """Of 2,000 calls with a limit of 20, 20 run, the other kept calls get a short result, and the rest are dropped."""
+    provider = ScriptedProvider([calls(*looks_replies(2_000)), calls(("respond", {"answer": "done"}), first_id=5_000)])
     outcome = await outcome_of(job(provider, 20))
     assert (outcome.status, outcome.answer) == ("landed", "done")
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (20, MOST_CALLS - 20)
@@ -523,7 +420,7 @@ async def test_s2_2_calls_above_the_maximum_are_dropped():
     assert len(answered) == MOST_CALLS
     assert "Not run: limit reached, look skipped." in answered
     assert sum(block["type"] == "tool_use" for block in provider.requests[1].messages[1].content) == MOST_CALLS
-    assert outcome.warnings == ("the model made 10,000 tool calls in one reply; those after call 200 were dropped",)
+    assert outcome.warnings == ("the model made 2,000 tool calls in one reply; those after call 200 were dropped",)
 
 
 async def test_respond_is_kept_after_too_many_calls():

@@ -182,14 +182,3 @@ async def test_a_filter_that_removes_all_tools_of_a_server_causes_a_warning(tmp_
     outcome, _ = await run(tmp_path, says("done"))
     told = [text for text in outcome.warnings if ": tools: " in text and "finder.md:4" in text]
     assert (len(told), said is None or said in told[0]) == (0 if said is None else 1, True)
-
-
-@pytest.mark.exhaustive
-async def test_disallowed_tools_removes_mcp_tools(tmp_path, write):
-    """`disallowed_tools` removes all tools of a server, or single tools."""
-    line = "disallowed_tools: mcp__other, mcp__good__add"
-    write(line, servers={"good": ("good", str(tmp_path)), "other": ("raw", "fine", str(tmp_path))})
-    _, provider = await run(tmp_path, says("done"))
-    names = provider.opening.tools.names
-    assert {"mcp__good__slow", "search"} <= set(names)
-    assert not {"mcp__good__add", "mcp__other__look"} & set(names)

@@ -9,8 +9,6 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import (
-    AtWork,
-    ChoiceRefused,
     ForcingRefused,
     NotResumable,
     ProviderError,
@@ -29,7 +27,6 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.store import writer as writers
 from run_specialist.store.stored import transcript_rows
 from run_specialist.store.writer import Writer
-from run_specialist.tools.archive import Archive, get_tool_response_tool
 from tests.journals import Notebook, load, stored
 from tests.loop.nested_replies import asks
 from tests.loop.scripted_chains import GONE, Model, chained
@@ -293,6 +290,7 @@ async def test_m_6_a_run_with_an_id_of_its_own_is_stored_with_its_new_model(runn
     assert load(f"sqlite:///{tmp_path}/runs.db", "my-run").model == "b"
 
 
+@pytest.mark.exhaustive
 async def test_m_7_a_fork_of_a_fork_knows_who_wrote_the_copied_turns(runner, tmp_path):
     """A fork that changed its model is forked within the turns of the first model, whose thoughts are left out."""
     url = f"sqlite:///{tmp_path}/runs.db"
@@ -325,30 +323,6 @@ async def test_m_4_a_fork_to_a_third_model_reads_the_outputs_by_its_own_ids(runn
     sent = last.requests[0].messages
     assert [block["id"] for one in sent for block in one.blocks if block["type"] == "tool_use"] == ids
     assert [f"note on '{number}'" in str(last.requests[number].messages[-1]) for number in (1, 2)] == [True, True]
-
-
-async def test_m_4_the_second_model_reads_an_output_of_the_first_one():
-    """Within the run an output can be read by the id that the second model knows."""
-
-    def reads(request):
-        moved = request.messages[1].blocks[0]["id"]
-        return calls(("get_tool_response", {"execution_id": moved}), first_id=9)
-
-    archive = Archive()
-    chain, models = chained([looks(1), GONE], [reads, ANSWER])
-    tools = (LOOK, get_tool_response_tool(archive, 1_000))
-    await outcome_of(replace(job(chain, tools=tools), archive=archive))
-    assert "note on '1'" in str(models[1].requests[1].messages[-1])
-
-
-async def test_m_3_what_one_endpoint_refuses_another_one_may_take():
-    """A rung that the endpoint of the first model has refused is tried at that of the second one."""
-    refusal = ChoiceRefused("tool_choice is not supported")
-    chain, models = chained([looks(1), refusal, GONE], [ANSWER])
-    outcome = await outcome_of(job(chain, 1))
-    assert [request.choice for request in models[0].requests] == ["auto", "respond", "auto"]
-    assert [request.choice for request in models[1].requests] == ["respond"]
-    assert outcome.landing.how == "force"
 
 
 async def test_m_2_the_span_of_a_request_names_its_own_vendor(spans):
@@ -455,21 +429,6 @@ async def test_a_run_whose_process_died_is_resumed(office, monkeypatch):
     assert await office.take() == again
 
 
-async def test_of_eight_callers_at_once_one_works(office):
-    """One of eight concurrent callers in two processes gets the run, and the others an error that names its process."""
-    async with office.process(ANSWER) as runner, office.process(ANSWER) as other:
-        calls = [taken(one) for one in (runner, other) * 4]
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        (run,) = [one for one in found if isinstance(one, Run)]
-        errors = [str(one) for one in found if isinstance(one, AtWork)]
-        assert len(errors) == 7
-        assert all(error.startswith(f"{ID} is being worked on: ") for error in errors)
-        assert {error.split(": ")[1].split(";")[0].split()[0] for error in errors} == {"this", "process"}
-        with pytest.raises(AtWork, match="is being worked on: "):
-            await other.prepare(LOOKER, QUESTION, run_id=ID)
-        assert await run.outcome() == (await taken(other)).ended
-
-
 async def test_a_cancellation_while_the_run_is_stored_leaves_no_run_behind(office, monkeypatch):
     """A caller that is cancelled while its run is being stored gets the run, which then ends as aborted."""
     begun, goes_on, whole = threading.Event(), threading.Event(), Writer.begin
@@ -522,6 +481,7 @@ async def test_a_run_deleted_before_it_is_resumed_is_not_mistaken(office, monkey
             await taken(runner, retry="failed")
 
 
+@pytest.mark.exhaustive
 async def test_a_run_with_children_is_taken_up(tmp_path, office, monkeypatch):
     """The children of a run are part of its outcome when it is resumed, and when it is returned."""
     monkeypatch.chdir(tmp_path)

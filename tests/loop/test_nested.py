@@ -2,24 +2,20 @@
 
 import asyncio
 import re
-import threading
 from dataclasses import replace
 
 import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import ProviderError, UsageError
-from run_specialist.loop.run import Run
-from run_specialist.providers.base import Request
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished
-from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Returned
 from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, keep
 from tests.loop.nested_replies import answers, asks, looks
 from tests.loop_jobs import LOOK, results
-from tests.scripted_provider import calls, says
+from tests.scripted_provider import calls
 from tests.scripted_specialists import ScriptedSpecialists, write
 
 
@@ -54,16 +50,6 @@ async def test_x_11_the_calls_of_a_child_are_limited_by_the_parents_remainder(ru
     assert (outcome.tool_calls.used, outcome.status, outcome.children[0].status) == (4, "landed", "landed")
 
 
-async def test_x_11_without_a_shared_budget_a_child_uses_its_own(run_lead, files):
-    """With `share_budget: false` the child uses its own 6 calls, and the parent spends one of its 4."""
-    files(lead=["tool_calls_limit: 4", "share_budget: false"])
-    six = [looks(*"abcdef"), answers("some")]
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[six])
-    outcome, _ = await run_lead(cast)
-    assert (outcome.tool_calls.used, outcome.children[0].tool_calls, outcome.status) == (1, 6, "answered")
-    assert outcome.usage.input_tokens == 40
-
-
 async def test_x_11_parallel_children_share_the_remaining_calls(run_lead, tmp_path):
     """Three parallel children each get a third of the remaining calls, and the limit is not exceeded."""
     write(tmp_path, "lead", "agents: [one, two, three]", "tool_calls_limit: 9")
@@ -83,22 +69,6 @@ async def test_x_11_parallel_children_share_the_remaining_calls(run_lead, tmp_pa
     outcome, _ = await run_lead(cast, tools=[Tool("look", "Look.", look)])
     assert sorted(ran) == sorted("ab" * 3)
     assert (outcome.tool_calls.used, [child.tool_calls for child in outcome.children]) == (9, [2, 2, 2])
-
-
-async def test_x_11_a_refused_delegate_call_gets_no_share(run_lead, tmp_path):
-    """A delegate call without a question gets no share: the two valid ones, run one at a time, get half each."""
-    write(tmp_path, "lead", "agents: [one, two]", "tool_calls_limit: 9", "parallel_tools_limit: 1")
-    write(tmp_path, "one", "tool_calls_limit: 8")
-    write(tmp_path, "two", "tool_calls_limit: 8")
-    greedy = [looks(*"abcdefgh"), answers("some")]
-    asked = calls(
-        *(
-            ("delegate", {"specialist": name, "query": query})
-            for name, query in (("one", ""), ("one", "a"), ("two", "b"))
-        )
-    )
-    outcome, _ = await run_lead(ScriptedSpecialists(lead=[[asked, answers("all")]], one=[greedy], two=[greedy]))
-    assert [child.tool_calls for child in outcome.children] == [3, 3]
 
 
 async def test_x_11_a_child_is_budgeted_at_the_price_of_its_own_model(tmp_path, monkeypatch):
@@ -139,18 +109,6 @@ async def test_x_11_a_child_without_remaining_budget_is_not_started(run_lead, fi
     assert (outcome.tool_calls.used, outcome.tool_calls.failed, outcome.children) == (1, 1, ())
 
 
-async def test_x_11_a_child_is_limited_by_the_parents_tokens_and_cost(run_lead, files):
-    """A child gets the parent's remaining tokens and cost, and lands before the parent's limit is exceeded."""
-    files(lead=["total_tokens_limit: 100000", "cost_limit: 1.5"])
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
-    outcome, events = await run_lead(cast)
-    (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
-    assert 0 < begun.limits["tokens"] < 100_000
-    assert 0 < begun.limits["cost"] < 1.5
-    assert outcome.limits["tokens"].used == 45
-    assert outcome.limits["cost"].used == pytest.approx(0.00045)
-
-
 @pytest.mark.parametrize(("limit", "words"), [("total_tokens_limit: 10000", "tokens"), ("cost_limit: 0.1", "cost")])
 async def test_x_11_parallel_children_start_only_within_the_remaining_budget(run_lead, files, limit, words):
     """Only as many parallel children start as the remaining tokens or cost allow; the others are error results."""
@@ -171,23 +129,6 @@ async def test_x_11_the_time_of_a_child_ends_before_the_parents(run_lead, files)
     _, events = await run_lead(cast)
     (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
     assert 60 < begun.limits["time"] < 90 / 1.1
-
-
-def requests_of(cast: ScriptedSpecialists, name: str) -> list[Request]:
-    """Return the requests of the only run of a specialist."""
-    return cast.played[name][0].requests
-
-
-async def test_a_child_lands_at_its_share_and_the_parent_continues(run_lead, files):
-    """A child that never stops by itself answers at its limit, and the parent continues with its remaining calls."""
-    files(finder=["tool_calls_limit: 2"])
-    cast = ScriptedSpecialists(
-        lead=[[asks("finder"), looks("x", first_id=2), answers("all")]],
-        finder=[[looks("a"), looks("b", first_id=2), says("as far as I know: mice")]],
-    )
-    outcome, _ = await run_lead(cast)
-    assert (outcome.status, outcome.tool_calls.used, outcome.children[0].status) == ("answered", 4, "landed")
-    assert requests_of(cast, "finder")[-1].choice == "respond"
 
 
 # Specialists that call each other: permissions, results, errors and events.
@@ -413,6 +354,7 @@ async def test_a_resumed_child_works_in_the_root_of_its_parent(store, tmp_path):
         assert kept.load(outcome.children[0].run_id).frozen["root"] == str(notes)
 
 
+@pytest.mark.exhaustive
 async def test_a_run_resumed_from_another_project_calls_its_own_specialists(store, tmp_path, monkeypatch):
     """A run resumed from another project calls its own project's specialists; the `delegate` tool is identical."""
     (tmp_path / ".git").mkdir()
@@ -429,23 +371,6 @@ async def test_a_run_resumed_from_another_project_calls_its_own_specialists(stor
     assert ([child.status for child in outcome.children], outcome.warnings) == (["answered"], ())
     before, after = (one.played["lead"][0].opening.tools.get("delegate").definition for one in (first, more))
     assert before == after
-
-
-async def test_resuming_a_run_does_not_block_the_event_loop(store, monkeypatch):
-    """Resuming a run reads the store without blocking the event loop."""
-    cast = ScriptedSpecialists(lead=[[answers_stored("some")], [answers_stored("all")]])
-    claim, loop, going_on = Writer.claim, asyncio.get_running_loop(), threading.Event()
-
-    def slowly(writer, run):
-        loop.call_soon_threadsafe(going_on.set)
-        assert going_on.wait(60), "the loop stood still"
-        return claim(writer, run)
-
-    async with Runner(provider=cast, store=store) as runner:
-        first = await runner.run("lead", "What is known?")
-        monkeypatch.setattr(Writer, "claim", slowly)
-        outcome = await (await runner.resume(first.run_id, "And bats?")).outcome()
-    assert (going_on.is_set(), outcome.answer) == (True, "all")
 
 
 async def test_a_run_whose_resume_was_cancelled_can_be_resumed_again(store, monkeypatch):
@@ -471,42 +396,6 @@ async def test_a_run_whose_resume_was_cancelled_can_be_resumed_again(store, monk
                 await task
         again = await (await runner.resume(first.run_id, "And bats?")).outcome()
     assert again.answer == "all"
-
-
-@pytest.mark.parametrize("shared", [True, False])
-async def test_x_11_spending_of_a_child_killed_with_its_parent_is_counted(store, tmp_path, shared):
-    """If parent and child were killed together, the resumed parent counts the child's requests and calls."""
-    if not shared:
-        write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10", "share_budget: false")
-    looked, never = asyncio.Event(), asyncio.Event()
-
-    async def look(query: str) -> str:
-        if query == "bats":
-            looked.set()
-            await never.wait()
-        return f"note on {query}"
-
-    cast = ScriptedSpecialists(lead=[[], [ASKS]], finder=[[LOOKS, calls(("look", {"query": "bats"}), first_id=2)]])
-    told = []
-    async with Runner(provider=cast, tools=[Tool("look", "Look.", look)], store=store) as runner:
-        run = await runner.prepare("lead", "What is known?", listener=told.append)
-        notebook = Notebook()
-        broken = Run(run.job, told.append, journal=notebook)
-        task = asyncio.create_task(broken.outcome())
-        await looked.wait()
-        broken.abort()
-        await task
-    child_id = next(event.run_id for event in told if isinstance(event, ChildTold))
-    await keep(store, [record for record in notebook.records if not_after_the_call(record)])
-    more = ScriptedSpecialists(lead=[[answers_stored("all")]])
-    async with Runner(provider=more, tools=[LOOK], store=store) as runner:
-        outcome = await (await runner.resume(run.run_id)).outcome()
-    (child,) = outcome.children
-    assert (child.run_id, child.status, child.tool_calls) == (child_id, "aborted", 2)
-    assert outcome.tool_calls.used == (3 if shared else 1)
-    assert outcome.usage.input_tokens == 40
-    (result,) = results(more.played["lead"][0].requests[0].messages[-1])
-    assert result.startswith("Not finished: the process ended before delegate returned")
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -548,26 +437,6 @@ async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_
     assert [one.usage.input_tokens for one in (deep, finder, outcome)] == [20, 40, 60]
     assert deep.cost_usd == pytest.approx(0.0003)
     assert [deep.tool_calls, finder.tool_calls, outcome.tool_calls.used] == ([3, 5, 6] if shared else [3, 2, 1])
-
-
-def not_after_the_call(record) -> bool:
-    """Tell whether a process that died while the child was at work had written a record."""
-    if isinstance(record, EventLogged):
-        return record.event.event not in {"finished", "budget"}
-    return not isinstance(record, Returned | Ended) and not (isinstance(record, Checkpointed) and record.snapshot.calls)
-
-
-async def test_deleting_a_run_deletes_its_children(store):
-    """Deleting a run deletes its children and leaves other runs unchanged."""
-    cast = ScriptedSpecialists(
-        lead=[[ASKS, answers_stored("all")], [answers_stored("at once")]], finder=[[answers_stored("mice")]]
-    )
-    async with Runner(provider=cast, store=store) as runner:
-        outcome = await runner.run("lead", "What is known?")
-        other = await runner.run("lead", "And else?")
-    with Store(store) as kept:
-        kept.delete([outcome.run_id])
-        assert [run.run_id for run in kept.runs()] == [other.run_id]
 
 
 # Children that cannot work: not offered to the parent's model, and refused if they need a model.

@@ -152,24 +152,6 @@ async def test_a_hanging_or_stubborn_tool_causes_an_error_result():
     let_go.set()
 
 
-async def test_invalid_arguments_and_exceptions_are_error_results():
-    """Invalid arguments and exceptions become error results with a reason that the model can act on."""
-
-    @tool
-    def lookup(word: str, limit: int = 3) -> str:
-        """Look up a word."""
-        raise LookupError(f"no {word}")
-
-    wrong = calls(("lookup", {"limit": "many"}), ("lookup", {"word": "owl"}))
-    value = Specialist(name="mine", description="", prompt="You find.", tools=())
-    async with playing(wrong, ANSWER, tools=[lookup]) as runner:
-        outcome = await runner.run(value, "What?")
-    first, second = results(runner.script.requests[1].messages[-1])
-    assert first.startswith("lookup failed: invalid arguments: word: Missing required argument; limit: ")
-    assert second == "lookup failed: LookupError: no owl"
-    assert outcome.tool_calls.failed == 2
-
-
 async def test_x_13_only_repeatable_tools_are_answered_from_the_record():
     """Only a function with `repeatable=True` is answered from the record; others run on every call."""
     asked = []
@@ -285,19 +267,3 @@ async def test_the_functions_of_a_program_need_no_trust_when_its_run_is_taken_up
     async with playing(again, ANSWER, store=store) as runner:
         outcome = await (await runner.take_up("an-id", finder, "What?", retry="failed")).outcome()
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 0)
-
-
-async def test_a_module_that_fails_on_resume_causes_a_warning(app, tmp_path):
-    """If a module fails to import on resume, the run continues without its functions and warns."""
-    path = app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
-    store = str(tmp_path / "runs.db")
-    async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:
-        await runner.run("finder", "What?")
-    app.write("PKG/tools.py", "raise RuntimeError('broken')")
-    del sys.modules[f"{app.package}.tools"]
-    async with playing(ANSWER, trust=True, store=store) as runner:
-        run = await runner.resume("last", tool_calls_limit=3)
-        (warning,) = (await run.outcome()).warnings
-    assert warning.startswith(
-        f"{path}:4:1: python_tools: {app.package}.tools:lookup: importing {app.package}.tools failed"
-    )

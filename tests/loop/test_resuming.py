@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from run_specialist import Runner, prompts
+from run_specialist import prompts
 from run_specialist.errors import NotResumable, ProviderError, UsageError
 from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Reply, Stop, Usage
@@ -55,16 +55,6 @@ async def test_s4_5_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
     assert [tool.definition for tool in again.provider.opening.tools] == [
         tool.definition for tool in first.provider.opening.tools
     ]
-
-
-async def test_s4_5_the_countdown_is_relative_to_the_new_total(desk):
-    """With 3 of 6 calls used, the countdown of further results is relative to the new total."""
-    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
-    again = await desk.go_on(looks(4), looks(5), ANSWER, tool_calls_limit=6)
-    told = [results(asked.messages[-1])[-1].splitlines()[-1] for asked in again.requests[1:]]
-    assert told == ["2 tool calls remaining", "1 tool call remaining"]
-    assert [event.used for event in again.named("budget")] == [4, 5]
-    assert again.outcome.status == "answered"
 
 
 async def test_s3_8_the_resume_note_is_inside_the_last_result_once(desk):
@@ -228,6 +218,7 @@ async def test_resume_continues_here_only_if_its_folder_does_not_exist(hosts, mo
     assert f"the run began in {one.folder} and continues in {other.folder}" in outcome.warnings
 
 
+@pytest.mark.exhaustive
 async def test_another_specialist_on_the_other_host_is_refused_with_both_digests(hosts, monkeypatch):
     """A specialist of that name with another content is refused, by `resume` and `take_up`, with both digests."""
     one, other = hosts
@@ -267,15 +258,6 @@ async def test_the_file_is_confined_to_the_project_it_is_found_in(hosts, monkeyp
 
 
 # Runs resumed with larger limits, after failures, and after pauses.
-
-
-async def test_x_12_a_run_resumed_with_more_calls_continues(desk):
-    """Resumed with more calls after an API failure, the run continues; the note joins the unsent results."""
-    await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
-    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
-    last = results(again.requests[0].messages[-1])[-1]
-    assert last == f"note on '3', part 0\n0 tool calls remaining\n{REFRESHED}"
-    assert again.outcome.status == "answered"
 
 
 async def test_s3_8_time_between_two_segments_does_not_count(desk):
@@ -508,42 +490,6 @@ async def test_an_answered_run_is_resumed_only_with_a_question(desk):
     await refused(desk, words, tool_calls_limit=50)
 
 
-async def test_a_landed_run_needs_a_larger_total_or_a_question(desk):
-    """A landed run needs a larger total or a question; the same total is refused."""
-    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    words = "landed at its limit; set a higher limit, or ask a follow-up question"
-    await refused(desk, words)
-    await refused(desk, words, tool_calls_limit=1)
-
-
-@pytest.mark.parametrize("question", ["", " \n"])
-async def test_an_empty_question_is_refused(desk, question):
-    """An empty question is refused with a hint."""
-    await desk.ask(LOOKS, ANSWER)
-    await refused(desk, "the question is empty", UsageError, question=question)
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        ({"tool_calls_limit": 1}, "has already used 2 tool calls, so its total limit cannot be 1; set a higher one"),
-        ({"turns_limit": 2}, "has already used 3 turns, so its total limit cannot be 2; set a higher one, or none"),
-        ({"total_tokens_limit": 44}, "has already used 45 tokens, so its total limit cannot be 44"),
-        ({"cost_limit": 0.0004}, "has already used $0.00045, so its total limit cannot be $0.0004"),
-        ({"time_limit": 0.0}, ", so its total limit cannot be 0"),
-        ({"tool_chars_limit": 20}, "has already used 38 characters, so its total limit cannot be 20"),
-    ],
-    ids=str,
-)
-async def test_a_total_below_the_used_amount_is_refused(desk, limits, words):
-    """A total below the used amount is refused with that amount, for every kind of limit."""
-    await desk.ask(LOOKS, calls(("look", {"query": "2"}), first_id=2), ANSWER)
-    (key,) = limits
-    said = await refused(desk, words, question="More?", **limits)
-    assert said.startswith(f"{key}: ")
-
-
 async def test_a_run_in_a_living_process_is_not_resumed(desk):
     """A run whose process is alive cannot be resumed, and the error names the process."""
     reached, release = asyncio.Event(), asyncio.Event()
@@ -613,6 +559,7 @@ async def test_another_model_needs_force_after_thinking(desk):
     ][:-1]
 
 
+@pytest.mark.exhaustive
 async def test_a_changed_file_needs_force(desk):
     """A changed file needs force; the stored settings still apply, and the model is notified."""
     folder = desk.folder / "specialists"
@@ -630,32 +577,6 @@ async def test_a_changed_file_needs_force(desk):
     file.unlink()
     await refused(desk, "was changed or deleted since", question="And?")
     assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
-
-
-async def test_of_two_processes_resuming_a_run_one_is_refused(desk):
-    """If two processes resume an interrupted run, the second claim is refused and there is one history."""
-    going = await desk.record(LOOKS, ANSWER)
-    await desk.keep(going.notebook.until(Returned, 1))
-    first, second = ScriptedProvider([LATER]), ScriptedProvider([])
-    async with desk.process(first) as one, desk.process(second) as two:
-        run = await one.resume("last")
-        with pytest.raises(NotResumable, match="is still running"):
-            await two.resume("last")
-        assert (await run.outcome()).answer == "Later."
-    assert second.requests == []
-
-
-async def test_a_missing_root_is_refused(desk, tmp_path):
-    """A run whose root folder no longer exists is refused."""
-    desk.folder = tmp_path / "project"
-    desk.folder.mkdir()
-    store = f"sqlite:///{tmp_path}/kept.db"
-    async with desk.process(ScriptedProvider([LOOKS, ANSWER]), store=store) as runner:
-        ended = await runner.run(desk.specialist, "What?")
-    shutil.rmtree(desk.folder)
-    async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
-        with pytest.raises(NotResumable, match=f"its working folder {desk.folder} no longer exists"):
-            await runner.resume(ended.run_id, "More?")
 
 
 # State restored on resume: request sizes, the last text, warnings and the effort.

@@ -9,10 +9,10 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, StoreUnusable, Unavailable, UsageError
-from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, MOST_REPEATED, Retries
+from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, Retries
 from run_specialist.loop.run import EndedRun, Run
 from run_specialist.mcp_server.runs import ProgressReporter
-from run_specialist.record.events import ChildTold, Retrying, Started, Summarized
+from run_specialist.record.events import ChildTold, Retrying, Started, Summarized, Waiting
 from run_specialist.record.outcome import Exit
 from run_specialist.spawning.resuming import begun_with
 from run_specialist.store.ledger import Ledger
@@ -27,7 +27,6 @@ from tests.taken_up import ID, Office, taken
 
 BUSY = Unavailable("the API answered 529: busy", "try again later", status=529)
 DOWN = Unavailable("cannot reach http://x", "check the network")
-BROKEN = Unavailable("the connection was closed", "try again", may_have_run=True)
 FIRST_LOOK = calls(("look", {"query": "a"}))
 
 
@@ -67,14 +66,6 @@ async def test_w1_the_waits_grow_until_the_patience_is_over():
     assert outcome.error == f"the API answered 529: busy; try again later (retried {len(waits)} times in 60 s)"
 
 
-@pytest.mark.parametrize(("patience", "attempts"), [(0, 0), (1, 2)])
-async def test_w7_patience_0_never_retries(patience, attempts):
-    """With patience 0 the first failure ends the run, with its own message."""
-    outcome, waits, _ = await retried([BUSY] * (attempts + 1), patience=patience)
-    assert (outcome.status, len(waits)) == ("failed", attempts)
-    assert ("retried" in outcome.error) is bool(attempts)
-
-
 async def test_w3_a_requested_wait_replaces_the_own_one():
     """A wait of a second or more is taken as it is, a shorter one only if it is longer than the own one."""
     script = [Unavailable("busy", status=429, wait=wait) for wait in (3, 1, 0.9, 1e-9)]
@@ -105,14 +96,6 @@ async def test_w3_a_wait_beyond_the_time_limit_fails_at_once():
     outcome, waits, _ = await retried([Unavailable("busy", status=429, wait=70)], limits={Kind.TIME: 60})
     assert re.search(r"longer than the time limit allows \([0-9]+ seconds\)$", outcome.error)
     assert not waits
-
-
-async def test_w4_a_request_that_may_have_run_is_repeated_twice():
-    """Failures that may be billed are limited in number, whatever the patience; others do not count among them."""
-    outcome, waits, _ = await retried([BROKEN, BUSY, BROKEN, BUSY, BROKEN], patience=None)
-    assert (outcome.status, len(waits)) == ("failed", MOST_REPEATED + 2)
-    outcome, waits, _ = await retried([BROKEN, BROKEN, says("mice")])
-    assert (outcome.answer, len(waits)) == ("mice", 2)
 
 
 async def forever(seconds):
@@ -218,6 +201,16 @@ def test_w2_the_progress_of_mcp_tells_each_wait():
     assert child.progress > own.progress
 
 
+def test_r7_a_wait_is_a_progress_notification():
+    """The message has the time if it is known, and the reason; the end of the wait needs none."""
+    progress = ProgressReporter()
+    assert progress.take(Waiting("started", 41.6, "not now")).message == "waiting 42 s · not now"
+    assert progress.take(Waiting("started", None, "not now")).message == "waiting · not now"
+    assert progress.take(Waiting("finished", 2.0, "not now")) is None
+    child = ChildTold("run-2", "second", Waiting("started", None, "not now"))
+    assert progress.take(child).message == "second: waiting · not now"
+
+
 # An id names one question to one specialist with the same settings; each difference is named.
 
 
@@ -259,16 +252,6 @@ async def test_another_run_is_refused_under_the_same_id(office, case):
         assert str(refused.value).endswith("; use another id")
 
 
-async def test_every_difference_is_named(office):
-    """Several differences are named in one line, and long values are cut."""
-    await office.take(ANSWER, question="Q" * 1_000_000)
-    with pytest.raises(
-        UsageError, match=r"question was QQQ.*; tool_calls_limit was 30 and is 3; turns_limit"
-    ) as refused:
-        await office.take(tool_calls_limit=3, turns_limit=4)
-    assert len(str(refused.value)) < 400
-
-
 async def test_with_force_a_run_keeps_its_settings(office):
     """With force other settings are ignored: the run keeps those that it began with; another question is refused."""
     await office.take(looks(1), ProviderError("gone"), tool_calls_limit=5)
@@ -279,6 +262,7 @@ async def test_with_force_a_run_keeps_its_settings(office):
         await office.take(question="Why?", force=True)
 
 
+@pytest.mark.exhaustive
 async def test_a_raised_limit_does_not_make_another_run(office):
     """A run whose limits were raised by resuming it is still recognized by those that it began with."""
     first = await office.take(*THREE, ANSWER, tool_calls_limit=3)

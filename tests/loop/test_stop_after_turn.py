@@ -5,9 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable
-from run_specialist.loop.retries import Retries
 from run_specialist.loop.run import Run
 from run_specialist.record.journal import Received
 from run_specialist.record.messages import Stop
@@ -97,38 +95,6 @@ async def test_an_abort_without_waiting_cuts_the_turn(hanging, order):
     assert "stopped" in results(run.transcript[-1])[0]
 
 
-async def test_a_cancellation_from_outside_cuts_the_turn_too(hanging):
-    """A cancellation of the task does not wait for the turn, and propagates."""
-    look, reached, _ = hanging
-    run = Run(job(ScriptedProvider([looks(1)]), 9, tools=[look]))
-    task = asyncio.create_task(run.outcome())
-    await reached.wait()
-    run.abort(after_turn=True)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert run.ended.status == "aborted"
-
-
-async def test_w_5_a_request_that_waits_for_a_retry_is_given_up(monkeypatch):
-    """The wait ends immediately, the request is not sent again, and the run is aborted and not failed."""
-    waiting = asyncio.Event()
-
-    async def forever(seconds):
-        waiting.set()
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
-    provider = ScriptedProvider([looks(1), BUSY])
-    run = Run(job(provider, 9))
-    task = asyncio.create_task(run.outcome())
-    await waiting.wait()
-    run.abort(after_turn=True)
-    outcome = await task
-    assert (outcome.status, outcome.error_kind, outcome.landing, len(provider.requests)) == ("aborted", None, None, 2)
-    assert "note on '1'" in outcome.answer
-
-
 async def test_w_5_a_listener_may_stop_at_the_announcement_of_a_retry():
     """A stop at the event `retrying` comes before the wait, which then does not begin."""
     provider = ScriptedProvider([BUSY])
@@ -145,19 +111,6 @@ async def test_a_request_that_fails_after_the_stop_is_not_sent_again():
     run, _, _ = stopped_by([looks(1), (ProviderError("wrong key", kind="credentials"),)])
     outcome = await run.outcome()
     assert (outcome.status, outcome.error_kind) == ("failed", "credentials")
-
-
-async def test_a_time_limit_still_ends_the_turn(hanging):
-    """A call of the last turn is cut when the time of the run is up, and no landing follows."""
-    look, reached, _ = hanging
-    provider = ScriptedProvider([looks(1)])
-    run = Run(job(provider, 9, tools=[look], limits={Kind.TIME: 0.2}))
-    task = asyncio.create_task(run.outcome())
-    await reached.wait()
-    run.abort(after_turn=True)
-    outcome = await task
-    assert (outcome.status, outcome.landing, len(provider.requests)) == ("aborted", None, 1)
-    assert LOOK.name in results(run.transcript[-1])[0]
 
 
 # Stored runs that were stopped after their turn: what was paid for is stored, and summaries are whole or not begun.
@@ -194,18 +147,6 @@ async def stopped(desk, *script, specialist=LOOKER, **settings):
         outcome = await stop.run.outcome()
     provider.assert_used_up()
     return outcome, provider
-
-
-async def test_a_resumed_run_pays_for_no_reply_again(desk):
-    """The whole turn is stored; the resumed run continues with its results, and the bill counts each reply once."""
-    outcome, _ = await stopped(desk, looks(1), (looks(2, 2),))
-    kept = desk.load()
-    assert (kept.status, kept.pending, len(kept.turns), len(kept.calls)) == ("aborted", None, 2, 3)
-    again = await desk.go_on(ANSWER)
-    assert (again.outcome.status, len(again.requests)) == ("answered", 1)
-    assert again.outcome.usage.total_tokens == outcome.usage.total_tokens + 15
-    assert again.outcome.tool_calls.used == 3
-    assert "note on '3'" in str(again.requests[0].messages[-1].content)
 
 
 async def test_a_pending_reply_stays_pending_if_the_run_is_stopped_before_it_begins(desk):
@@ -286,23 +227,3 @@ async def test_x_11_the_turn_of_a_child_ends_too(family):
     assert (outcome.children[0].tool_calls, outcome.tool_calls.failed) == (1, 0)
     assert "note on 'owls'" in outcome.answer
     assert [len(runs[name].turns) for name in ("lead", "finder")] == [1, 1]
-
-
-async def test_x_11_an_abort_after_the_stop_cuts_the_child(family):
-    """A second abort, without waiting, cuts the child's call, too."""
-    reached = asyncio.Event()
-
-    async def hang(query: str) -> str:
-        reached.set()
-        await asyncio.Event().wait()
-        return query
-
-    cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[child_looks("owls")]])
-    async with Runner(provider=cast, tools=[type(LOOK)("look", "Hangs.", hang)], store=family) as runner:
-        run = await runner.prepare("lead", "What is known?")
-        task = asyncio.create_task(run.outcome())
-        await reached.wait()
-        run.abort(after_turn=True)
-        run.abort()
-        outcome = await task
-    assert (outcome.status, outcome.children[0].status) == ("aborted", "aborted")

@@ -98,6 +98,7 @@ def test_each_can_be_imported_and_has_a_docstring(name):
         assert not value.__doc__.startswith(f"{name}("), "that of a dataclass is made, not written"
 
 
+@pytest.mark.exhaustive
 def test_importing_the_package_loads_nothing_heavy():
     """Importing the package and its entry points, in a separate process, loads nothing that only a request needs."""
     program = f"""

@@ -6,7 +6,6 @@ import pytest
 
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner, run
-from run_specialist.budget import Kind
 from run_specialist.errors import SpecialistNotFound, SpecialistUnusable, UsageError
 from run_specialist.mcp_server.tools import read_catalogue
 from run_specialist.record.messages import Usage
@@ -106,16 +105,11 @@ def test_mistakes_are_refused_when_the_tool_is_made(write):
 GOOD = {"specialist": "owls", "query": "Why?"}
 WRONG = [
     ("{", "the arguments are no JSON: "),
-    ("[" * 100_000, "the arguments are no JSON: "),
     ("[1]", 'the arguments are no JSON object like {"specialist": "...", "query": "..."}'),
-    (None, "the arguments are no JSON object"),
     ({}, "specialist: wanted one of owls, found none"),
-    ({**GOOD, "specialist": None}, "specialist: wanted one of owls, found None"),
     ({**GOOD, "specialist": ["owls"]}, "specialist: wanted one of owls, found ['owls']"),
     ({**GOOD, "specialist": "owl\n"}, "specialist: there is no owl\\n; did you mean owls?"),
-    ({**GOOD, "specialist": "zebra"}, "specialist: there is no zebra; there are owls"),
     ({"specialist": "owls"}, "query: wanted the question as a text, found none"),
-    ({**GOOD, "query": {"text": "Why?"}}, "query: wanted the question as a text, found {'text': 'Why?'}"),
     ({**GOOD, "query": " \n"}, "query: it is empty; say what the specialist shall find out"),
     ({**GOOD, "context": "x", 1: 2}, "1, context: no such argument; put all that matters into query"),
     ({**GOOD, "run_id": 7}, "run_id: wanted the id of a run as a text, found 7; leave run_id out to ask anew"),
@@ -132,15 +126,6 @@ async def test_invalid_arguments_are_an_error_result(write, given, said):
         done = await delegate(given)
     assert done.text.startswith(f"delegate failed: {said}")
     assert (done.is_error, done.outcome) == (True, None)
-
-
-@pytest.mark.parametrize("nothing", [None, ""])
-async def test_an_empty_run_id_counts_as_absent(write, nothing):
-    """A run_id of null or an empty text counts as absent, since some models must fill in every field."""
-    write("owls")
-    delegate = delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))
-    done = await delegate({**GOOD, "run_id": nothing})
-    assert (done.outcome.answer, done.is_error) == ("So.", False)
 
 
 async def test_an_unexpected_exception_is_an_error_result(write, monkeypatch):
@@ -180,43 +165,17 @@ async def test_only_a_full_id_of_its_own_run_can_be_resumed(write, folder):
         assert done.text == refused.format(run_id, "owls")
 
 
-async def test_resuming_refreshes_every_limit(write, folder):
-    """Resuming refreshes every limit: the amount used plus the amount in the file, each time; `none` stays none."""
-    write(
-        "owls", "tool_calls_limit: 5", "turns_limit: 7", "total_tokens_limit: 90000", "cost_limit: 2", "time_limit: 9m"
-    )
-    provider = ScriptedProvider([calls(("nothing", {})), respond("So."), respond("Yes."), respond("No.")])
-    async with Runner(provider=provider, store=f"{folder}/runs.db") as runner:
-        delegate = delegate_tool("owls", runner=runner)
-        one = (await delegate(GOOD)).outcome
-        two = (await delegate({**GOOD, "run_id": one.run_id})).outcome
-        three = (await delegate({**GOOD, "run_id": one.run_id})).outcome
-    limits = [{key: spent.limit for key, spent in outcome.limits.items()} for outcome in (one, two, three)]
-    assert [limit[Kind.TOOL_CALLS] for limit in limits] == [5, 6, 6]
-    assert [limit[Kind.TURNS] for limit in limits] == [7, 9, 10]
-    assert [limit[Kind.TOKENS] for limit in limits] == [90_000, 90_030, 90_045]
-    assert limits[1][Kind.COST] == pytest.approx(2.0003)
-    assert 540 < limits[1][Kind.TIME] < 600
-    assert limits[2][Kind.CHARACTERS] is None
-
-
 # Which specialists the tool `delegate` offers: those that can work here.
 
 
 @pytest.fixture
-def folder_offers(tmp_path, monkeypatch):
-    """Change into a project with a specialist that finds, one that judges, and one without files to read."""
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
-    (tmp_path / "specialists").mkdir()
+def folder_offers(folder, write):
+    """Return a project with a specialist that finds, one that judges, and one without files to read."""
     for name, line in (("finder", "tools: [search]"), ("judge", "offline: refuse"), ("reader", "paths: [notes/]")):
-        head = f"---\nname: {name}\ndescription: Is {name}.\n{line}\n---\n"
-        (tmp_path / "specialists" / f"{name}.md").write_text(f"{head}You answer.\n")
-    (tmp_path / "owls.md").write_text("Owls eat mice at night.\n")
-    return tmp_path
+        path = write(name)
+        path.write_text(path.read_text().replace("tools: []", line))
+    (folder / "owls.md").write_text("Owls eat mice at night.\n")
+    return folder
 
 
 def offered(delegate) -> list[str]:
@@ -305,22 +264,6 @@ def test_a_missing_answer_and_a_failure_are_errors(status, answer, failed):
 # Which specialists models see: all with `agents: ['*']`, except hidden ones; and servers that must be there.
 
 
-@pytest.fixture
-def write_found(tmp_path, monkeypatch):
-    """Return a function that writes a specialist's file into a project without any other specialists."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
-
-    def write_file(name, *lines):
-        path = tmp_path / ".git" / ".." / "specialists" / f"{name}.md"
-        (tmp_path / ".git").mkdir(exist_ok=True)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("\n".join(["---", f"name: {name}", f"description: Knows {name}.", *lines, "---", "Answer."]))
-
-    return write_file
-
-
 class Openings(ScriptedProvider):
     """Keeps the tools of each run."""
 
@@ -344,12 +287,12 @@ async def asked(name, *replies):
     return provider.tools, outcome
 
 
-async def test_all_that_are_found_can_be_asked(write_found):
+async def test_all_that_are_found_can_be_asked(write):
     """`*` offers every specialist except the run itself, hidden and broken ones, and those above it."""
-    write_found("lead", "agents: ['*']")
-    write_found("worker", "agents: ['*']")
-    write_found("hidden", "disable-model-invocation: true")
-    write_found("broken", "tool_calls_limit: many")
+    write("lead", "agents: ['*']")
+    write("worker", "agents: ['*']")
+    write("hidden", "disable-model-invocation: true")
+    write("broken", "tool_calls_limit: many")
     (above, below), outcome = await asked(
         "lead",
         calls(("delegate", {"specialist": "worker", "query": "And?"})),
@@ -362,11 +305,11 @@ async def test_all_that_are_found_can_be_asked(write_found):
     assert not [text for text in outcome.warnings if "agents" in text]
 
 
-async def test_a_hidden_specialist_can_be_asked_by_its_name(write_found):
+async def test_a_hidden_specialist_can_be_asked_by_its_name(write):
     """A hidden specialist is neither in a delegate tool nor in an MCP list, unless its name is given."""
-    write_found("seen")
-    write_found("hidden", "disable-model-invocation: true")
-    write_found("lead", "agents: [hidden]")
+    write("seen")
+    write("hidden", "disable-model-invocation: true")
+    write("lead", "agents: [hidden]")
     assert set(delegate_tool().definition["input_schema"]["properties"]["specialist"]["enum"]) == {"seen", "lead"}
     assert delegate_tool("hidden").definition["description"].endswith("- hidden: Knows hidden.")
     assert set(read_catalogue(Runner().registry).offered) == {"seen", "lead"}
@@ -374,29 +317,29 @@ async def test_a_hidden_specialist_can_be_asked_by_its_name(write_found):
     assert "hidden: Knows hidden." in tools["delegate"]["description"]
 
 
-async def test_all_that_are_found_may_do_more_than_read(write_found):
+async def test_all_that_are_found_may_do_more_than_read(write):
     """`readOnlyHint` is not set if one of the specialists that a specialist may ask does more than read."""
-    write_found("lead", "agents: ['*']")
+    write("lead", "agents: ['*']")
     assert read_catalogue(Runner().registry).offered["lead"][1].annotations.read_only_hint
-    write_found("writer", "python_tools: [a:b]")
+    write("writer", "python_tools: [a:b]")
     assert not read_catalogue(Runner().registry).offered["lead"][1].annotations.read_only_hint
 
 
-async def test_a_required_server_that_is_missing_is_named_before_the_first_request(write_found, tmp_path):
+async def test_a_required_server_that_is_missing_is_named_before_the_first_request(write, tmp_path):
     """A run without a required MCP server does not begin, and the list says which one is missing."""
-    write_found("needy", "requiredMcpServers: [linear, github]", "mcp_servers: {my-github: {command: 'false'}}")
+    write("needy", "requiredMcpServers: [linear, github]", "mcp_servers: {my-github: {command: 'false'}}")
     provider = ScriptedProvider([respond("never")])
     async with Runner(provider=provider) as runner:
-        with pytest.raises(UsageError, match=r"needy\.md:4:1: .*requires the MCP server linear$"):
+        with pytest.raises(UsageError, match=r"needy\.md:6:1: .*requires the MCP server linear$"):
             await runner.prepare("needy", "What?")
         reasons = obstacles(runner.registry.files(), tmp_path, lambda _: "")
     assert [*reasons.values()] == ["it requires the MCP server linear"]
     assert not provider.requests
 
 
-async def test_a_required_server_that_cannot_be_reached_ends_the_run(write_found):
+async def test_a_required_server_that_cannot_be_reached_ends_the_run(write):
     """A required server that does not start is an error with the reason; the others remain warnings."""
-    write_found("needy", "requiredMcpServers: [github]", "mcp_servers: {github: {command: no-such-program}}")
+    write("needy", "requiredMcpServers: [github]", "mcp_servers: {github: {command: no-such-program}}")
     provider = ScriptedProvider([respond("never")])
     async with Runner(provider=provider, trust=True) as runner:
         with pytest.raises(UsageError, match=r"requires the MCP server github; .*github"):

@@ -7,11 +7,12 @@ import pytest
 
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner, run, run_sync
-from run_specialist.errors import NotResumable, UsageError
+from run_specialist.errors import UsageError
 from run_specialist.providers.base import Capabilities, Choice
 from run_specialist.record.messages import text_of
 from run_specialist.record.outcome import Outcome
-from tests.loop_jobs import LOOK, results
+from run_specialist.tools.base import Tool
+from tests.loop_jobs import LOOK
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.api.finder_scripts import ANSWER, FINDER, LOOKS
 
@@ -37,44 +38,6 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     assert (named.specialist, named.tool_calls.limit) == ("owls", 2)
     assert run_sync("other", "What do owls eat?", model="offline", dir=near).specialist == "other"
     assert run_sync(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
-
-
-async def test_tools_and_augmenters_of_the_caller_are_used():
-    """A caller's tool is added to those of the file, its augmenter runs before the countdown, its provider is used."""
-
-    def tag(executed):
-        return f"[{executed.call.name} took {executed.budget.tightest.used:g}]"
-
-    provider = ScriptedProvider([LOOKS, calls(("look", {"query": "bats"}), first_id=2), ANSWER])
-    async with Runner(provider=provider, tools=[LOOK], augmenters=[tag]) as runner:
-        outcome = await runner.run(FINDER, "What do owls eat?")
-    provider.assert_used_up()
-    assert (outcome.answer, outcome.model, outcome.tool_calls.used) == ("mice", "scripted", 2)
-    assert provider.opening.tools.names == ("get_tool_response", "look", "respond")
-    assert results(provider.requests[1].messages[-1]) == ["note on 'owls', part 0\n[look took 1]"]
-    assert results(provider.requests[2].messages[-1]) == [
-        "note on 'bats', part 0\n[look took 2]\n1 tool call remaining"
-    ]
-
-
-async def test_x_13_a_custom_tool_runs_on_every_call_and_may_be_async():
-    """A caller's tool, which may be asynchronous, runs once for each call, and its return value is the result.
-
-    The same call twice runs the function twice.
-    """
-    asked = []
-
-    async def look(query: str) -> str:
-        await asyncio.sleep(0)
-        asked.append(query)
-        return f"look {len(asked)}"
-
-    tool = type(LOOK)("look", "Look.", look)
-    provider = ScriptedProvider([LOOKS, calls(("look", {"query": "owls"}), first_id=2), ANSWER])
-    async with Runner(provider=provider, tools=[tool]) as runner:
-        await runner.run(FINDER, "What?", tool_calls_limit=None)
-    assert asked == ["owls", "owls"]
-    assert results(provider.requests[2].messages[-1]) == ["look 2"]
 
 
 @pytest.mark.parametrize(
@@ -121,34 +84,6 @@ async def test_an_invalid_call_is_refused_before_any_request(tmp_path, specialis
     assert (provider.opening, provider.requests) == (None, [])
 
 
-async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
-    """A prepared run aborted from outside has the outcome `aborted` and what it gathered.
-
-    Its sibling is not affected.
-    """
-    looked, never = asyncio.Event(), asyncio.Event()
-
-    async def look(query: str) -> str:
-        if query == "for ever":
-            looked.set()
-            await never.wait()
-        return f"note on {query}"
-
-    tools = [type(LOOK)("look", "Look.", look)]
-    slow = ScriptedProvider([LOOKS, calls(("look", {"query": "for ever"}), first_id=2)])
-    fast = ScriptedProvider([LOOKS, ANSWER])
-    first = await Runner(provider=slow, tools=tools).prepare(FINDER, "Slow?")
-    second = await Runner(provider=fast, tools=tools).prepare(FINDER, "Fast?")
-    async with asyncio.timeout(30):
-        both = asyncio.gather(first.outcome(), second.outcome())
-        await looked.wait()
-        first.abort()
-        aborted, answered = await both
-    assert (aborted.status, aborted.tool_calls.used) == ("aborted", 2)
-    assert "note on owls" in aborted.answer
-    assert (answered.status, answered.answer) == ("answered", "mice")
-
-
 @pytest.mark.parametrize(
     ("names", "said"),
     [
@@ -164,26 +99,6 @@ def test_tools_with_names_already_taken_are_refused(names, said):
     """A caller's tools with names already taken are refused before any run, as one would silently replace the other."""
     with pytest.raises(UsageError, match=said):
         Runner(tools=[type(LOOK)(name, "Look.", LOOK.function) for name in names])
-
-
-async def test_the_last_run_is_that_of_the_project(project, tmp_path):
-    """`resume("last")` means the project of the runner's root; a run of another project needs its root."""
-    store, other = tmp_path / "runs.db", tmp_path / "elsewhere"
-    other.mkdir()
-    async with Runner(root=other, provider=ScriptedProvider([says("there")]), store=store) as runner:
-        theirs = await runner.run(FINDER, "Where?")
-    async with Runner(root=project / "notes", provider=ScriptedProvider([says("here")]), store=store) as runner:
-        mine = await runner.run(FINDER, "What?")
-    async with Runner(root=other, provider=ScriptedProvider([]), store=store) as runner:
-        assert (await runner.resume("last", "And?")).run_id == theirs.run_id
-        with pytest.raises(NotResumable, match=f"began in {project}/notes, which is not in"):
-            await runner.resume(mine.run_id, "And?")
-    async with Runner(root=project, provider=ScriptedProvider([]), store=store) as runner:
-        assert (await runner.resume(mine.run_id, "And?")).run_id == mine.run_id
-    (tmp_path / "third").mkdir()
-    async with Runner(root=tmp_path / "third", provider=ScriptedProvider([]), store=store) as runner:
-        with pytest.raises(UsageError, match=r"contains no runs of .*third yet; other projects have 2 runs$"):
-            await runner.resume("last", "And?")
 
 
 # The Python API: runs that share a provider, and the choice of the model.
@@ -232,6 +147,7 @@ class Child:
         return calls(("look", {"query": f"{question} {self.turn}"}), first_id=self.turn)
 
 
+@pytest.mark.exhaustive
 async def test_s0_7_concurrent_children_share_only_the_provider():
     """Twenty concurrent children share a provider and nothing else.
 
@@ -330,3 +246,27 @@ async def test_a_delegating_model_may_use_the_other_name():
         twice = await delegate({"specialist": "owls", "query": "What?", "question": "Who?"})
     assert (asked.is_error, text_of(provider.requests[0].messages[0].content)) == (False, "What?")
     assert twice.text.startswith("delegate failed: question: no such argument")
+
+
+async def test_closing_a_runner_aborts_the_items_of_a_batch_that_was_left(tmp_path):
+    """The iteration is given up without `aclose`; after the block of the runner no run is under way."""
+    reached, released = asyncio.Event(), asyncio.Event()
+
+    async def look(query: str) -> str:
+        reached.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            released.set()
+        return query
+
+    tools = [Tool("look", "Look.", look)]
+    async with Runner(provider=ScriptedProvider([LOOKS]), store=tmp_path / "runs.db", tools=tools) as runner:
+        batch = runner.map(FINDER, ["owls", "mice"], at_once=1)
+        following = asyncio.create_task(anext(aiter(batch)))
+        await reached.wait()
+        assert batch.counts.under_way == 1
+    assert released.is_set()
+    assert (batch.counts.under_way, batch.counts.aborted) == (0, 1)
+    following.cancel()
+    await asyncio.wait([following])

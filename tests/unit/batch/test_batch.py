@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from run_specialist.batch.batch import Batch, Bounds
 from run_specialist.batch.limits import PAUSING, Breaker, Grants
 from run_specialist.batch.record import BatchRecord
-from run_specialist.errors import AtWork, UsageError
+from run_specialist.errors import AtWork
 from run_specialist.record.outcome import Exit
-from tests.unit.batch.scripted_items import LIMIT, Clock, ScriptedRuns, all_of, batch_of, failed, items, outcome
+from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, failed, items, outcome
 
 
 async def answers(run, item):
@@ -54,55 +54,6 @@ async def test_items_are_read_as_they_begin_and_a_slow_caller_does_not_pile_up_e
             break
     await batch.aclose()
     assert read <= 21 + 3 * 3
-
-
-async def test_the_states_of_items_are_counted_by_reason():
-    """Failures are counted by their kind, and an item without a run as `usage`."""
-    ends = {1: outcome("landed"), 2: outcome("partial"), 3: outcome("failed"), 4: outcome("failed", kind="internal")}
-
-    async def script(run, item):
-        return ends.get(item.number) or outcome("aborted")
-
-    runs = ScriptedRuns(script)
-    whole = runs.take_up
-
-    async def take_up(item, run_id, lend, *, is_new):
-        if item.number == 6:
-            raise UsageError("no such folder")
-        return await whole(item, run_id, lend, is_new=is_new)
-
-    runs.take_up = take_up
-    batch = batch_of(6, runs)
-    done = await all_of(batch)
-    assert dict(batch.counts.failed) == {"no_answer": 1, "internal": 1, "usage": 1}
-    assert (batch.counts.landed, batch.counts.partial, batch.counts.aborted) == (1, 1, 1)
-    assert batch.counts.done == 6
-    assert (done[6].state, done[6].error, done[6].outcome) == ("failed", "no such folder", None)
-    assert done[6].as_row()["state"] == "failed"
-    assert batch.exit_code == Exit.NO_ANSWER
-
-
-async def test_events_tell_what_happens_in_order():
-    """The first event is the start, the last one the end, with a start and an end of each item in between."""
-    events, of_runs = [], []
-    batch = batch_of(2, ScriptedRuns(answers), at_once=1)
-
-    def breaks(event):
-        raise ValueError(event)
-
-    batch.listen(breaks)
-    batch.listen(lambda event: events.append(event.as_json()))
-    batch.listen_runs(lambda number, event: of_runs.append((number, event.event)))
-    await all_of(batch)
-    assert [event["event"] for event in events] == [
-        "batch_started", "item_started", "item_ended", "item_started", "item_ended", "batch_ended",
-    ]  # fmt: skip
-    assert events[2] == {
-        "event": "item_ended", "number": 1, "run_id": "b1-0000000000000001", "state": "answered", "cost_usd": 0.01,
-        "error_kind": None, "is_earlier": False,
-    }  # fmt: skip
-    assert events[-1]["counts"]["answered"] == events[-1]["counts"]["done"] == 2
-    assert of_runs == [(1, "reply"), (2, "reply")]
 
 
 async def test_an_item_at_work_elsewhere_is_tried_again_at_the_end():
@@ -160,28 +111,6 @@ async def test_a_defect_in_one_run_costs_no_other_item():
     assert "internal error: RuntimeError('defect')" in done[2].error
 
 
-@pytest.mark.parametrize("name", ["at_once", "breaker", "cost_limit", "pause_limit"])
-@pytest.mark.parametrize("value", [-1, float("nan")])
-def test_a_bound_that_is_too_small_is_refused(name, value):
-    """The error names the argument and the value."""
-    with pytest.raises(UsageError, match=f"{name} must be at least [01], got {value}"):
-        Bounds(**{name: value})
-
-
-async def test_an_error_that_is_the_same_for_every_item_is_raised():
-    """If no run can begin, the batch ends with the error, and no item counts as failed."""
-    runs = ScriptedRuns(answers)
-
-    async def take_up(item, run_id, lend, *, is_new):
-        raise UsageError("the specialist starts a command that is not trusted")
-
-    runs.take_up = take_up
-    batch = batch_of(100, runs, at_once=4)
-    with pytest.raises(UsageError, match="not trusted"):
-        await all_of(batch)
-    assert (batch.counts.failed, batch.counts.not_run, batch.exit_code) == ({}, 100, Exit.USAGE)
-
-
 # A batch that is stopped, left, cancelled or closed aborts the items in progress, and loses no outcome.
 
 
@@ -215,34 +144,6 @@ async def test_after_a_stop_outcomes_of_earlier_calls_are_still_passed_on():
     done = await all_of(batch)
     assert done[9].is_earlier
     assert batch.counts.done + batch.counts.not_run == 10
-
-
-async def test_a_batch_that_was_never_iterated_over_can_be_closed():
-    """No item was started, and none can be afterwards."""
-    runs = ScriptedRuns(waits)
-    batch = batch_of(3, runs)
-    await batch.aclose()
-    await batch.aclose()
-    assert (runs.begun, batch.counts.not_run) == ([], 3)
-
-
-async def test_a_check_that_hangs_can_be_left():
-    """Closing does not wait for items that were not started."""
-    runs = ScriptedRuns(waits)
-    checking = asyncio.Event()
-
-    async def check():
-        checking.set()
-        await asyncio.Event().wait()
-
-    runs.check = check
-    batch = batch_of(3, runs)
-    task = asyncio.create_task(all_of(batch))
-    await checking.wait()
-    await asyncio.wait_for(batch.aclose(), LIMIT)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 # Failures of the endpoint in a row pause a batch or end it; no item counts as failed because of them.
@@ -308,31 +209,6 @@ def test_an_answered_probe_ends_the_pause_and_another_answer_does_not():
     assert breaker.answered(is_probe=True)
     assert (breaker.pause, breaker.wait(0.0), breaker.begin()) == (None, 0.0, False)
     assert not breaker.failed("run", "rate_limited", "", None, 1.0), "the row begins anew"
-
-
-class Endpoint:
-    """Fails in some way until a time of the clock, and answers afterwards."""
-
-    def __init__(self, clock, kind, until, retry_after=None):
-        self.clock, self.kind, self.until, self.retry_after = clock, kind, until, retry_after
-        self.asked = 0
-
-    async def __call__(self, run, item):
-        """Answer the request of a run."""
-        self.asked += 1
-        if self.clock.now < self.until:
-            return failed(self.kind, self.retry_after)
-        run.reply()
-        return outcome()
-
-
-async def test_an_endpoint_that_does_not_recover_ends_the_batch_after_the_pause_limit():
-    """The rest is not run, and the same call continues with it."""
-    clock = Clock()
-    batch = batch_of(30, ScriptedRuns(Endpoint(clock, "overloaded", math.inf)), clock, at_once=4, pause_limit=100)
-    assert await all_of(batch) == {}
-    assert (batch.ended_because, batch.counts.not_run, batch.exit_code) == ("overloaded", 30, Exit.PROVIDER)
-    assert clock.now == 100
 
 
 async def test_an_item_that_breaks_the_server_fails_after_three_attempts():
@@ -430,14 +306,3 @@ async def test_what_earlier_calls_have_spent_counts_and_a_resumed_run_spends_onl
     assert batch._grants.spent == pytest.approx(0.5)
     assert batch._grants.granted == 0
     assert batch.cost_usd == pytest.approx(0.5)
-
-
-async def test_a_limit_that_earlier_calls_have_spent_begins_nothing():
-    """The costs of the stored runs also say what an item costs."""
-    runs, clock, all_items = ScriptedRuns(None), Clock(), items(5)
-    stored = Record({"b1-0000000000000001": 0.4, "b1-0000000000000002": 0.4})
-    batch = Batch(
-        "b1", lambda: all_items, runs, Bounds(cost_limit=1.0), total=5, record=stored, clock=clock, sleep=clock.sleep
-    )
-    assert await all_of(batch) == {}
-    assert (runs.begun, batch.ended_because, batch.counts.not_run) == ([], "cost_limit", 5)

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import threading
-from collections import Counter
 from types import MappingProxyType
 
 import pytest
@@ -15,13 +14,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.batch.questions import LONGEST_QUESTION, CheckedItems, Template, asked, check
+from run_specialist.batch.questions import LONGEST_QUESTION, Template, asked, check
 from run_specialist.batch.read_items import (
     LONGEST_LINE,
     csv_items,
     decoded_lines,
     files_source,
-    json_line_items,
     source_of,
 )
 from run_specialist.errors import UsageError
@@ -123,14 +121,6 @@ def test_strange_names_are_escaped_as_in_the_file_tools(root, name, shown):
     assert paths(root, "docs/new/*") == [f"docs/new/{shown}"]
 
 
-def test_an_unreadable_file_is_named(root):
-    """A file that disappears before it is read."""
-    source = files_source("docs/*.md", root)
-    (root / "docs" / "B.md").unlink()
-    with pytest.raises(UsageError, match=r"^docs/B\.md cannot be read: "):
-        [*source.read()]
-
-
 def test_the_paths_of_a_specialist_restrict_the_files(root):
     """It could not read the others."""
     assert paths(root, "*.md", ["docs/deep"]) == ["docs/deep/c.md"]
@@ -165,22 +155,6 @@ def test_keys_are_stable_and_unique(records, random):
     shuffled = [*records]
     random.shuffle(shuffled)
     assert {*keys(shuffled)} == {*found}
-
-
-@given(st.lists(FEW, min_size=1, max_size=8), st.data())
-def test_removing_an_item_changes_no_other_key(records, data):
-    """Of equal items the last key disappears; all others stay."""
-    at = data.draw(st.integers(0, len(records) - 1))
-    before, rest = keys(records), keys([*records[:at], *records[at + 1 :]])
-    last = [key for one, key in zip(records, before, strict=True) if one == records[at]][-1]
-    assert Counter(before) - Counter(rest) == Counter([last])
-
-
-@given(RECORDS)
-def test_place_and_order_of_fields_do_not_matter(one):
-    """Only input, question and content do."""
-    turned = dict(reversed(one.input.items())) if isinstance(one.input, dict) else one.input
-    assert keys([InputRecord(turned, "elsewhere", one.content)]) == keys([one])
 
 
 # Questions made from items.
@@ -278,26 +252,6 @@ def test_what_cannot_be_asked_about(given, reason):
     assert str(raised.value).startswith(reason)
 
 
-def test_a_value_that_contains_itself_is_an_error():
-    """Not a traceback."""
-    loop: dict = {"question": "Why?"}
-    loop["self"] = loop
-    with pytest.raises(UsageError, match="not JSON: Circular"):
-        [*asked([loop], None)]
-    deep: list = []
-    for _ in range(100_000):
-        deep = [deep]
-    with pytest.raises(UsageError, match="item 1 is nested too deeply"):
-        [*asked([{"question": "Why?", "deep": deep}], None)]
-
-
-@given(TEXTS | st.sampled_from(["\\u0000", "\\\\u0000 \\ud800", "😀\\"]))
-def test_only_real_characters_are_refused(text):
-    """A text that spells an escape, and every character outside of the basic plane, can be sent."""
-    (found,) = asked([{"question": "Why?", "text": text}], None)
-    assert found.input["text"] == text
-
-
 # Items as CSV.
 
 
@@ -329,12 +283,6 @@ def test_tables(text, expected):
     assert [one.input for one in read(text)] == expected
 
 
-def test_a_row_has_the_line_on_which_it_begins():
-    """Line breaks inside quotes do not shift the places of later rows."""
-    found = read('a,b\n"1\n\n1",2\n\n3,4\n')
-    assert [one.where for one in found] == ["f.csv:2", "f.csv:6"]
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -360,13 +308,6 @@ def test_a_tsv_file_has_tabs_only(tmp_path):
     """The suffix decides: commas are text."""
     assert inputs_in(tmp_path, "a.tsv", "a,b\n1,2\n") == [{"a,b": "1,2"}]
     assert inputs_in(tmp_path, "a.txt", "a\tb\n1\t2\n", "csv") == AB
-
-
-def test_a_value_of_a_megabyte(tmp_path):
-    """The limit of the csv module does not hold."""
-    csv.field_size_limit(1000)
-    value = "x" * 1024**2
-    assert inputs_in(tmp_path, "a.csv", f"a,b\n{value},2\n") == [{"a": value, "b": "2"}]
 
 
 def test_a_quote_that_never_ends_does_not_read_the_whole_file(tmp_path):
@@ -402,13 +343,6 @@ def test_each_line_is_an_item_with_its_place(tmp_path):
         InputRecord("a text", f"{path}:3"),
         InputRecord({"n": 1}, f"{path}:4"),
     ]
-
-
-@given(st.lists(INPUTS, max_size=5), st.booleans())
-def test_written_lines_read_back(values, plain):
-    """Every value is read as it was written, escaped or not."""
-    lines = (json.dumps(value, ensure_ascii=plain) + "\n" for value in values)
-    assert [one.input for one in json_line_items(lines, "f")] == values
 
 
 @pytest.mark.parametrize(
@@ -480,13 +414,6 @@ def test_the_format_of_standard_input_can_be_given(monkeypatch):
     assert (found.input, found.where) == ({"a": "1", "b": "2"}, "standard input:2")
 
 
-def test_standard_input_that_is_closed(monkeypatch):
-    """An error in one line."""
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(UsageError, match="standard input is closed"):
-        [*source_of("-").read()]
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -525,20 +452,6 @@ def test_items_are_read_one_by_one(tmp_path):
     writer.join()
 
 
-@pytest.mark.parametrize(
-    ("items", "form", "reason"),
-    [
-        ("missing.csv", None, r"missing\.csv cannot be read: No such file"),
-        ("a\0b", None, "cannot be read: "),
-        (".", None, r"\. is a folder; name a file of items, or use `--files`"),
-    ],
-)
-def test_what_cannot_be_read(items, form, reason):
-    """The error says what to name instead."""
-    with pytest.raises(UsageError, match=reason):
-        source_of(items, form)
-
-
 # Items are checked before anything is sent.
 
 
@@ -549,13 +462,6 @@ def checked(folder, content, name="a.jsonl", template=TEMPLATE):
     """Write a file of items and check it."""
     (folder / name).write_text(content)
     return check(source_of(str(folder / name)), template)
-
-
-def test_valid_items_have_a_number_and_can_be_read_again(tmp_path):
-    """Each iteration reads the file."""
-    items = checked(tmp_path, '{"a": 1}\n\n{"a": 2}\n')
-    assert len(items) == 2
-    assert [one.input for one in items] == [one.input for one in items] == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize(
@@ -573,13 +479,6 @@ def test_the_first_bad_item_is_named(tmp_path, rest, reason):
         checked(tmp_path, f'{{"a": 1}}\n{rest}\n')
 
 
-def test_a_field_that_the_header_lacks_is_one_error(tmp_path):
-    """Not one for each row."""
-    with pytest.raises(UsageError) as raised:
-        checked(tmp_path, "b,c\n1,2\n3,4\n", "a.csv")
-    assert str(raised.value).startswith(f"{tmp_path}/a.csv:2 has no field 'a', which the question needs; it has b, c")
-
-
 def test_a_question_without_a_field_is_an_error(tmp_path):
     """It would be paid once for every item."""
     with pytest.raises(UsageError, match=r"the question 'Why\?' names no field, .* braces into it: b, c$"):
@@ -591,26 +490,3 @@ def test_no_items_is_an_error(tmp_path, name):
     """An empty file."""
     with pytest.raises(UsageError, match=rf"{name} has no items"):
         checked(tmp_path, "\n\n", name)
-
-
-def test_of_standard_input_the_first_item_is_checked(monkeypatch):
-    """The others are read as they come."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 1}\n{"b": 2}\n')))
-    items = check(source_of("-"), TEMPLATE)
-    assert not isinstance(items, CheckedItems)
-    assert [one.input for one in items] == [{"a": 1}, {"b": 2}]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"b": 1}\n')))
-    with pytest.raises(UsageError, match="standard input:1 has no field 'a'"):
-        check(source_of("-"), TEMPLATE)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
-    with pytest.raises(UsageError, match="standard input has no items"):
-        check(source_of("-"), TEMPLATE)
-
-
-def test_files_are_checked(tmp_path):
-    """A field that files do not have is one error, and their number is known."""
-    for name in ("a.md", "b.md"):
-        (tmp_path / name).write_text("x")
-    assert len(check(files_source("*.md", tmp_path), Template("{path}?"))) == 2
-    with pytest.raises(UsageError, match=r"a\.md has no field 'pfad', which the question needs; did you mean \{path\}"):
-        check(files_source("*.md", tmp_path), Template("{pfad}?"))

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.local_models.command import QUESTIONS, TOP, main
+from bench.local_models.command import QUESTIONS, TOP
 from bench.local_models.leaked import has_leaked_call
 from bench.local_models.results import SALVAGED, SILENT, Lap, Results
-from bench.local_models.scorer import Notes, Question, QuestionsUnreadable, mistakes, read_questions
-from bench.local_models.table import HEAD, mixed, table
+from bench.local_models.scorer import Notes, Question, mistakes, read_questions
 from run_specialist.api.runner import Runner
 from run_specialist.loop import evidence
 from run_specialist.record.outcome import Evidence
@@ -54,28 +53,6 @@ def test_our_own_questions_are_about_our_notes():
     assert [path for path in cited if not (TOP / path).is_file()] == []
     assert {Path(path).name for path in cited} <= notes.names
     assert len({question.id for question in questions}) == len(questions)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (None, "No such file"),
-        ("{}", "a key is missing: 'questions'"),
-        (
-            '{"questions": [{"id": "q", "answerable": true, "facts": [{"fact": "f", "answer_regex": "("}]}]}',
-            "unterminated",
-        ),
-    ],
-)
-def test_unreadable_questions_are_one_line(tmp_path, capsys, text: str | None, why: str):
-    """Questions that cannot be read end the command with one line that names the file and the reason."""
-    if text is not None:
-        (tmp_path / "questions.json").write_text(text)
-    with pytest.raises(QuestionsUnreadable, match=why):
-        read_questions(tmp_path)
-    with pytest.raises(SystemExit):
-        main([__file__, "--questions", str(tmp_path)])
-    assert capsys.readouterr().err.splitlines()[-1].count(str(tmp_path / "questions.json")) == 1
 
 
 CALL = '{"name": "grep", "arguments": {"pattern": "owls"}}'
@@ -158,38 +135,3 @@ async def test_results_are_kept_and_not_measured_again(outcome, tmp_path):
     again.add(second)
     assert Results(file).of(LAP.setup, ["defaults"]) == [first, second]
     assert Results(file).of("another setup", ["defaults"]) == Results(file).of(LAP.setup, ["all"]) == []
-
-
-async def test_the_table_has_a_row_for_each_variant_and_api(outcome):
-    """A row counts answers, statuses and landings, and adds up calls, tokens and seconds."""
-    one = LAP.result(QUESTION, replace(outcome, answer="12, owls.md"), NOTES, seconds=3)
-    two = replace(one, status="landed", landing="schema", verified=2, calls=4, seconds=5.0, mistakes=("no",))
-    other = replace(one, api="messages", is_leaked_call=True, in_notes=0, input_tokens=1_000, output_tokens=7)
-    head, _, *rows = [line.strip("| ").split(" | ") for line in table([one, two, other]).splitlines()]
-    assert head == list(HEAD)
-    first, second = (dict(zip(head, row, strict=True)) for row in rows)
-    assert (first["variant"], first["API"], second["API"]) == ("defaults", "chat", "messages")
-    assert (first["questions"], first["with a verified quote"], first["right"]) == ("2", "1", "1")
-    assert (first["statuses"], first["landings"]) == ("answered 1, landed 1", "schema 1")
-    assert (first["calls"], first["seconds, median"]) == ("5", "8, 4")
-    assert (second["JSON of a call"], second["with a quote from the notes"]) == ("1", "0")
-    assert (second["tokens in"], second["tokens out"], second["landings"]) == ("1,000", "7", "-")
-    assert not mixed([one, two])
-    assert "abc, def" in mixed([one, replace(two, commit="def")])
-    assert "landed by schema (0 requests)" in two.line()
-    assert "right" in one.line()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["there-is-none.gguf"], "no such file: there-is-none.gguf"),
-        ([__file__, "--only", "q9"], "no question q9"),
-        ([__file__, "--root", "/there/is/none"], "no such folder: /there/is/none"),
-    ],
-)
-def test_a_wrong_flag_is_reported_before_a_model_is_loaded(arguments: list[str], why: str, capsys):
-    """A wrong flag fails before anything is started, with one line naming the problem."""
-    with pytest.raises(SystemExit):
-        main(arguments)
-    assert why in capsys.readouterr().err.splitlines()[-1]

@@ -1,6 +1,5 @@
 """What a worker checks on its own host before it takes the items of a batch."""
 
-import json
 import os
 import subprocess
 from typing import get_args
@@ -139,17 +138,6 @@ async def test_p1_a_batch_loads_no_weights_that_its_file_names_without_trust(pro
             await checked(freeze(load(path), root, {}, model), root)
 
 
-async def test_a_host_without_credentials_is_found_out(project, monkeypatch):
-    """It is refused before an item fails."""
-    root = project("one", "tools: [grep]")
-    frozen = freeze(load(root / "specialists" / "finder.md"), root, {})
-    await checked(frozen, root)
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UsageError, match="no credentials for claude-haiku-4-5"):
-        await checked(frozen, root)
-
-
 async def test_p1_a_batch_that_workers_would_refuse_is_not_put_into_the_queue(project, monkeypatch):
     """The submitter learns it at once, before the queue is opened."""
     root = project("one", "tools: [grep]")
@@ -184,13 +172,6 @@ def project_batch(tmp_path):
 def frozen_in(project_batch):
     """Freeze the specialist of the project."""
     return freeze(load(project_batch / "specialists" / "finder.md"), project_batch, {"tool_calls_limit": 6}, "sonnet")
-
-
-def test_what_is_frozen_survives_the_store(project_batch):
-    """The root has only a name, because each host has it at a path of its own."""
-    frozen = frozen_in(project_batch)
-    assert (frozen.root, frozen.place, frozen.content) == ("notes", "specialists/finder.md", FILE)
-    assert FrozenBatch.from_json(json.loads(json.dumps(frozen.model_dump())), "b1") == frozen
 
 
 @pytest.mark.parametrize("here", [None, "---\nname: finder\n---\nAnother one.\n"])
@@ -241,15 +222,6 @@ def test_the_same_file_of_this_host_is_used(project_batch, tmp_path):
         FrozenBatch.from_json({**frozen.model_dump(), "content": FILE + "Other.\n"}, "b1")
 
 
-def test_a_file_that_changes_meanwhile_is_refused(project_batch):
-    """The digest names the content that is frozen."""
-    path = project_batch / "specialists" / "finder.md"
-    loaded = load(path)
-    path.write_text(FILE + "More.\n")
-    with pytest.raises(UsageError, match="changed while it was read"):
-        freeze(loaded, project_batch, {})
-
-
 def test_a_file_that_is_no_text_is_refused(project_batch):
     """One line names the file."""
     path = project_batch / "specialists" / "finder.md"
@@ -258,22 +230,7 @@ def test_a_file_that_is_no_text_is_refused(project_batch):
         freeze(load(path), project_batch, {})
 
 
-def test_the_same_file_below_the_root_is_used_in_its_place(project_batch, tmp_path):
-    """Paths that the file names are relative to it."""
-    found = frozen_in(project_batch).file_on_this_host(Registry([]), project_batch, tmp_path / "copies")
-    assert (found.path, found.origin) == (project_batch / "specialists" / "finder.md", "project")
-
-
 # The folders of a host by the names that batches have for them.
-
-
-def test_without_roots_the_project_has_its_own_name(tmp_path):
-    """The root of the project is found from a folder below it."""
-    project = tmp_path / "notes"
-    (project / ".git").mkdir(parents=True)
-    (project / "deep").mkdir()
-    (found,) = roots_of([], project / "deep").items()
-    assert (found[0], found[1].path, found[1].is_named) == ("notes", project, False)
 
 
 @pytest.mark.parametrize(
@@ -384,16 +341,6 @@ def test_p3_a_git_of_the_project_is_never_run(tmp_path, monkeypatch):
     assert not sign.exists()
 
 
-def test_roots_have_names(tmp_path):
-    """Each root is given with a name; the project is not added to them."""
-    for name in ("a", "b=c"):
-        (tmp_path / name).mkdir()
-    given = [f"one={tmp_path / 'a'}", f"two={tmp_path / 'b=c'}"]
-    roots = roots_of(given, tmp_path)
-    assert {name: root.path for name, root in roots.items()} == {"one": tmp_path / "a", "two": tmp_path / "b=c"}
-    assert all(root.is_named for root in roots.values())
-
-
 # What becomes of a job once its run has ended.
 
 
@@ -428,12 +375,6 @@ def test_a_server_error_that_stays_is_a_failure():
     delays = [judge(broken, attempts).delay for attempts in range(MAX_SERVER_ERRORS - 1)]
     assert delays == [30.0, 60.0]
     assert judge(broken, MAX_SERVER_ERRORS - 1) == JobFinished()
-
-
-def test_an_aborted_run_goes_back_unless_its_batch_was_cancelled():
-    """SIGTERM of a worker does not count as the end of an item."""
-    assert judge(outcome("aborted"), 0) == JobRequeued()
-    assert judge(outcome("aborted"), 0, cancelled=True) == JobFinished("cancelled")
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,15 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry import trace
-from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 
 from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.loop import observing
-from run_specialist.loop.account import MAX_TOKENS, MIN_REPLY_TOKENS, SHARED_KINDS, Account, ChildBudget
+from run_specialist.loop.account import SHARED_KINDS, Account, ChildBudget
 from run_specialist.loop.observing import Observers
 from run_specialist.loop.tool_calls import CallLog
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import EventLogged, FileChanging
-from run_specialist.record.messages import Reply, Stop, ToolCall, Usage
+from run_specialist.record.messages import ToolCall, Usage
 from run_specialist.record.outcome import Child
 from tests.loop_jobs import Clock
 from tests.scripted_provider import ScriptedProvider
@@ -45,18 +43,6 @@ def test_x_14_a_tenth_of_the_time_is_reserved_at_least_5_s_at_most_half(limit, h
     assert mine.seconds_left(in_landing=True) == pytest.approx(held + limit / 10)
     clock.now += 1_000
     assert mine.seconds_left(in_landing=True) == 0
-
-
-@given(st.integers(1, 10**7), st.integers(1, 200_000))
-def test_a_reply_may_use_at_most_half_of_the_limit(limit, most):
-    """A reply may use at most the model's maximum and half of the limit.
-
-    Small limits leave at least two replies, large ones the usual reply size.
-    """
-    mine = account({Kind.TOKENS: limit}, max_output_tokens=most)
-    assert 1 <= mine.max_tokens <= min(most, MAX_TOKENS)
-    assert mine.max_tokens <= max(limit / 2, 1)
-    assert mine.max_tokens >= min(most, MAX_TOKENS, limit // 2, MIN_REPLY_TOKENS)
 
 
 @given(
@@ -144,11 +130,6 @@ def child_budgets(one: Account, many: int, *, shared: bool = True) -> list[Child
     return [ChildBudget(one, Observers(None, None, None), shared=shared) for _ in range(many)]
 
 
-def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
-    """Return a child that spent these amounts."""
-    return Child("r", "finder", "answered", calls, Usage(tokens), cost)
-
-
 def want(calls: float | None) -> dict[Kind, float | None]:
     """Return the limits of a child with only a limit of tool calls."""
     return {**dict.fromkeys(SHARED_KINDS), Kind.TOOL_CALLS: calls}
@@ -168,42 +149,6 @@ def test_x_11_children_never_get_more_than_is_left(limit, used, wants):
     assert all(amount == int(amount) for amount in lent)
     assert all(calls is None or amount <= calls for amount, calls in zip(lent, wants, strict=True))
     assert one.budget[Kind.TOOL_CALLS].remaining == left - sum(lent)
-
-
-@given(limit=st.integers(1, 40), wants=st.lists(st.integers(1, 40), min_size=1, max_size=8), data=st.data())
-def test_x_11_unspent_loans_return_when_children_settle(limit, wants, data):
-    """When all children have settled, the remainder is the limit minus what they spent, and nothing is lent."""
-    one = account_budget(tool_calls=limit)
-    some = child_budgets(one, len(wants))
-    lent = [budget.lend(want(calls), {})[Kind.TOOL_CALLS] for budget, calls in zip(some, wants, strict=True)]
-    spent = [data.draw(st.integers(0, int(amount))) for amount in lent]
-    for budget, calls in zip(some, spent, strict=True):
-        budget.settle(child(calls))
-    assert one.budget[Kind.TOOL_CALLS].used == sum(spent)
-    assert one.budget[Kind.TOOL_CALLS].lent == 0
-    assert len(one.children) == len(wants)
-
-
-@pytest.mark.parametrize(
-    ("limit", "wants", "lent"),
-    [
-        (9, [8, 8, 8], [3, 3, 3]),
-        (10, [8, 8, 8], [3, 3, 4]),
-        (9, [1, 8, 8], [1, 4, 4]),
-        (2, [8, 8, 8], [1, 1, 0]),
-        (0, [8], [0]),
-        (9, [None], [9]),
-        (None, [8, None], [8, None]),
-    ],
-)
-def test_x_11_the_remainder_is_divided_evenly_among_waiting_children(limit, wants, lent):
-    """What is left is divided evenly among the waiting children; what one does not use goes to the next."""
-    one = account_budget(tool_calls=limit)
-    given_ = [
-        budget.lend(want(calls), {})[Kind.TOOL_CALLS]
-        for budget, calls in zip(child_budgets(one, len(wants)), wants, strict=True)
-    ]
-    assert given_ == lent
 
 
 @pytest.mark.parametrize(
@@ -285,11 +230,6 @@ def agent():
     return observing.invoke_agent("owls", "run-1", provider, "What?", parent_id=None, resumed=False)
 
 
-def test_the_variable_has_opentelemetrys_name():
-    """The variable has OpenTelemetry's name, which is copied because looking it up would be an import."""
-    assert observing.PROVIDER_VARIABLE == OTEL_PYTHON_TRACER_PROVIDER
-
-
 @pytest.mark.exhaustive
 def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
     """An offline run, in its own process without provider and variable, imports nothing of OpenTelemetry."""
@@ -312,12 +252,6 @@ TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) 
     assert told.stdout.splitlines() == ["traced by run_specialist", "answered True False"], told.stderr
 
 
-def test_an_unknown_provider_disables_tracing(tmp_path):
-    """If the variable names no provider, OpenTelemetry reports the error and the run is not traced."""
-    told = run(tmp_path, PROGRAM, **{observing.PROVIDER_VARIABLE: "nonsense"})
-    assert told.stdout == "answered True False\n"
-
-
 def run(folder, program, **environment):
     """Run a program in a separate process without telemetry settings."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
@@ -332,31 +266,6 @@ def run(folder, program, **environment):
     )
 
 
-@pytest.mark.parametrize("provider", [None, trace.NoOpTracerProvider()], ids=["none", "no-op"])
-def test_a_no_op_provider_makes_no_span(monkeypatch, provider):
-    """With a no-op provider no span is made, even if a vendor's SDK has imported the library."""
-    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
-    monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
-    with agent() as span, observing.chat(ScriptedProvider([]), 100) as request, observing.execute_tool(CALL) as call:
-        assert span is request is call is observing.NO_SPAN
-        request.replied(Reply(Stop.ANSWERED, ()), Usage(1, 0, 0, 1))
-        request.failed("timeout")
-        call.returned("mice", None, is_error=True)
-        assert trace.get_current_span() is trace.INVALID_SPAN
-
-
-def test_a_failing_provider_disables_tracing(monkeypatch):
-    """If the provider raises any exception, the run continues without tracing."""
-
-    class Broken(trace.TracerProvider):
-        def get_tracer(self, *given, **more):
-            raise KeyError("no tracer")
-
-    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", Broken())
-    with agent() as span:
-        assert span.tracer is None
-
-
 @pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])
 def test_content_is_not_recorded_for_unconventional_values(monkeypatch, value):
     """Content is recorded only for the values that the conventions define for spans."""
@@ -364,16 +273,6 @@ def test_content_is_not_recorded_for_unconventional_values(monkeypatch, value):
     with recorded() as seen, agent(), observing.execute_tool(CALL) as call:
         call.returned("mice", None, is_error=False)
     assert not any("mice" in span.to_json() or "What?" in span.to_json() for span in seen.all)
-
-
-def test_a_refused_attribute_does_not_keep_the_span_open(monkeypatch):
-    """If an attribute or a status is refused, the span still ends."""
-    with recorded() as seen, agent() as span:
-        monkeypatch.setattr(span._span, "set_attributes", None)
-        monkeypatch.setattr(span._span, "set_status", None)
-        span.set({"a": 1})
-        span.failed("oops")
-    assert seen.names == ["invoke_agent owls"]
 
 
 def test_the_span_of_a_discarded_run_ends_without_an_error(caplog):

@@ -52,18 +52,6 @@ def test_a_batch_at_work_is_kept_while_it_has_items(store_url, state):
     assert delete(store_url, "b1-c") == []
 
 
-def test_a_batch_is_deleted_with_its_runs(store_url):
-    """Deleting a batch deletes its items, their runs and the children of these, and no other run."""
-    batch_of(store_url, "b1", "abc", "open")
-    batch_of(store_url, "b2", "a")
-    child = run_of("child", parent_id="b1-a")
-    keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b", "b2-a", "other")}, child=child)
-    delete_runs(store_url, (), ["b1", "unknown"])
-    assert ask(store_url, "select run_id from runs order by run_id") == [("b2-a",), ("other",)]
-    assert ask(store_url, ITEMS) == [("b2-a",)]
-    assert ask(store_url, "select batch_id from batches") == [("b2",)]
-
-
 def test_a_batch_with_a_running_run_is_not_deleted(store_url, make_writer):
     """While one of its runs is in progress, no part of a batch is deleted."""
     batch_of(store_url, "b1", "ab", "open")

@@ -4,10 +4,6 @@ import asyncio
 import os
 import shutil
 import stat
-import subprocess
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,16 +16,13 @@ from sqlalchemy import create_engine, inspect, select
 from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.record.journal import TakenOver
 from run_specialist.store import location, postgresql, sqlite, tables
-from run_specialist.store import writer as writers
-from run_specialist.store.base import Backoff, StoreOutage
-from run_specialist.store.ledger import Ledger
+from run_specialist.store.base import StoreOutage
 from run_specialist.store.location import NONE, Location, file_of, place, shown
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.rows import KnownRun
 from run_specialist.store.sqlite import FileSession, open_engine
-from run_specialist.store.writer import Inbox, RunJournal, Writer
+from run_specialist.store.writer import RunJournal
 from tests.stores import make_store
 from tests.unit.store.opened import add_run, count, open_at_once, refusal, snapshot
 from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, turn_of, write
@@ -41,18 +34,6 @@ def store(tmp_path):
     path = tmp_path / "store" / "runs.db"
     open_engine(f"sqlite:///{path}").dispose()
     return path
-
-
-def test_a_created_store_can_be_read_by_the_next_engine(store_url):
-    """A store created by one engine can be read by the next, on either database."""
-    first = open_engine(store_url)
-    add_run(first, "one")
-    first.dispose()
-    second = open_engine(store_url)
-    add_run(second, "two")
-    with second.begin() as connection:
-        assert count(connection) == 2
-    second.dispose()
 
 
 def test_opening_a_missing_store_to_read_creates_nothing(store_url):
@@ -83,15 +64,6 @@ def test_a_reader_sees_one_state(store_url):
         assert count(connection) == 1
     writer.dispose()
     reader.dispose()
-
-
-def test_eight_processes_create_one_store(store_url):
-    """Eight processes that create one store at the same time all succeed."""
-    assert open_at_once(store_url, 8) == ["ok"] * 8
-    engine = open_engine(store_url, write=False)
-    with engine.connect() as connection:
-        assert count(connection) == 0
-    engine.dispose()
 
 
 def test_an_sqlite_store_is_accessible_only_to_its_owner(store):
@@ -147,21 +119,6 @@ async def test_a_begun_run_is_stored_at_once(writer, store_url):
     assert len(ask(store_url, "select question from search")) == 1
 
 
-async def test_of_two_processes_that_begin_an_id_one_gets_it(make_writer, store_url):
-    """Exactly one of many concurrent attempts, in two processes, gets the run; the others get the stored run."""
-    one, other = make_writer(store_url), make_writer(store_url)
-    for writer in (one, other):
-        writer.check()
-    with ThreadPoolExecutor(8) as pool:
-        found = [*pool.map(lambda writer: writer.begin(opened("run-1")), [one, other] * 4)]
-    assert sum(isinstance(each, RunJournal) for each in found) == 1
-    known = [each for each in found if isinstance(each, KnownRun)]
-    assert {(each.run_id, each.status, each.is_running, each.ended) for each in known} == {
-        ("run-1", "running", True, None)
-    }
-    assert sum(one.works_on(known[0]) + other.works_on(known[0]) for _ in [0]) == 1
-
-
 async def test_a_stored_run_is_left_as_it_is(writer, store_url):
     """Beginning an id that is stored changes nothing, also not its texts for searches."""
     assert await write(writer.journal("run-1"), *begun("run-1"), *ended("run-1")) is None
@@ -209,75 +166,6 @@ async def test_a_lost_response_does_not_lose_or_steal_the_run(lasting, path, mon
     assert isinstance(lasting.begin(opened("run-1")), KnownRun)
 
 
-async def test_a_begun_run_that_was_taken_over_is_not_written(writer, store_url):
-    """A begun run that another process has taken over is not written any more, as any other."""
-    journal = writer.begin(opened("run-1"))
-    change(store_url, "update runs set owner = 'another'")
-    with pytest.raises(TakenOver, match="this run is not stored from turn 1 on: another process has resumed it"):
-        await write(journal, *begun("run-1"), *turn_of(1))
-
-
-class Watched(Inbox):
-    """An inbox that counts how often somebody asks for an outage."""
-
-    why = None
-
-    def __init__(self):
-        super().__init__()
-        self.asked_again = threading.Event()
-        self._asked = 0
-
-    @property
-    def outage(self):
-        """The reason for the outage."""
-        self._asked += self.why is not None
-        if self._asked > 2:
-            self.asked_again.set()
-        return self.why
-
-    @outage.setter
-    def outage(self, why):
-        self.why = why
-
-
-@pytest.mark.exhaustive
-def test_a_beginning_waits_for_the_end_of_an_outage(path, monkeypatch):
-    """A run is begun as soon as an outage ends, also if that takes longer than the wait for a slow store."""
-    inbox = Watched()
-    writer = Writer(Location(f"sqlite:///{path}", named=True), Backoff(sleep=lambda _: inbox.asked_again.wait(60)))
-    writer._inbox = inbox
-    writer.check()
-    whole, failed = Ledger._begin, []
-
-    def fail_once(self, rows):
-        if len(failed) < 2:
-            failed.append(True)
-            raise StoreOutage("the server restarts")
-        return whole(self, rows)
-
-    monkeypatch.setattr(Ledger, "_begin", fail_once)
-    # Long enough for the first failure.
-    monkeypatch.setattr(writers, "PATIENCE", 1.0)
-    try:
-        assert isinstance(writer.begin(opened("run-1")), RunJournal)
-        assert inbox.asked_again.is_set()
-    finally:
-        writer.close()
-
-
-def test_a_beginning_does_not_wait_for_a_store_that_hangs(lasting, monkeypatch):
-    """Without an outage a store that does not answer is given up."""
-    lasting.check()
-    goes_on, whole = threading.Event(), Ledger._begin
-    monkeypatch.setattr(Ledger, "_begin", lambda self, rows: goes_on.wait(60) and whole(self, rows))
-    monkeypatch.setattr(writers, "PATIENCE", 0.001)
-    try:
-        with pytest.raises(StoreUnusable, match="did not respond within"):
-            lasting.begin(opened("run-1"))
-    finally:
-        goes_on.set()
-
-
 def test_the_flag_overrides_the_environment_and_the_default(monkeypatch, tmp_path):
     """The flag overrides the environment variable, which overrides the default; the default is not explicit."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -319,24 +207,6 @@ def test_a_password_is_never_shown(password):
     assert password not in shown(f"postgresql://me:{password}@host:5432/runs")
     if "&" not in password:
         assert password not in shown(f"postgresql://me@host/runs?sslmode=require&password={password}")
-
-
-def test_the_public_parts_of_a_url_are_displayed():
-    """The non-secret parts of a URL are shown, so that the reader can see which store is meant."""
-    assert shown("postgresql://me:secret@host:5432/runs?sslmode=require") == (
-        "postgresql://me:***@host:5432/runs?sslmode=require"
-    )
-    assert shown("postgresql://me@host:5432/runs") == "postgresql://me@host:5432/runs"
-
-
-def test_determining_the_location_imports_no_database_library():
-    """Determining the location imports no database library, since every start does it, even without a store."""
-    script = (
-        "import sys; from run_specialist.store.location import place; place('x.db'); "
-        "print([one for one in ('sqlalchemy', 'alembic', 'platformdirs', 'sqlite3') if one in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 FOLDER = Path(tables.__file__).parent / "migrations"
@@ -448,6 +318,7 @@ def test_a_migration_that_breaks_off_changes_nothing(store_url, release, monkeyp
     assert "added" in columns(store_url)
 
 
+@pytest.mark.exhaustive
 def test_a_current_store_is_opened_without_alembic(store_url):
     """A current store is opened without importing Alembic, which takes longer than opening a thousand stores."""
     open_engine(store_url).dispose()

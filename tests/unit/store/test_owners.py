@@ -26,7 +26,7 @@ from run_specialist.store.owners import acquire, is_alive
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.reader import Store
 from run_specialist.store.sqlite import open_engine
-from run_specialist.store.writer import Inbox, RunJournal, WriteBatch
+from run_specialist.store.writer import Inbox, RunJournal
 from tests.stores import postgresql_url, without_privileges
 from tests.unit.store.opened import add_run
 from tests.unit.store.records import (
@@ -128,6 +128,7 @@ def store(tmp_path):
     return f"sqlite:///{tmp_path}/runs.db"
 
 
+@pytest.mark.exhaustive
 def test_lock_files_of_dead_owners_are_removed(store):
     """Lock files of dead owners are removed by a check, by the next owner, and by an owner that ends normally."""
     for _ in range(2):
@@ -145,6 +146,7 @@ def test_lock_files_of_dead_owners_are_removed(store):
     assert not locks(store)
 
 
+@pytest.mark.exhaustive
 def test_two_simultaneous_checks_share_the_lock(store, tmp_path):
     """Two simultaneous checks do not take each other for the owner, since they share the lock."""
     with another_process(store) as (process, token):
@@ -220,11 +222,6 @@ def until(holds):
         assert time.monotonic() < last
 
 
-def holder(url_owner, token):
-    """Return the id of the server process that holds an owner's lock, or None if none does."""
-    return postgresql._query(url_owner, f"select pid from {postgresql._HELD}", token)  # noqa: S608 - no user input
-
-
 def cut_owners(url_owner):
     """Terminate only the sessions that hold owners' locks."""
     engine = create_engine(parsed(url_owner), isolation_level="AUTOCOMMIT")
@@ -232,20 +229,6 @@ def cut_owners(url_owner):
         others = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
         assert (True,) in connection.execute(text(f"{others} and datname = current_database()")).all()
     engine.dispose()
-
-
-def test_a_lock_of_a_terminated_session_is_taken_again_at_once(url_owner, monkeypatch):
-    """A lock whose session was terminated is taken again immediately, without waiting for a ping.
-
-    The token is the same, the session a new one.
-    """
-    monkeypatch.setattr(postgresql, "PING", 3_600)
-    owner = acquire(url_owner)
-    first = holder(url_owner, owner.token)
-    cut_owners(url_owner)
-    until(lambda: holder(url_owner, owner.token) not in {None, first})
-    owner.close()
-    until(lambda: not is_alive(url_owner, owner.token))
 
 
 def test_the_lock_is_retried_while_the_server_is_away(url_owner, monkeypatch):
@@ -344,15 +327,6 @@ async def test_a_running_run_cannot_be_taken_over(writer, make_writer, store_url
     assert counts(store_url)["turns"] == 1
 
 
-async def test_the_second_process_to_take_over_a_run_is_refused(cut_off, make_writer):
-    """If two processes take over a run, the second gets an error and writes nothing."""
-    one, other = make_writer(cut_off), make_writer(cut_off)
-    journal = one.claim(stored("run-1", turns=1))
-    with pytest.raises(NotResumable, match="run-1 is still running"):
-        other.claim(stored("run-1", turns=1))
-    assert await write(journal, *turn_of(2)) is None
-
-
 async def test_one_of_two_simultaneous_takeovers_succeeds(cut_off, make_writer):
     """Of two simultaneous attempts one succeeds and the other gets an error."""
 
@@ -383,14 +357,6 @@ async def test_a_deleted_run_cannot_be_resumed(cut_off, writer):
     """A run that was deleted after it was read cannot be resumed."""
     with pytest.raises(NotResumable, match="run-2 is no longer in "):
         writer.claim(stored("run-2"))
-
-
-async def test_resuming_from_an_unusable_store_names_the_reason(make_writer, tmp_path):
-    """If the store cannot be opened, the error on resuming names the store's reason."""
-    (tmp_path / "file").write_text("no folder")
-    writer = make_writer(f"sqlite:///{tmp_path}/file/runs.db")
-    with pytest.raises(StoreUnusable, match=r"file/runs\.db"):
-        writer.claim(stored("run-1"))
 
 
 async def test_a_run_taken_over_by_another_process_is_no_longer_written(writer, store_url):
@@ -449,30 +415,6 @@ async def test_records_after_an_urgent_one_join_its_transaction(patient):
     assert await waiting is None
 
 
-def test_a_closed_inbox_hands_out_its_records_at_once(patient):
-    """A closed inbox hands out its records immediately."""
-    journal = RunJournal(patient, "r1")
-    journal.write(opened("r1"))
-    patient.close()
-    batch = patient.next()
-    assert batch is not None
-    assert len(batch.records[journal]) == 1
-    assert patient.next() is None
-
-
-async def test_a_reply_and_quick_results_share_a_transaction(patient):
-    """A reply and the results of quick tools share a transaction: it waits only for calls that follow immediately."""
-    journal = RunJournal(patient, "r1")
-    thread, batches = batch_taken_by_thread(patient)
-    journal.write(received(1))
-    journal.write(returned(1))
-    waiting = asyncio.ensure_future(journal.committed())
-    await asyncio.to_thread(thread.join)
-    (batch,) = batches
-    assert [type(record).__name__ for record in batch.records[journal]] == ["Received", "Returned"]
-    waiting.cancel()
-
-
 def test_a_reply_is_stored_soon_even_if_no_run_waits(monkeypatch):
     """A reply is stored soon even if no run waits: it was paid for, and its tool may take an hour."""
     monkeypatch.setattr(inbox_, "LINGER", 0.0)
@@ -482,24 +424,3 @@ def test_a_reply_is_stored_soon_even_if_no_run_waits(monkeypatch):
     journal.write(received(1))
     thread.join()
     assert [type(record).__name__ for record in batches[0].records[journal]] == ["Received"]
-
-
-def named(batch: WriteBatch | None) -> list[str]:
-    """Return the ids of the runs in a batch, in order."""
-    assert batch is not None
-    return [journal.run_id for journal in batch.records]
-
-
-async def test_a_run_waiting_for_records_being_written_is_woken(patient):
-    """A run that waits for records being written is woken after the write, even if none of its records is queued."""
-    journal = RunJournal(patient, "r0")
-    journal.write(opened("r0"))
-    patient.close()
-    assert named(patient.next()) == ["r0"]
-    waiting = asyncio.ensure_future(journal.committed())
-    await asyncio.sleep(0)
-    batch = patient.next()
-    assert named(batch) == []
-    batch.settle()
-    assert await waiting is None
-    assert patient.next() is None

@@ -1,15 +1,12 @@
 """Listing, finding and deleting the runs of a store, on both databases."""
 
 import gc
-import time
 import tracemalloc
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from run_specialist.errors import RunNotFound, StoreMissing, StoreUnusable, UsageError
-from run_specialist.loop.run import Run
 from run_specialist.record.journal import Opened
 from run_specialist.record.messages import Message, ToolCall
 from run_specialist.store import batch_reader
@@ -17,15 +14,11 @@ from run_specialist.store.batch_reader import ENDPOINT_KINDS, ITEM_STATUSES, Sto
 from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
 from run_specialist.store.reader import Store
 from run_specialist.store.selection import Selection
-from run_specialist.store.stored import BatchTotals, transcript_rows
 from run_specialist.store.writer import Writer
-from tests.loop_jobs import job
-from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.store.finished_batches import EVERY_STATE, STARTED, TEMPLATE, item_of, keep_batch
-from tests.unit.store.finished_runs import keep, named, run_of, write
+from tests.unit.store.finished_runs import keep, run_of, write
 from tests.unit.store.records import (
     begun,
-    change,
     checkpointed,
     counts,
     ended,
@@ -37,35 +30,9 @@ from tests.unit.store.records import (
 )
 
 
-@pytest.fixture
-def three(store_url):
-    """Return a store with three runs, of which r2 is the newest."""
-    keep(
-        store_url,
-        r1=run_of("r1", 1_000.0),
-        r2=run_of("r2", 3_000.0, turns=2, status="partial", specialist="reader", model="m", question="Why?\nHow?"),
-        r3=run_of("r3", 2_000.0),
-    )
-    with Store(store_url) as store:
-        yield store
-
-
 def ids(found):
     """Return the ids of runs."""
     return [one.run_id for one in found]
-
-
-def test_a_listing_is_filtered(three):
-    """A listing is filtered by id prefix, specialist, status, age and number; all filters must match."""
-    assert ids(three.runs(ids=["r1", "r2"])) == ["r2", "r1"]
-    assert ids(three.runs(ids=["r"], limit=2)) == ["r2", "r3"]
-    assert ids(three.runs(ids=["_1", "%"])) == []
-    assert ids(three.trees(Selection(specialist="looker"))) == ["r3", "r1"]
-    assert ids(three.runs(status="answered", limit=1)) == ["r3"]
-    assert ids(three.runs(status="failed")) == []
-    assert ids(three.trees(Selection(before=2_060.0))) == ["r1"]
-    assert ids(three.trees(Selection(before=2_061.0, specialist="looker"), 5)) == ["r3", "r1"]
-    assert ids(three.runs(limit=0)) == []
 
 
 def test_a_run_without_an_outcome_is_running_or_interrupted(store_url):
@@ -84,46 +51,6 @@ def test_a_run_without_an_outcome_is_running_or_interrupted(store_url):
         assert store.find("alive").status == "answered"
 
 
-def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
-    """A run is found by its id, by a prefix or as the last one.
-
-    An exact id wins over a longer one it is a prefix of; the last run is never one that another run started.
-    """
-    keep(store_url, r1=run_of("r1", 3.0), r12=run_of("r12", 2.0), x1=run_of("x1", 1.0), child=run_of("child", 4.0))
-    change(store_url, "update runs set parent_id = 'r1' where run_id = 'child'")
-    with Store(store_url) as store:
-        assert [store.find(given).run_id for given in ("r1", "r12", "x", "last", "child")] == [
-            "r1", "r12", "x1", "r1", "child",
-        ]  # fmt: skip
-        assert store.find("child").parent_id == "r1"
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ("2", "7 run ids start with 2: 27, 26, 25, 24, 23 and 2 more; use more of the id"),
-        ("nothing like it", "there is no run nothing like it in {}; the newest is 27"),
-        ("277", "there is no run 277 in {}; the newest is 27"),
-        ("%", "there is no run % in {}; the newest is 27"),
-        ("\udcff\0", "there is no run \udcff\0 in {}; the newest is 27"),
-    ],
-)
-def test_an_unknown_or_ambiguous_id_is_reported(store_url, given, told):
-    """An id that matches no run or several is reported in one line, with the matching ids or the newest one."""
-    keep(store_url, **{f"2{number}": run_of(f"2{number}", float(number)) for number in range(1, 8)})
-    with Store(store_url) as store, pytest.raises(RunNotFound) as caught:
-        store.load(given)
-    assert str(caught.value) == told.format(named(store_url))
-
-
-def test_a_missing_store_is_reported_and_not_created(store_url):
-    """A missing store is reported as missing and is not created by reading."""
-    for _ in range(2):
-        with pytest.raises(StoreMissing, match=r"^there is no store at .* yet; the first run creates it$"):
-            Store(store_url)
-
-
 def test_deleting_a_run_removes_only_its_rows(store_url):
     """Deleting a run removes all its rows and no other run's; it needs full ids and ignores unknown ones."""
     keep(store_url, r1=run_of("r1"), r12=run_of("r12"), r2=begun("r2"))
@@ -135,31 +62,7 @@ def test_deleting_a_run_removes_only_its_rows(store_url):
     assert min(before.values()) > 0
 
 
-def test_a_selection_with_a_running_run_is_not_deleted(store_url):
-    """If a run is still running, none of the selection is deleted and the error names the run and its owner.
-
-    It can be deleted once its process has died.
-    """
-    keep(store_url, dead=begun("dead"))
-    writer = Writer(nowhere(store_url))
-    with Store(store_url) as store:
-        with closing(writer):
-            write(writer, alive=begun("alive"), done=run_of("done"))
-            before = counts(store_url)
-            with pytest.raises(UsageError, match=r"^alive is still running: .*; stop it first; nothing was deleted$"):
-                store.delete(["dead", "alive"])
-            assert counts(store_url) == before
-            # A run that a living process has finished can be deleted.
-            store.delete(["done", "dead"])
-        assert ids(store.runs()) == ["alive"]
-        store.delete(["alive"])
-    assert set(counts(store_url).values()) == {0}
-
-
 # Loading a run from a store, on both databases.
-
-
-DAY = 86_400.0
 
 
 def test_every_field_of_every_record_is_read_back(store_url):
@@ -190,20 +93,6 @@ def test_every_field_of_every_record_is_read_back(store_url):
     assert [(one.part, one.place, one.copied) for one in kept.messages] == [(0, 0, False), (0, 1, False), (0, 2, False)]
     assert kept.transcript == tuple(said)
     assert (event.number, event.body["event"], event.body["outcome"]["answer"]) == (1, "finished", "It is known.")
-
-
-def test_a_corrupt_row_causes_a_one_line_error(store_url):
-    """A corrupt row causes a one-line error that names the run and the store; other runs can be read."""
-    keep(store_url, r1=run_of("r1"), r2=run_of("r2"))
-    change(store_url, "update runs set frozen = outcome, outcome = substr(question, 1, 1) where run_id = 'r1'")
-    with Store(store_url) as store:
-        with pytest.raises(StoreUnusable, match=r"^.*the data of r1 cannot be read: [^\n]*$"):
-            store.load("r1")
-        assert store.load("r2").frozen == {"system": "Look."}
-        change(store_url, "drop table events")
-        with pytest.raises(StoreUnusable, match=r"^[^\n]*events[^\n]*$") as caught:
-            store.load("r2")
-        assert str(caught.value).startswith(named(store_url))
 
 
 def test_the_history_of_a_specialist_lists_its_finished_runs(store_url):
@@ -243,28 +132,6 @@ def test_outcomes_are_those_of_the_newest_runs_that_began_from_a_file(store_url,
     assert [[one["status"] for one in outcomes] for outcomes in found] == [[], ["landed"], ["landed", "answered"]]
 
 
-async def test_s4_4_every_message_is_in_the_database(store_url):
-    """A run with a limit of 3 stores 1 user message, 3 calls with their results and 1 assistant message, in order."""
-    script = [calls(("look", {"query": word}), first_id=at) for at, word in enumerate("abc", 1)]
-    work = job(ScriptedProvider([*script, says("Owls eat mice.")]), 3, landing="none")
-    with closing(Writer(nowhere(store_url))) as writer:
-        done = await Run(work, journal=writer.journal(work.run_id)).outcome()
-    with Store(store_url) as store:
-        kept = store.load("last")
-    assert (kept.status, kept.tool_calls) == (done.status, 3) == ("landed", 3)
-    rows = transcript_rows(kept)
-    pair = ["tool_call", "tool_result"]
-    assert [row["kind"] for row in rows] == ["user", *pair, *pair, *pair, "assistant"]
-    assert [row["arguments"]["query"] for row in rows if row["kind"] == "tool_call"] == ["a", "b", "c"]
-    assert [row["content"] for row in rows if row["kind"] == "tool_result"] == [
-        "note on 'a', part 0",
-        "note on 'b', part 0\n1 tool call remaining",
-        "note on 'c', part 0\n0 tool calls remaining",
-    ]
-    assert (rows[0]["text"], rows[-1]["text"]) == ("What is known?", "Owls eat mice.")
-    assert kept.started_at <= time.time() < kept.started_at + DAY
-
-
 # Trees of runs, projects and searches, as queries on both databases.
 
 
@@ -290,34 +157,10 @@ def forest(store_url):
         yield store
 
 
-def test_a_limit_counts_trees(forest):
-    """The limit counts runs without a selected parent; their selected descendants are returned with them."""
-    project = Selection(project="/a")
-    assert ids(forest.trees(project, 1)) == ["orphan"]
-    assert ids(forest.trees(project, 2)) == ["orphan", "c"]
-    assert ids(forest.trees(project, 3)) == ids(forest.trees(project)) == ["orphan", "a2", "c", "a11", "a1", "a"]
-    assert ids(forest.trees(Selection(), 3)) == ["orphan", "c", "b"]
-    assert ids(forest.trees(Selection(specialist="reader"), 5)) == ["a1"]
-    assert ids(forest.trees(Selection(project="/a", status="failed"), 5)) == ["c"]
-    assert ids(forest.trees(project, 0)) == []
-
-
 def test_descendants_are_found_whatever_is_selected(forest):
     """All descendants of some runs are found, each once."""
     assert ids(forest.with_descendants(forest.runs(ids=["a1", "b"]))) == ["b", "a11", "a1"]
     assert ids(forest.with_descendants(forest.runs(ids=["a"]))) == ["a2", "a11", "a1", "a"]
-
-
-def test_last_and_the_count_of_others_depend_on_the_project(forest):
-    """`last` is the newest run of the project without a parent; runs of other projects are counted."""
-    assert (forest.find("last", "/a").run_id, forest.find("last", "/b").run_id) == ("c", "b")
-    assert (forest.find("last").run_id, forest.find("b", "/a").run_id) == ("c", "b")
-    assert [forest.count_elsewhere(project) for project in ("/a", "/b", "/c")] == [1, 6, 7]
-    with pytest.raises(RunNotFound, match=r"contains no runs of /c yet; other projects have 7 runs$"):
-        forest.find("last", "/c")
-    assert (ids(forest.runs()), len(forest.past("looker", "/a")), len(forest.past("looker"))) == (
-        ["orphan", "a2", "c", "b", "a11", "a1", "a"], 5, 6,
-    )  # fmt: skip
 
 
 def test_the_status_of_a_parent_does_not_hide_its_children(store_url):
@@ -358,16 +201,11 @@ def store(store_url):
         yield opened
 
 
-def ids_batches(found):
-    """Return the ids of runs."""
-    return {one.run_id for one in found}
-
-
 @pytest.mark.parametrize("limit", [None, 10, 1])
 def test_runs_of_batches_and_those_below_are_left_out(store, limit):
     """Left out are the runs of batches and all runs below them, at any depth, with a limit and without."""
-    assert ids_batches(store.trees(Selection(without_batches=True), limit)) == {"alone", "below"}
-    assert ids_batches(store.active_since(Selection(without_batches=True), 0.0)) == {"alone", "below"}
+    assert {*ids(store.trees(Selection(without_batches=True), limit))} == {"alone", "below"}
+    assert {*ids(store.active_since(Selection(without_batches=True), 0.0))} == {"alone", "below"}
     assert len(store.trees(Selection())) == 7
 
 
@@ -376,14 +214,14 @@ def test_the_runs_that_are_left_out_are_counted(store):
     assert store.count_left_out(Selection(without_batches=True)) == 3
     assert store.count_left_out(Selection(status="failed", without_batches=True)) == 1
     assert store.count_left_out(Selection(specialist="unknown", without_batches=True)) == 0
-    assert ids_batches(store.trees(Selection(status="failed", without_batches=True))) == set()
+    assert {*ids(store.trees(Selection(status="failed", without_batches=True)))} == set()
 
 
 def test_the_runs_of_a_batch_are_selected(store):
     """The runs of one batch are those of its items, without runs below them; other filters apply too."""
-    assert ids_batches(store.trees(Selection(batch="b1"))) == {"b1-a", "b1-b"}
-    assert ids_batches(store.trees(Selection(batch="b1", status="failed"), 5)) == {"b1-b"}
-    assert ids_batches(store.trees(Selection(batch="b"))) == set()
+    assert {*ids(store.trees(Selection(batch="b1")))} == {"b1-a", "b1-b"}
+    assert {*ids(store.trees(Selection(batch="b1", status="failed"), 5))} == {"b1-b"}
+    assert {*ids(store.trees(Selection(batch="b")))} == set()
 
 
 # Reading batches: counts by status, items, and finding a batch, on both databases.
@@ -474,6 +312,7 @@ def test_failures_can_be_listed_alone(store_url):
     assert statuses(store_url, failures=True) == {4: "failed", 5: "aborted", 8: "failed", 9: "dead"}
 
 
+@pytest.mark.exhaustive
 def test_items_are_read_a_few_at_a_time(store_url, monkeypatch):
     """Items are read while they are used, in the order of their numbers, and never all together."""
     monkeypatch.setattr(batch_reader, "ITEMS_AT_ONCE", 50)
@@ -487,35 +326,3 @@ def test_items_are_read_a_few_at_a_time(store_url, monkeypatch):
         assert [item.number for item in store.items("b1")] == list(range(1, 1_001))
         assert tracemalloc.get_traced_memory()[1] < 4_000_000
         tracemalloc.stop()
-
-
-def test_batches_are_listed(store_url):
-    """Batches are listed newest first, all or those of one project, each with its own tally."""
-    keep_batch(store_url, {"a": {"status": "answered"}}, "b1", project="/p", cost_limit=2.5, created_at=1.0)
-    keep_batch(store_url, {"a": "not run", "b": "not run"}, "b2", project="/q", created_at=3.0)
-    keep_batch(store_url, {}, "b3", created_at=2.0, model="opus")
-    with StoredBatches(store_url) as store:
-        assert [one.batch_id for one in store.listed()] == ["b2", "b3", "b1"]
-        assert [one.batch_id for one in store.listed(limit=2)] == ["b2", "b3"]
-        assert store.listed("/p") == [StoredBatch("b1", "looker", TEMPLATE, 1.0, project="/p", cost_limit=2.5)]
-        found = store.tallies(["b1", "b2", "b3", "unknown"])
-        assert [found[one].counts for one in found] == [{"answered": 1}, {"not run": 2}, {}, {}]
-        assert found["b3"] == BatchTotals()
-
-
-def test_a_batch_is_found(store_url):
-    """A batch is found by its id, by a unique prefix, and the newest of a project as `last`."""
-    for batch_id, project, at in (("b1", "/p", 2.0), ("b12", "/q", 1.0), ("c_", None, 0.5)):
-        keep_batch(store_url, {"a": "not run"}, batch_id, project=project, created_at=at)
-    with StoredBatches(store_url) as store:
-        found = [store.find(*given).batch_id for given in (("b1",), ("b12",), ("c",), ("last",), ("last", "/q"))]
-        assert found == ["b1", "b12", "c_", "b1", "b12"]
-        for wrong, why in (
-            ("b", "2 batch ids start with b: b1, b12; use more of the id"),
-            ("%", "there is no batch %"),
-            (" ", "the batch id is empty"),
-        ):
-            with pytest.raises(RunNotFound, match=f"^{why}"):
-                store.find(wrong)
-        with pytest.raises(RunNotFound, match="contains no batches of /r yet"):
-            store.find("last", "/r")

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.loop.compaction import FlattenedTranscript, summary_pair
-from run_specialist.record.events import Called, Finished
+from run_specialist.loop.compaction import summary_pair
+from run_specialist.record.events import Finished
 from run_specialist.record.journal import Ended, EventLogged, FileChanging, Received, Returned, RunSnapshot
 from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
-from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
 from run_specialist.store import rows as from_rows
 from run_specialist.store.location import Location
 from run_specialist.store.reader import Store
@@ -24,12 +23,8 @@ from run_specialist.store.rows import (
     Rows,
     column_text,
     json_text,
-    outcome,
-    outcome_of,
-    pack,
     row,
     rows_of,
-    unpack,
 )
 from run_specialist.store.selection import Selection
 from run_specialist.store.sqlite import FileSession
@@ -40,20 +35,7 @@ from tests.loop.stored_replies import ANSWER, THREE
 from tests.scripted_provider import ScriptedProvider
 from tests.stored_runs import StoredRunHarness
 from tests.unit.store import records
-from tests.unit.store.message_blocks import BLOCKS
 from tests.unit.store.records import begun, opened, unpacked, write
-
-
-def through_the_store(value: object) -> object:
-    """Return a value after it was packed and unpacked like a column of bytes."""
-    return json.loads(unpacked(pack(json_text(value))) or "")
-
-
-@given(BLOCKS)
-def test_stored_blocks_give_the_same_request_bytes(blocks):
-    """Stored blocks give the same request bytes as the message itself."""
-    again = through_the_store(tuple(blocks))
-    assert Message("assistant", tuple(again)).encoded == Message("assistant", tuple(blocks)).encoded
 
 
 def body_of(row):
@@ -119,13 +101,6 @@ def test_text_contains_nothing_that_a_database_refuses(value, kept):
 def test_impossible_numbers_are_clamped(said, kept):
     """Impossible numbers are clamped to what the column accepts."""
     assert row("runs", tool_calls=said)["tool_calls"] == kept
-
-
-def test_an_event_that_cannot_be_copied_is_stored_by_field():
-    """An event that cannot be copied is stored field by field; a caller's arguments may be anything."""
-    odd = Called("started", "call-1", "look", MappingProxyType({"query": Unspeakable()}))
-    body = body_of(rows_of("run-1", "me", [EventLogged(event=odd)], event=1).added["events"][0])
-    assert (body["event"], body["phase"], body["arguments"]) == ("tool_call", "started", {"query": "Unspeakable"})
 
 
 def test_the_outcome_is_stored_as_printed():
@@ -217,34 +192,6 @@ def short(rows):
     return [(row["kind"], row.get("text", row.get("content", row.get("id")))) for row in rows]
 
 
-def test_calls_and_results_follow_the_order_of_their_messages():
-    """Calls and results are in the order of their messages; a result has its tool's name and whether it failed."""
-    failed = Message.results([ToolResult("call_1", "one"), ToolResult("call_2", "no such note", is_error=True)])
-    rows = transcript_rows(run(kept(QUESTION, said(text("I look."), call(1), call(2, "read")), failed)))
-    assert rows == [
-        {"role": "user", "kind": "user", "text": "What is known?"},
-        {"role": "assistant", "kind": "assistant", "text": "I look."},
-        {"role": "assistant", "kind": "tool_call", "name": "look", "id": "call_1", "arguments": {"number": 1}},
-        {"role": "assistant", "kind": "tool_call", "name": "read", "id": "call_2", "arguments": {"number": 2}},
-        {
-            "role": "tool",
-            "kind": "tool_result",
-            "name": "look",
-            "id": "call_1",
-            "content": "one",
-            "is_error": False,
-        },
-        {
-            "role": "tool",
-            "kind": "tool_result",
-            "name": "read",
-            "id": "call_2",
-            "content": "no such note",
-            "is_error": True,
-        },
-    ]  # fmt: skip
-
-
 def test_a_summary_is_shown_once_where_it_was_made():
     """A summary is shown once, where it was made; messages it kept are not repeated.
 
@@ -265,18 +212,6 @@ def test_a_summary_is_shown_once_where_it_was_made():
         ("tool_result", "result 3"),
         ("summary", "One and two are known."),
         ("assistant", "Three."),
-    ]
-
-
-def test_a_summary_inside_the_first_message_is_shown():
-    """A summary inside the first message, used where thinking binds the history, is shown in the same way."""
-    first = kept(QUESTION, said(call(1)), answered(1))
-    retold = FlattenedTranscript(QUESTION.blocks, "One is known.").message()
-    second = kept(retold, said(text("That is it.")), part=1, copies=1)
-    assert short(transcript_rows(run(first + second)))[2:] == [
-        ("tool_result", "result 1"),
-        ("summary", "One is known."),
-        ("assistant", "That is it."),
     ]
 
 
@@ -314,70 +249,6 @@ def test_an_interrupted_reply_is_shown_with_its_results():
     assert [(row["name"], row["is_error"]) for row in rows[-2:]] == [("look", False), ("look", True)]
     acted_on = replace(cut_off, snapshot=RunSnapshot({"turns": 2}))
     assert short(transcript_rows(acted_on)) == short(rows)[:3]
-
-
-# An outcome from the store equals the one that the run returned.
-
-
-TEXTS = st.text(st.characters(), max_size=20)
-COUNTS = st.integers(0, 2**40)
-AMOUNTS = st.none() | st.floats(0, 1e9)
-STATUSES = st.sampled_from(["answered", "landed", "partial", "failed", "aborted"])
-USAGE = st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS)
-EVIDENCE = st.builds(Evidence, TEXTS, TEXTS, st.none() | st.booleans())
-
-
-def tuples(values):
-    """Return a strategy for short tuples."""
-    return st.lists(values, max_size=3).map(tuple)
-
-
-CHILDREN = st.recursive(
-    st.builds(Child, TEXTS, TEXTS, STATUSES, COUNTS, USAGE, AMOUNTS, tuples(EVIDENCE)),
-    lambda inner: st.builds(Child, TEXTS, TEXTS, STATUSES, COUNTS, USAGE, AMOUNTS, tuples(EVIDENCE), tuples(inner)),
-    max_leaves=4,
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | COUNTS | TEXTS | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
-    max_leaves=6,
-)
-OUTCOMES = st.builds(
-    Outcome,
-    run_id=TEXTS,
-    specialist=TEXTS,
-    model=TEXTS,
-    status=STATUSES,
-    answer=TEXTS,
-    evidence=tuples(EVIDENCE),
-    gaps=tuples(TEXTS),
-    output=JSON,
-    tool_calls=st.builds(ToolCalls, COUNTS, st.none() | COUNTS, COUNTS, COUNTS),
-    limits=st.dictionaries(TEXTS, st.builds(Spent, AMOUNTS, AMOUNTS), max_size=3),
-    landing=st.none() | st.builds(LandingReport, TEXTS, TEXTS, COUNTS, USAGE, AMOUNTS),
-    usage=USAGE,
-    cost_usd=AMOUNTS,
-    duration_s=st.floats(0, 1e6),
-    warnings=tuples(TEXTS),
-    children=tuples(CHILDREN),
-    error=st.none() | TEXTS,
-    exit_code=st.sampled_from(Exit),
-)
-
-
-def stored(value):
-    """Return the JSON of an outcome, as a column of the store holds it."""
-    rows = rows_of("run-1", "me", [Ended(outcome=value)], event=1)
-    return unpack(rows.ending["outcome"])
-
-
-@given(OUTCOMES)
-def test_every_outcome_comes_back_equal(value):
-    """Every field comes back equal and of the same type, also nested ones; printed, it is the same JSON."""
-    found = outcome_of(json.loads(stored(value)))
-    assert found == value
-    assert repr(found) == repr(value)
-    assert json.dumps(outcome(stored(value))) == json.dumps(found.as_json()) == json.dumps(value.as_json())
 
 
 # What runs have changed in files: stored before it happens, read with the children's, deleted with the run.

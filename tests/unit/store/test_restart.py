@@ -6,24 +6,15 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from run_specialist.errors import NotResumable
-from run_specialist.loop.run import Run
-from run_specialist.store import owners
-from run_specialist.store import writer as writer_module
 from run_specialist.store.base import Backoff, StoreOutage
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import Location
 from run_specialist.store.postgresql import ServerSession
-from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
-from tests.loop_jobs import job
 from tests.postgres_server import postgres_server
-from tests.scripted_provider import ScriptedProvider, calls
-from tests.unit.store.records import ask, begun, change, connection, counts, ended, stored, turn_of, write
+from tests.unit.store.records import begun, change, connection, counts, ended, stored, turn_of, write
 
 pytestmark = pytest.mark.exhaustive
-
-ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}
-ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +67,6 @@ def promote(url):
         found.execute("alter database postgres reset default_transaction_read_only")
 
 
-def looks(number, before=lambda: None):
-    """Return a scripted reply that calls the tool, and runs a function before it is sent."""
-
-    def reply(asked):
-        before()
-        return calls(("look", {"query": str(number)}), first_id=number)
-
-    return reply
-
-
 def after(pauses, doing):
     """Return a replacement for `sleep` that runs a function at the n-th pause."""
     left = iter(range(pauses - 1, -1, -1))
@@ -95,39 +76,6 @@ def after(pauses, doing):
             doing()
 
     return sleep
-
-
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_restart_between_two_turns_loses_nothing(server, database, writers, mode):
-    """After a restart between two turns, the entire run is stored, each row once, and there is no warning."""
-    script = [looks(1), looks(2, lambda: server.restart(mode)), looks(3), ANSWER]
-    journal = writers.make().journal("run-1")
-    run = Run(job(ScriptedProvider(script), origin=lambda: ORIGIN), journal=journal)
-    outcome = await run.outcome()
-    assert (outcome.status, outcome.warnings, run.is_kept) == ("answered", (), True)
-    found = counts(database)
-    assert (found["runs"], found["turns"], found["calls"]) == (1, 4, 3)
-    with Store(database) as store:
-        kept = store.load("run-1")
-    assert kept.transcript == run.transcript
-    assert [event.number for event in kept.events] == list(range(1, found["events"] + 1))
-    assert ask(database, "select status from runs") == [("answered",)]
-
-
-async def test_a_checkpoint_retries_while_the_server_is_away(server, database, writers):
-    """While the server is away, the checkpoint retries; the next request is sent once the turn before is stored."""
-    kept_at = []
-
-    def note():
-        kept_at.append(counts(database)["turns"])
-
-    writer = writers.make(Backoff(sleep=after(5, server.start)))
-    writer.check()
-    script = [looks(1, note), looks(2, server.stop), looks(3, note), ANSWER]
-    run = Run(job(ScriptedProvider(script), origin=lambda: ORIGIN), journal=writer.journal("run-1"))
-    assert (await run.outcome()).warnings == ()
-    assert kept_at == [0, 2]
-    assert counts(database)["turns"] == 4
 
 
 async def test_after_a_failover_the_writer_opens_a_new_session(database, writers):
@@ -223,30 +171,3 @@ async def test_a_run_in_progress_is_not_claimed_again_after_a_lost_connection(da
     with pytest.raises(NotResumable, match="run-1 is still running"):
         await asyncio.to_thread(writer.claim, stored("run-1", turns=1))
     assert broken
-
-
-async def test_a_server_that_does_not_come_back_causes_one_warning(server, database, writers):
-    """A server that does not come back costs one warning after the timeout, and the run continues without its store."""
-    writer = writers.make(Backoff(first=0.001, patience=0.01))
-    journal = writer.journal("run-1")
-    assert await write(journal, *begun("run-1"), *turn_of(1)) is None
-    server.stop("immediate")
-    try:
-        told = await write(journal, *turn_of(2))
-    finally:
-        server.start()
-    assert (told or "").startswith("this run is not stored from turn 2 on: postgresql://tests:***@127.0.0.1:")
-    assert "\n" not in told
-    assert journal.outage is None
-
-
-async def test_a_run_whose_lock_was_lost_in_a_restart_is_not_taken_over(server, database, writers, monkeypatch):
-    """A waiting run whose lock was lost in a restart is not taken over: its process takes the lock again in time."""
-    monkeypatch.setattr(writer_module, "GRACE", owners.GRACE)
-    assert await write(writers.make().journal("run-1"), *begun("run-1")) is None
-    ((owner,),) = ask(database, "select owner from runs")
-    server.restart("immediate")
-    other = writers.make()
-    with pytest.raises(NotResumable, match=r"run-1 is still running: process \d+ on "):
-        await asyncio.to_thread(other.claim, stored("run-1"))
-    assert owners.is_alive(database, owner)

@@ -59,6 +59,7 @@ print({"sqlalchemy", "alembic"} & {*sys.modules})
 """
 
 
+@pytest.mark.exhaustive
 def test_a_file_is_written_without_importing_a_database_library(tmp_path):
     """A file is created and written without importing a database library, also by a resumed run once it is loaded.
 
@@ -191,31 +192,6 @@ def test_the_connection_timeout_is_limited():
     assert parsed("postgresql://me@host/runs?connect_timeout=60").query["connect_timeout"] == "60"
 
 
-def test_connection_errors_are_reported_in_one_line(database):
-    """A wrong password and a missing database are each reported in one line."""
-    url = parsed(database)
-    wrong = url.set(password=WORD).render_as_string(hide_password=False)
-    assert "password authentication failed" in refusal(wrong)
-    assert WORD not in refusal(wrong)
-    missing = url.set(database="nowhere").render_as_string(hide_password=False)
-    assert 'database "nowhere" does not exist' in refusal(missing)
-
-
-def test_tables_of_another_program_are_left_unchanged(database):
-    """A table of another program in a schema with our name is left unchanged, and the store is refused."""
-    execute(database, "create schema run_specialist", "create table run_specialist.runs (distance real)")
-    assert "contains tables of another program in the schema run_specialist" in refusal(database)
-    execute(database, "insert into run_specialist.runs values (42.195)")
-
-
-def test_a_newer_database_is_refused(database):
-    """A database of a newer version is refused and its tables are left unchanged."""
-    open_engine(database).dispose()
-    execute(database, "update run_specialist.alembic_version set version_num = '0099'")
-    assert "newer run-specialist (its tables are of version 99" in refusal(database)
-    assert "newer" in refusal(database, write=False)
-
-
 def test_a_user_without_schema_rights_can_use_an_existing_schema(database):
     """A user without the right to create a schema can write to a store that an administrator has created."""
     open_engine(database).dispose()
@@ -284,16 +260,6 @@ def test_a_batch_and_its_items_are_stored(store_url, book):
     ]
 
 
-def test_the_same_call_again_changes_nothing(store_url, book):
-    """A repeated call keeps numbers, states, and the time of the first call."""
-    book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [ItemStateChange("b1-a", "ended", "no such file")])
-    before = ask(store_url, "select * from items order by run_id")
-    book.put(StoredBatch("b1", "looker", "What does {input} say?", 99.0), [item("a", 1), item("b", 2)])
-    assert ask(store_url, "select * from items order by run_id") == before
-    assert ask(store_url, "select created_at, cost_limit from batches") == [(5.0, None)]
-
-
 def test_a_changed_call_gives_new_numbers(store_url, book):
     """Items that the newest call does not have lose their number; new ones are added, moved ones keep their state."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
@@ -318,15 +284,7 @@ def test_a_cancelled_batch_can_be_called_again(store_url, book):
     assert ask(store_url, "select state, reason from batches") == [("open", None)]
 
 
-def test_an_item_put_back_is_as_new(store_url, book):
-    """An item that is put back has no error and no takeovers, and waits."""
-    book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead", "as well")])
-    book.put_back("b1", ["b1-a"])
-    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b1-b", 2, "dead", 0)]
-    assert ask(store_url, "select turns, error from items where run_id = 'b1-a'") == [(0, None)]
-
-
+@pytest.mark.exhaustive
 def test_many_items_are_written_in_portions(store_url, book, monkeypatch):
     """Items are read while they are written, a portion at a time, so that their number does not fill the memory."""
     monkeypatch.setattr(batches, "PORTION", 50)
