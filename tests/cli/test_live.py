@@ -28,7 +28,7 @@ from run_specialist.record.events import (
     Warned,
 )
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import ToolCalls
+from run_specialist.record.outcome import Child, ToolCalls
 from tests.loop_jobs import Clock
 from tests.screen import ReflowingTerminal, screen
 from tests.unit.record.outcomes import outcome as make_outcome
