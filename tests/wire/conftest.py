@@ -21,6 +21,15 @@ from tests.wire.simulator import MessagesSimulator
 from tests.wire.specialists import Asker
 
 StartSimulator = Callable[..., MessagesSimulator]
+FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the ordinary run take every third case of each test here: most run on several APIs, streamed and not."""
+    for item in items:
+        if item.path.is_relative_to(FOLDER) and item.get_closest_marker("exhaustive") is None:
+            item.add_marker(pytest.mark.exhaustive(one_in=3))
 
 
 @pytest.fixture
@@ -57,7 +66,7 @@ def ask_once(messages_api: StartSimulator, tmp_path: Path) -> Asker:
     return Asker(messages_api, tmp_path, stream=False)
 
 
-@pytest.fixture(params=["json", "stream"])
+@pytest.fixture(params=["stream", "json"])
 def ask_chat(
     chat_api: Callable[..., ChatSimulator], request: pytest.FixtureRequest
 ) -> Callable[..., Awaitable[tuple[Outcome, ChatSimulator]]]:

@@ -83,6 +83,7 @@ AWAY = {
 }
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("kind", AWAY)
 async def test_an_endpoint_that_is_away_costs_no_item_and_no_reply(start, store, kind):
     """429 for a minute, a quota gone for half an hour: the batch pauses and is done, and pays for nothing twice."""
@@ -106,6 +107,7 @@ async def test_an_endpoint_that_is_away_costs_no_item_and_no_reply(start, store,
     assert refused <= 3 + 3 + len(clock.slept), "in the pause one item at a time probes the endpoint"
 
 
+@pytest.mark.exhaustive
 async def test_a_cost_limit_holds_over_several_calls_and_is_not_in_the_prompt(start, store):
     """The items not begun are not run; the next call with a higher limit works on them; all prompts are the same."""
     served = start()
@@ -137,6 +139,7 @@ async def test_a_grant_counts_down_and_lands_like_any_cost_limit(start, store):
     assert done[1].outcome.limits["cost"].limit == pytest.approx(whole.cost_usd * 0.9)
 
 
+@pytest.mark.exhaustive
 async def test_two_runners_share_a_batch(start, store):
     """Two processes that map the same items divide them; each item is paid for once, and both get all outcomes."""
     served = start()

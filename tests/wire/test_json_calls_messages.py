@@ -103,9 +103,3 @@ async def test_g8_an_answer_in_json_may_have_a_shape(ask_once):
     assert "does not match its schema" in told.api.requests[1].messages[-1]["content"][0]["text"]
     branch = told.api.requests[0].body["output_config"]["format"]["schema"]["properties"]["call"]["anyOf"][-1]
     assert branch["properties"]["arguments"]["properties"]["answer"]["required"] == ["n", "unit"]
-
-
-async def test_g8_an_ignored_schema_is_reported_once(ask_once):
-    """A second reply in text does not repeat the warning."""
-    told = await ask_once([says("Words."), says("Words.")], JSON_LINE, "output_schema: {type: object}")
-    assert len([warning for warning in told.outcome.warnings if "ignored the JSON Schema" in warning]) == 1

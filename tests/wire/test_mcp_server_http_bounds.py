@@ -22,6 +22,7 @@ def project(project):
     return project
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("sent", "drip"),
     [
@@ -47,6 +48,7 @@ async def test_an_incomplete_request_is_closed(monkeypatch, sent, drip):
         assert isinstance(reading.exception(), ConnectionError) or not reading.result()
 
 
+@pytest.mark.exhaustive
 async def test_tool_calls_and_event_streams_outlast_the_time_limit(monkeypatch):
     """Calls and streams may last; connections that send nothing are closed meanwhile."""
     monkeypatch.setattr(http, "CLIENT_TIMEOUT", 0.4)
@@ -127,6 +129,7 @@ async def test_a_body_is_bounded():
     assert broken.status_code == 400
 
 
+@pytest.mark.exhaustive
 async def test_sessions_expire_and_are_bounded(monkeypatch):
     """An idle session ends, and a later request gets a 404; beyond the limit a new session gets a 503."""
     monkeypatch.setattr(http, "IDLE", 1.0)

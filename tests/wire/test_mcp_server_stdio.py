@@ -107,6 +107,7 @@ def test_a_signal_answers_the_active_call_and_ends_the_server(number, code, aske
     assert newest().status == "aborted"
 
 
+@pytest.mark.exhaustive
 def test_a_cancelled_request_aborts_its_run_and_no_other(asked, tmp_path):
     """The client's cancellation notification aborts that run only; the server continues."""
     server = asked(asks(2, "finder", query="What do owls eat?"))

@@ -23,7 +23,6 @@ from run_specialist.cli.live import LiveView
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.installation import adding
 from run_specialist.loop.retries import PATIENCE_WITH_OTHERS
-from run_specialist.providers import local
 from run_specialist.record.outcome import Exit
 from tests.forked_program import ForkedProgram
 from tests.journals import load
@@ -173,23 +172,6 @@ async def test_m_5_a_mistake_that_somebody_must_see_changes_nothing(chains, mess
     assert "no model of this run" not in str(outcome.error)
 
 
-@pytest.mark.exhaustive
-async def test_m_6_a_resumed_run_goes_on_with_the_model_it_had_changed_to(chains, messages_api):
-    """A run that changed its model and failed is resumed with that model, and later changes once more."""
-    api = messages_api([*THINKS, NO_CREDIT, look(replies, "c"), replies.refuses()])
-    chains.use(api)
-    first = await chains.ask(["sonnet", "haiku", "opus"])
-    assert first.status == "failed"
-    again = messages_api([look(replies, "d"), GONE, replies.answers("mice")])
-    chains.use(again)
-    outcome = await chains.resume()
-    assert asked(again) == [HAIKU, HAIKU, OPUS]
-    assert outcome.answer == "mice"
-    assert [one.model for one in outcome.models] == [SONNET, HAIKU, OPUS]
-    assert sum(one.turns for one in outcome.models) == outcome.limits["turns"].used == 6
-    assert outcome.cost_usd == pytest.approx(sum(one.cost_usd for one in outcome.models))
-
-
 async def test_m_7_a_fork_before_the_change_drops_the_thoughts_of_the_first_model(chains, messages_api):
     """A fork knows which model wrote each turn: it converts those of another one, and keeps its own as they are."""
     api = messages_api([*THINKS, NO_CREDIT, look(replies, "c"), replies.answers("mice")])
@@ -316,19 +298,6 @@ async def test_m_7_a_run_that_changed_its_model_replays_the_same(messages_runs, 
     assert replayed.requests == 4
 
 
-async def test_m_7_a_change_at_the_first_request_replays_the_same(messages_runs, record):
-    """Nothing was adapted yet, and the question is sent to the other model."""
-    run = await record(GONE, messages_runs.read(), replies.answers("Mice."))
-    await same(messages_runs, run, ["claude-sonnet-5-5", "claude-haiku-5-5"])
-
-
-async def test_m_7_a_change_in_the_landing_replays_the_same(messages_runs, record):
-    """The landing of the first model, and that of the second one on another rung."""
-    run = await record(REPLAY_THINKS, NO_CREDIT, replies.says(replies.respond("Mice.")), tool_calls_limit=1)
-    assert run.outcome["status"] == "landed"
-    await same(messages_runs, run, ["claude-sonnet-5-5", "claude-haiku-5-5"])
-
-
 @pytest.mark.exhaustive
 async def test_m_7_two_changes_replay_the_same(messages_runs, record):
     """Three models of both APIs; the last one fails too, and the salvaged answer is the same."""
@@ -405,6 +374,7 @@ async def test_runs_and_children_share_one_server(folder):
         assert len(pids) == len(servers()) == 1
 
 
+@pytest.mark.exhaustive
 def test_two_event_loops_share_one_server(folder):
     """A Runner that is used in two threads starts one process; closing it in a third loop ends it."""
     runner, urls = Runner(model="local:m.gguf"), []
@@ -423,6 +393,7 @@ def test_two_event_loops_share_one_server(folder):
     assert servers() == []
 
 
+@pytest.mark.exhaustive
 async def test_a_server_that_dies_fails_the_run_with_the_reason_and_is_started_again(folder):
     """Exit code 3 with what happened to the process, and the next run gets a new one."""
     (folder / "dies.gguf").write_bytes(GGUF)
@@ -462,6 +433,7 @@ async def test_a_file_that_cannot_be_served_is_a_usage_error(folder, name, conte
     assert servers() == []
 
 
+@pytest.mark.exhaustive
 async def test_the_variable_sets_the_context(folder, monkeypatch):
     """SPECIALIST_LOCAL_CONTEXT overrides what llama.cpp chooses."""
     monkeypatch.setenv("SPECIALIST_LOCAL_CONTEXT", " 4096 ")
@@ -536,6 +508,7 @@ async def test_a_child_cannot_load_weights_without_trust(folder):
     assert servers() == []
 
 
+@pytest.mark.exhaustive
 async def test_an_own_file_needs_trust_for_weights_of_the_project_only(folder, monkeypatch):
     """A relative path leads to a file that the project has put there."""
     mine = Path(os.environ["HOME"]) / ".config/run-specialist/specialists"
@@ -552,15 +525,7 @@ async def test_an_own_file_needs_trust_for_weights_of_the_project_only(folder, m
             await runner.prepare("near", "What?")
 
 
-async def test_nothing_is_started_after_closing(folder):
-    """A thread that is late does not leave a process behind."""
-    files = local.ModelFiles()
-    await files.aclose()
-    with pytest.raises(UsageError, match="the Runner was closed meanwhile"):
-        await files.provider("local:m.gguf")
-    assert servers() == []
-
-
+@pytest.mark.exhaustive
 def test_the_live_view_shows_that_a_model_is_loading(folder, monkeypatch):
     """On a terminal only; without one, nothing is printed about it."""
     shown = []

@@ -33,7 +33,7 @@ from tests.wire.simulator import Gate as ReplyGate
 from tests.wire.simulator import faults, replies
 from tests.wire.simulator.replies import answers, calls, says
 
-RUNS = 50
+RUNS = 30
 
 
 @pytest.fixture
@@ -91,9 +91,8 @@ def answered(outcomes):
     return sum((outcome.status, outcome.answer) == ("answered", "mice") for outcome in outcomes)
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("kind", ["messages", "chat"])
-@pytest.mark.parametrize("status", [429, 529])
+@pytest.mark.exhaustive(one_in=4)
+@pytest.mark.parametrize(("kind", "status"), [("messages", 429), ("chat", 529)])
 async def test_r2_fifty_runs_adapt_to_what_the_api_takes(real_time, kind, status):
     """After the first bursts nothing is refused any more, although the API accepts only four concurrent requests."""
     # On a busy machine too, a reply takes longer than sending a request: all requests that the gate admits arrive at
@@ -113,6 +112,7 @@ async def test_r3_a_ceiling_keeps_everything_from_being_refused(real_time):
     assert (answered(outcomes), api.refused, api.most_at_once) == (RUNS, [], 4)
 
 
+@pytest.mark.exhaustive
 async def test_r2_without_refusals_nobody_waits(real_time):
     """Fifty runs are all in progress at the same time at an API that accepts them."""
     with limited(at_most(1000), together=RUNS) as api:
@@ -319,6 +319,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.exhaustive
 def test_r8_ctrl_c_ends_a_program_whose_runs_wait_at_the_gate():
     """One run is under way and two wait; all of them end with an outcome, and the program ends."""
     with limited(at_most(9), seconds=3600) as api:
@@ -365,14 +366,11 @@ async def state_after(api, *, watch=None, module=anthropic, **settings):
         (faults.rate_limited(), True, False),
         (faults.rate_limited(900), True, True),
         (faults.overloaded(), True, False),
-        (faults.overloaded(900), True, True),
         (faults.ApiError(503, "api_error", "no slot"), True, False),
         (with_headers(faults.overloaded(), **NEVER), False, False),
         (with_headers(faults.rate_limited(900), **NEVER), True, True),
         (faults.server_error(), False, False),
-        (faults.unauthorised(), False, False),
         (faults.ConnectionReset(), False, False),
-        (faults.Raw(200, b"no JSON"), False, False),
     ],
     ids=lambda value: f"{value.status}" if hasattr(value, "status") else str(value),
 )
@@ -553,13 +551,6 @@ async def test_w6_the_text_of_a_broken_attempt_is_no_answer_once_another_succeed
     assert outcome.status == "failed"
     assert "note on 'a'" in outcome.answer
     assert "The first half" not in outcome.answer
-
-
-async def test_w4_a_connection_that_is_reset_once_is_repaired(api_retries):
-    """A reset after the request was sent is repaired by one more request."""
-    events, server = [], api_retries.serve(api_retries.reset, api_retries.answer)
-    outcome = await api_retries.run(server.base_url, events)
-    assert (outcome.answer, waits_in(events), len(server.requests)) == ("mice", [(None, 1)], 2)
 
 
 @pytest.mark.exhaustive(one_in=3)
