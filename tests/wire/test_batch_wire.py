@@ -57,6 +57,7 @@ async def test_the_same_call_again_pays_for_nothing(start, store):
     assert (more.counts.answered, more.counts.earlier, len(served.requests)) == (8, 6, 24)
 
 
+@pytest.mark.exhaustive
 async def test_leaving_the_loop_stores_the_ends_and_the_same_call_goes_on(start, store):
     """`break` aborts the runs under way; the next call resumes them, and pays for no stored reply again."""
     served = start()
@@ -72,9 +73,6 @@ async def test_leaving_the_loop_stores_the_ends_and_the_same_call_goes_on(start,
     assert all(times <= 2 for times in paid(served).values())
 
 
-async def everything(batch):
-    """Return all ends of a batch."""
-    return [done async for done in batch]
 
 
 AWAY = {
@@ -83,7 +81,7 @@ AWAY = {
 }
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", AWAY)
 async def test_an_endpoint_that_is_away_costs_no_item_and_no_reply(start, store, kind):
     """429 for a minute, a quota gone for half an hour: the batch pauses and is done, and pays for nothing twice."""

@@ -225,17 +225,6 @@ async def test_refused_stream_options_are_omitted_from_later_requests(chat_api):
     assert keys == [{"stream_options", "max_completion_tokens"}, {"max_tokens"}, {"max_tokens"}]
 
 
-async def test_max_tokens_replaces_a_refused_max_completion_tokens(chat_api):
-    """After a refusal, `max_tokens` replaces `max_completion_tokens` in all later requests."""
-    refusal = faults.error(422, "Extra inputs are not permitted: max_completion_tokens")
-    api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client)))
-    assert outcome.answer == "yes"
-    assert [sent.body.get("max_tokens") for sent in api.requests] == [None, 16_000, 16_000]
-    assert [sent.body.get("max_completion_tokens") for sent in api.requests] == [16_000, None, None]
-
-
 @pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     "fault",
@@ -248,10 +237,8 @@ async def test_max_tokens_replaces_a_refused_max_completion_tokens(chat_api):
             "This model's maximum context length is 8192 tokens. However, you requested 24000 tokens "
             "(8000 in the messages, 16000 in the completion)."
         ),
-        faults.error(400, "Maximum Context Length exceeded"),
-        faults.error(400, "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"),
     ],
-    ids=["code", "prompt alone", "no room left", "capitals", "size"],
+    ids=["code", "prompt alone", "no room left"],
 )
 async def test_x_8_a_full_context_gives_a_partial_outcome(ask_chat, fault):
     """A full context makes the run partial, with exit code 0; the answer holds the salvage."""

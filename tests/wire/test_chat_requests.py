@@ -123,21 +123,6 @@ async def test_x_1_with_a_limit_of_0_the_instruction_ends_the_question(ask_chat)
     assert "`respond`" in order
 
 
-async def test_an_ignored_instruction_stays_in_the_history(ask_chat):
-    """An ignored instruction stays in the history; the next requests have the same tools."""
-    script = [
-        calls("look", {"query": "a"}),
-        calls("look", {"query": "b"}),
-        calls("look", {"query": "c"}),
-        says("In words."),
-    ]
-    outcome, api = await ask_chat(script, 1, landing="order")
-    assert (outcome.answer, outcome.landing.how) == ("In words.", "none")
-    assert roles(api.requests[-2]) == ["system", "user", "assistant", "tool", "user", "assistant", "tool"]
-    assert [sent.tool_choice for sent in api.requests] == ["auto", "auto", None, "none"]
-    assert api.requests[-1].body["tools"] == api.requests[0].body["tools"]
-
-
 @pytest.mark.parametrize("blocks", [(), ({"type": "thinking", "thinking": "hm", "signature": "x"},)])
 def test_an_empty_assistant_message_has_an_empty_string(blocks):
     """An assistant message has null content only if it has calls; otherwise the content is an empty string."""

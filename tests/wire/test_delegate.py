@@ -24,7 +24,7 @@ from tests.wire.json_mode import written
 from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued, look, message_bytes
 from tests.wire.simulator import Gate, faults, replies
 from tests.wire.simulator.replies import answers, calls, says, tool_use
-from tests.wire.specialists import Asker, for_summary, looks, noting
+from tests.wire.specialists import looks
 
 ROOT = Path(__file__).parents[2]
 QUESTION = "Do owls and toads sleep in winter?"
@@ -421,20 +421,6 @@ async def test_s0_10_a_refused_request_has_an_error_span_without_usage(spans, me
     assert outcome.status == "landed"
     assert [span.attributes.get("error.type") for span in spans.named("chat")] == [None, "ForcingRefused", None]
     assert spans.usage("chat") == spans.usage("invoke_agent") == billed(api.requests)
-
-
-async def test_s2_10_summary_requests_have_spans(spans, messages_api, tmp_path):
-    """Each summary request has its own span below the run; the sums match the outcome."""
-    ask = Asker(messages_api, tmp_path, stream=False)
-    script = noting(says("- owls eat mice (n.md:1)"), [looks("a"), looks("b"), looks("c"), answers("mice")])
-    told = await ask(script, "preset: finalize", "summarize_at: 12000", tools=[LONG])
-    assert told.named("summarized")
-    notes = sum(for_summary(request) for request in told.api.requests)
-    assert notes > 0
-    assert len(spans.named("chat")) == len(told.api.requests)
-    assert {spans.parent(span) for span in spans.named("chat")} == {"invoke_agent looker"}
-    assert spans.usage("chat") == spans.usage("invoke_agent") == billed(told.api.requests)
-    assert sum(spans.usage("chat")[:2]) == told.outcome.usage.total_tokens
 
 
 async def test_s0_7_concurrent_runs_have_separate_span_trees(spans, messages_api):

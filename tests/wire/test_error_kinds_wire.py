@@ -172,17 +172,6 @@ async def test_a_host_that_cannot_be_reached_is_a_connection_failure(monkeypatch
     assert (await ask("http://owl.test/v1", retries=0)).error_kind == "connection"
 
 
-async def test_a_silent_server_is_a_connection_failure(messages_api):
-    """No answer in time is a failure of the connection."""
-    gate = faults.Hang()
-    api = messages_api([gate])
-    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        client.timeout = 0.05
-        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client)))
-    gate.gate.open()
-    assert outcome.error_kind == "connection"
-
-
 async def test_a_full_context_is_no_failure_of_the_server(messages_api, chat_api):
     """A transcript that is too long, and a reply for which there was no room, are failures of the context."""
     full = faults.invalid("prompt is too long: 1000001 tokens > 1000000 maximum")

@@ -3,7 +3,6 @@
 import json
 
 from tests.wire.json_mode import tools_in, written
-from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import says, thinking
 from tests.wire.summary_scripts import LONG
 
@@ -52,14 +51,6 @@ async def test_g8_thinking_goes_back_unchanged_in_front_of_the_call(ask):
     sent = told.api.requests[1].messages[1]["content"]
     assert sent[0] == told.api.requests[0].content[0]
     assert sent[1] == {"type": "text", "text": written("look", query="a")}
-
-
-async def test_g8_messages_api_a_refused_schema_is_one_clear_error(ask_once):
-    """A 400 about the format ends the run with exit code 3."""
-    refusal = ApiError(400, "invalid_request_error", "output_config.format: not supported for this model")
-    told = await ask_once([refusal], JSON_LINE)
-    assert (told.outcome.status, told.outcome.exit_code) == ("failed", 3)
-    assert "use native" in told.outcome.error
 
 
 async def test_g8_a_stream_shows_the_answer_and_not_its_json(ask):

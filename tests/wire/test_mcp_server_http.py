@@ -57,20 +57,6 @@ async def test_the_official_client_calls_a_tool_over_http(mode, host):
     assert "look: 'owls' · 1 of 4 tool calls used, 3 remaining" in progress_log.messages
 
 
-async def test_a_started_run_survives_the_disconnect_of_its_client():
-    """Another client gets the outcome of a started run by its id after the first client has disconnected."""
-    held = BlockingTool()
-    async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool]) as served:
-        async with Client(served.url, mode="legacy") as client:
-            begun = await client.call_tool("start_run", {"specialist": "looker", "query": "?"})
-            await asyncio.wait_for(held.entered.wait(), PATIENCE)
-        held.released.set()
-        async with Client(served.url, mode="auto") as client:
-            given = {"run_id": begun.structured_content["run_id"], "wait_seconds": PATIENCE}
-            done = await client.call_tool("get_run", given)
-    assert done.structured_content["outcome"]["answer"] == "Here."
-
-
 async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
     """Call a tool, and close the connection while the run is active, without a cancellation message."""
     body = asks(name="tools/call")

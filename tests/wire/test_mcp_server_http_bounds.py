@@ -22,7 +22,7 @@ def project(project):
     return project
 
 
-@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("sent", "drip"),
     [

@@ -58,6 +58,7 @@ async def names(client: Client) -> list[str]:
     return sorted(KNOWN & set(offered))
 
 
+@pytest.mark.exhaustive
 async def test_only_what_can_work_is_offered(connect, place):
     """Specialists without files or without the model they need are not listed; the list follows the folder."""
     async with connect() as client:
@@ -88,6 +89,7 @@ async def test_a_call_of_what_cannot_work_says_why(connect):
     assert "codebase-analyst" in unknown.content[0].text
 
 
+@pytest.mark.exhaustive
 async def test_an_offline_answer_says_so_first(connect):
     """The first line for the model says that no model judged, and so do the warnings; both ways of asking agree."""
     async with connect() as client:

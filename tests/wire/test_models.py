@@ -137,18 +137,6 @@ async def test_m_4_the_next_model_is_on_the_other_api(chains, messages_api, chat
     assert b"hm" not in message_bytes(other.requests[0])
 
 
-async def test_m_4_odd_ids_of_a_server_are_replaced(chains, messages_api, chat_api):
-    """Ids that the Messages API refuses are replaced, and the outputs of these calls can still be read by them."""
-    odd = chat_replies.says(None, chat_replies.tool_call("look", {"query": "a"}, "functions.look:0"))
-    first = chat_api([odd, chat_faults.error(429, "No credit.", code="insufficient_quota")])
-    api = messages_api([replies.answers("mice")])
-    chains.use(api, first)
-    outcome = await chains.ask(["openai:some-model", "haiku"])
-    assert outcome.answer == "mice"
-    _, call, result = api.requests[0].messages
-    assert call["content"][0]["id"] == result["content"][0]["tool_use_id"] != "functions.look:0"
-
-
 async def test_m_5_no_model_helps(chains, messages_api):
     """If all fail, the error names each with its reason in one line, and the kind is that of the last one."""
     api = messages_api([look(replies, "a"), GONE, NO_CREDIT])
@@ -364,6 +352,7 @@ async def test_a_file_is_served_and_the_server_ends_with_the_runner(folder):
     assert not process.is_running()
 
 
+@pytest.mark.exhaustive
 async def test_runs_and_children_share_one_server(folder):
     """Concurrent runs, another name of the same file, and a child use the same process."""
     (folder / "link.gguf").symlink_to("m.gguf")

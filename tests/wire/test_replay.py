@@ -97,7 +97,7 @@ async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
     assert (await runs.replay_file(await runs.save(run))).difference is None
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 async def test_c1_calls_as_json_replay_the_same(runs):
     """Stored replies with calls as JSON are calls already; such runs have no bodies."""
     runs.write("tool_calls_limit: 4", "tool_calls: json")
@@ -249,6 +249,7 @@ def long() -> str:
     return "x" * 3_000
 
 
+@pytest.mark.exhaustive
 async def test_c2_a_result_that_is_cut_elsewhere_is_found(messages_runs):
     """The limit of a result applies to the whole stored output, and its note is generated again."""
     one = messages_runs

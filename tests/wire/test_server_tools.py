@@ -19,7 +19,7 @@ from tests.loop_jobs import LOOK
 from tests.unit.tools.web_pages import replied, serving
 from tests.wire.chat import replies as chat_replies
 from tests.wire.replayed_runs import RecordedRuns
-from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued
+from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint
 from tests.wire.server_tool_runs import (
     BOTH,
     FOUND,
@@ -295,16 +295,6 @@ async def test_a_question_after_a_pause_leaves_the_open_use_out(endpoint):
     ]
 
 
-async def test_a_fork_with_the_same_model_repeats_the_bytes(endpoint):
-    """A fork sends the same bytes; its uses count like the copied calls."""
-    one = endpoint([says(search(), FOUND, A_LOOK), says(search(), FOUND, A_LOOK), answers("x"), answers("y")])
-    source, _ = await one.ask()
-    _, outcome = await one.work(lambda runner, watch: runner.fork(source.run_id, None, at=1, watch=watch))
-    assert one.requests[3].raw == one.requests[1].raw
-    check_continued(one, one.requests[0], one.requests[3])
-    assert (outcome.answer, outcome.tool_calls.used) == ("y", 2)
-
-
 async def test_a_fork_to_another_api_leaves_them_out(endpoint, chat_api, tmp_path):
     """Another API gets the texts and its own calls, and a note; the run continues."""
     one = endpoint([says("I search.", search(), FOUND, A_LOOK), answers("x")])
@@ -318,6 +308,7 @@ async def test_a_fork_to_another_api_leaves_them_out(endpoint, chat_api, tmp_pat
     assert prompts.other_model("claude-haiku-5-5") in str(other.requests[0].messages)
 
 
+@pytest.mark.exhaustive
 async def test_a_replay_needs_neither_network_nor_trust(messages_api, project):
     """The replies contain what the API has run, so a run with its tools is replayed like any other."""
     runs = RecordedRuns.of(MESSAGES, project, messages_api)

@@ -343,20 +343,6 @@ async def test_x_8_a_full_context_lands_from_a_summary(ask, full, model, choice)
     assert told.outcome.tool_calls.used == 3
 
 
-async def test_g1_a_landing_by_schema_that_does_not_fit_follows_from_a_summary(ask_once):
-    """The constrained request is refused as too long: the older turns are summarized, and it is sent again."""
-    written = says('{"answer": "what was found", "evidence": null, "gaps": null}')
-    script = noting(NOTES, [*batches(1, 1, 1), TOO_LONG, written])
-    told = await ask_once(script, "landing: schema", "tool_calls_limit: 3", tools=[LONG])
-    assert [sent.schema is None for sent in told.requests] == [True] * 3 + [False] * 2
-    assert (told.outcome.status, told.outcome.answer, told.outcome.landing.how) == (
-        "landed",
-        "what was found",
-        "schema",
-    )
-    assert len(told.named("summarized")) == 1
-
-
 @pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])
 async def test_x_8_a_context_that_is_full_again_is_salvaged(ask_once, full):
     """After one summary and one cut of the newest results, the run ends as partial with the gathered results."""

@@ -184,6 +184,7 @@ async def test_a_resumed_run_keeps_the_notes_and_the_list_that_it_began_with(mes
     assert note.read_text() == f"{NOTE}\n- more\n"
 
 
+@pytest.mark.exhaustive
 async def test_eight_runs_at_once_lose_no_note(messages_api, project):
     """Runs of a batch write into the same note."""
     write_specialist(project, "finder", "memory: project")

@@ -81,6 +81,7 @@ async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
         check_continued(one, before, after)
 
 
+@pytest.mark.exhaustive
 async def test_a_resumed_run_keeps_the_summary_and_the_archive(messages_endpoint):
     """A resumed run keeps the summary, and archived outputs can still be read by id, word for word."""
     long = Tool("look", "Looks.", lambda query="": f"note on {query} {'x' * 19_000}")
