@@ -2,8 +2,12 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+import itertools
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
@@ -20,11 +24,120 @@ from run_specialist.record.outcome import Exit, Outcome
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.replies import answers as chat_answers
 from tests.wire.chat.replies import says as chat_says
-from tests.wire.endless import EndlessChat, EndlessMessages, half_of
-from tests.wire.fault_replies import GOOD, NO_ID, WithIds
+from tests.wire.chat.sse import encode as chat_event
 from tests.wire.simulator import faults
 from tests.wire.simulator.prompt import serialise
-from tests.wire.simulator.replies import answers, calls, cut_call, pauses, refuses, says, thinking
+from tests.wire.simulator.replies import Reply, answers, calls, cut_call, pauses, refuses, says, thinking
+from tests.wire.simulator.sse import encode, events
+from tests.wire.simulator.sse import encode as messages_event
+from tests.wire.simulator.wire import Wire
+
+MOST_EVENTS = 100_000
+"""After so many events a stream gives up, so that a client that never hangs up fails its test."""
+
+
+@dataclass
+class Endless(ABC):
+    """Stream some pieces of a reply, then white space until the client hangs up."""
+
+    pieces: tuple[str, ...] = ()
+    tool: str | None = None
+    """The tool whose arguments the pieces are; None for text."""
+    blank: str = "\n \n\t"
+    reply: None = None
+    status: int | None = 200
+    _is_over: threading.Event = field(default_factory=threading.Event)
+    _was_cut_off: bool = False
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Tell whether the client closed the connection, once the server has noticed it or given up."""
+        return self._is_over.wait(30) and self._was_cut_off
+
+    def play(self, wire: Wire, message: Mapping[str, Any], *, stream: bool) -> None:
+        """Send events until the connection breaks."""
+        del message
+        assert stream
+        try:
+            wire.send_events(self._events())
+        except ConnectionError:
+            self._was_cut_off = True
+        finally:
+            self._is_over.set()
+
+    def _texts(self) -> Iterator[str]:
+        return itertools.chain(self.pieces, itertools.repeat(self.blank, MOST_EVENTS))
+
+    @abstractmethod
+    def _events(self) -> Iterator[bytes]:
+        """Yield the events of the stream, encoded."""
+
+
+class EndlessChat(Endless):
+    """The stream of a chat completions server."""
+
+    def _events(self) -> Iterator[bytes]:
+        head = {"id": "chatcmpl-1", "created": 1, "model": "some-model", "object": "chat.completion.chunk"}
+        function: dict[str, Any] = {"index": 0, "id": "call_1", "type": "function", "function": {"name": self.tool}}
+        for number, text in enumerate(self._texts()):
+            delta: dict[str, Any] = {"content": text}
+            if self.tool is not None:
+                call = function if number == 0 else {"index": 0}
+                delta = {"tool_calls": [{**call, "function": {**call.get("function", {}), "arguments": text}}]}
+            yield chat_event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+
+class EndlessMessages(Endless):
+    """The stream of a Messages API."""
+
+    def _events(self) -> Iterator[bytes]:
+        usage = {"input_tokens": 10, "output_tokens": 1}
+        message = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "usage": usage}
+        yield messages_event(("message_start", {"message": {**message, "model": "m", "stop_reason": None}}))
+        block: dict[str, Any] = {"type": "text", "text": ""}
+        if self.tool is not None:
+            block = {"type": "tool_use", "id": "toolu_1", "name": self.tool, "input": {}}
+        yield messages_event(("content_block_start", {"index": 0, "content_block": block}))
+        for text in self._texts():
+            delta = {"type": "text_delta", "text": text}
+            if self.tool is not None:
+                delta = {"type": "input_json_delta", "partial_json": text}
+            yield messages_event(("content_block_delta", {"index": 0, "delta": delta}))
+
+
+def half_of(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as JSON that lacks its end."""
+    return json.dumps(arguments)[:-2]
+
+
+GOOD = says("fine")
+NO_ID = object()
+"""Marks an id to omit."""
+
+
+@dataclass(frozen=True)
+class WithIds:
+    """A reply whose calls have ids that the API would never return."""
+
+    reply: Reply
+    ids: Sequence[Any]
+    status: int | None = 200
+
+    def play(self, wire: Wire, message: dict[str, Any], *, stream: bool) -> None:
+        """Send the reply whole or streamed."""
+        ids = iter(self.ids)
+        content = [
+            {key: value for key, value in {**block, "id": next(ids)}.items() if value is not NO_ID}
+            if block["type"] == "tool_use"
+            else block
+            for block in message["content"]
+        ]
+        changed = {**message, "content": content}
+        if stream:
+            wire.send_events([encode(event) for event in events(changed)])
+        else:
+            wire.send(200, serialise(changed))
+
 
 LOOK = calls("look", {"query": "a"})
 

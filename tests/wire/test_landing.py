@@ -26,12 +26,25 @@ from tests.journals import load
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire import chat, simulator
 from tests.wire.chat import faults as chat_faults
-from tests.wire.limited_runs import LONG, Clock
 from tests.wire.resumed_requests import CHAT, MESSAGES, Endpoint, check_continued, look, message_bytes
 from tests.wire.simulator import Gate, MessagesSimulator, faults, policies
 from tests.wire.simulator.replies import says
 from tests.wire.specialists import DONE, FORCED, NO_TOOLS, batches, looks, note, noting
 from tests.wire.usage import KEYS, price, used
+
+LONG = Tool("look", "Looks.", lambda query: f"{note(query)} {'x' * 2_000}")
+
+
+class Clock:
+    """A clock that shows the time a test has set."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        """Return the time that the test has set."""
+        return self.now
+
 
 FIRST_FORCED = {"type": "tool", "name": "respond"}
 
