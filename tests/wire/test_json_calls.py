@@ -8,8 +8,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.record.journal import Received
-from run_specialist.views.report import report
-from tests.journals import Notebook, keep, load
+from tests.journals import Notebook, keep
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire.chat.faults import invalid
 from tests.wire.chat.replies import answers, calls, says, tool_call
@@ -316,14 +315,3 @@ async def test_g8_a_run_whose_reply_was_cut_is_resumed_with_the_same_history(end
     _, again, *_, last = one.requests
     assert "Repeat it, much shorter." in str(again.messages[-1])
     assert message_bytes(last).startswith(message_bytes(again))
-
-
-async def test_g8_transcript_and_report_show_calls_and_results(endpoint):
-    """The stored messages contain calls and results, not their JSON, and the report names the call."""
-    one = endpoint(LOOKS[0], SOME)
-    run, _ = await one.ask(IN_JSON)
-    kinds = [block["type"] for message in run.transcript for block in message.blocks]
-    assert kinds == ["text", "tool_use", "tool_result", "tool_use", "tool_result"]
-    stored = load(f"sqlite:///{one.folder}/runs.db")
-    assert [call.call.name for call in stored.calls] == ["look"]
-    assert "note on" in report(stored)

@@ -1,7 +1,6 @@
 """Models of local servers from Python: runs that share a provider, children, and servers that do not answer."""
 
 import asyncio
-import time
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from run_specialist.errors import NotTrusted
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.providers import local_servers
 from tests.wire.chat.replies import ChatReply, answers, calls, says, tool_call
-from tests.wire.local_api import MODELS, ROUTES, llamacpp, ollama, vllm
+from tests.wire.local_api import MODELS, llamacpp, ollama, vllm
 from tests.wire.serving import write_specialist
 
 
@@ -63,29 +62,6 @@ async def test_a_run_is_resumed_on_the_same_local_model(finder, local):
 def hangs(wire):
     """Send nothing until the test ends."""
     wire.hold()
-
-
-@pytest.mark.exhaustive
-async def test_a_server_that_hangs_holds_up_neither_the_run_nor_the_event_loop(finder, local, monkeypatch):
-    """All questions together have one timeout, other tasks go on meanwhile, and the run starts without the facts."""
-    monkeypatch.setattr("run_specialist.providers.local_servers.QUERY_PATIENCE", 0.3)
-    routes = dict.fromkeys(ROUTES["lmstudio"](), hangs)
-    ticks = []
-
-    async def tick():
-        while True:
-            ticks.append(time.monotonic())
-            await asyncio.sleep(0.01)
-
-    with local("lmstudio", [answers("yes")], routes):
-        async with Runner(model=MODELS["lmstudio"]) as runner:
-            await runner._providers.provider("offline")
-            ticking = asyncio.create_task(tick())
-            run = await runner.prepare("finder", "What?")
-            ticking.cancel()
-            assert (await run.outcome()).answer == "yes"
-    assert len(ticks) > 5
-    assert run.job.provider.capabilities.context_tokens is None
 
 
 async def test_a_server_that_a_project_names_needs_trust_unless_its_address_is_set(finder, local, monkeypatch):

@@ -325,24 +325,6 @@ def test_of_two_processes_that_begin_an_id_at_once_one_sends_a_request(api, star
 
 
 @pytest.mark.exhaustive
-def test_while_one_process_works_the_other_is_told_its_name(api, start):
-    """While one process waits for its reply, the other gets an error that names it, and afterwards the outcome."""
-    gate = Gate()
-    served = api([says(*answers("Owls eat mice.").content, gate=gate)])
-    one, other = start(), start()
-    one.take("shared")
-    gate.wait_for_request()
-    other.take("shared")
-    words = other.found()["at_work"]
-    assert words.startswith(f"shared is being worked on: process {one.process.pid} on ")
-    gate.open()
-    first = one.found()
-    other.take("shared")
-    assert other.found() == {**first, "ended": True}
-    assert len(served.requests) == 1
-
-
-@pytest.mark.exhaustive
 def test_after_a_kill_only_the_request_under_way_is_sent_again(api, start, store_url, killed_at):
     """A process killed with SIGKILL while a request is under way: that one is sent again, and no stored reply."""
     gate = Gate()

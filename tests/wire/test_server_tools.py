@@ -18,7 +18,6 @@ from tests.journals import Notebook, keep, load
 from tests.loop_jobs import LOOK
 from tests.unit.tools.web_pages import replied, serving
 from tests.wire.chat import replies as chat_replies
-from tests.wire.replayed_runs import RecordedRuns
 from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint
 from tests.wire.server_tool_runs import (
     BOTH,
@@ -306,22 +305,6 @@ async def test_a_fork_to_another_api_leaves_them_out(endpoint, chat_api, tmp_pat
     assert "encrypted" not in other.requests[0].raw.decode()
     assert any("parts of the replies" in warning for warning in outcome.warnings)
     assert prompts.other_model("claude-haiku-5-5") in str(other.requests[0].messages)
-
-
-@pytest.mark.exhaustive
-async def test_a_replay_needs_neither_network_nor_trust(messages_api, project):
-    """The replies contain what the API has run, so a run with its tools is replayed like any other."""
-    runs = RecordedRuns.of(MESSAGES, project, messages_api)
-    runs.write("tool_calls_limit: 6", *BOTH[1:], "tools: read, WebSearch, WebFetch")
-    quote = {"source": URL, "quote": "Payments are retried three times."}
-    script = [says(search(), FOUND, fetch(), PAGE, *runs.read().content), answers("three", evidence=[quote])]
-    run = await runs.record(*script, trust=True)
-    replayed = await runs.replay(run)
-    assert replayed.difference is None, replayed.difference
-    assert replayed.outcome is not None
-    assert [one.verified for one in replayed.outcome.evidence] == [True]
-    again = await runs.replay_file(await runs.save(run))
-    assert again.difference is None
 
 
 async def test_a_summary_has_what_can_be_read_of_them(endpoint):

@@ -20,7 +20,6 @@ from tests.wire.simulator.examples.base import (
     Example,
     assistant,
     call,
-    chat,
     request,
     result,
     user,
@@ -28,7 +27,6 @@ from tests.wire.simulator.examples.base import (
 )
 from tests.wire.simulator.examples.table import EXAMPLES
 from tests.wire.simulator.prompt import Block, canonical
-from tests.wire.simulator.sse import encode, events
 
 HEADERS = {
     "x-api-key": "test-key",
@@ -51,12 +49,6 @@ class Response:
         parsed = json.loads(self.raw)
         assert isinstance(parsed, dict)
         return parsed
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        """Return the data of the server-sent events."""
-        lines = self.raw.decode().splitlines()
-        return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
 
 
 def post(
@@ -276,34 +268,6 @@ def test_broken_rule_fails_loudly() -> None:
         assert post(api.base_url, request(messages=[])).status == 400
         assert post(api.base_url, request()).status == 200
         assert ([seen.rule for seen in api.refused], len(api.accepted)) == (["messages.empty"], 1)
-
-
-def test_streamed_reply_has_the_events_of_the_api(messages_api: Start) -> None:
-    """Streamed events come in the API's order and add up to the JSON reply."""
-    reply = replies.says(replies.thinking("Owls, so …"), "Let me look.", replies.tool_use("search", {"q": "ö"}))
-    api = messages_api([reply, reply])
-    response: Response = post(api.base_url, chat(model=OPUS, stream=True))
-    seen: list[dict[str, Any]] = response.events
-    kinds = [event["type"] for event in seen]
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert kinds[:2] == ["message_start", "content_block_start"]
-    assert kinds[-2:] == ["message_delta", "message_stop"]
-    assert "ping" in kinds
-    assert seen[0]["message"]["content"] == []
-    assert seen[0]["message"]["usage"]["output_tokens"] == 1
-    assert seen[-2]["delta"]["stop_reason"] == "tool_use"
-    assert seen[-2]["usage"] == api.requests[0].usage
-    deltas = [event["delta"] for event in seen if event["type"] == "content_block_delta"]
-    assert "".join(delta.get("partial_json", "") for delta in deltas) == '{"q": "ö"}'
-    assert "".join(delta.get("text", "") for delta in deltas) == "Let me look."
-    assert [delta["type"] for delta in deltas].count("input_json_delta") > 2
-    assert [delta["type"] for delta in deltas if "thinking" in delta or "signature" in delta] == [
-        *["thinking_delta"] * 3,
-        "signature_delta",
-    ]
-    whole = post(api.base_url, chat(model=OPUS)).json
-    same = {"id": seen[0]["message"]["id"], "content": api.requests[0].content}  # id and content differ by request
-    assert response.raw == b"".join(encode(event) for event in events({**whole, **same}))
 
 
 # The real SDK understands the simulator, with JSON replies and streams.

@@ -1,6 +1,5 @@
 """Runs that change files, on the Messages API: the tools in requests, trust, events, children, replays, dry runs."""
 
-import asyncio
 import json
 import re
 
@@ -182,26 +181,6 @@ async def test_a_resumed_run_keeps_the_notes_and_the_list_that_it_began_with(mes
     assert next(iter(again.requests[1].results.values())).startswith("0 of 1 done\n[>] look")
     note = project / ".run-specialist" / "memory-local" / "finder" / "MEMORY.md"
     assert note.read_text() == f"{NOTE}\n- more\n"
-
-
-@pytest.mark.exhaustive
-async def test_eight_runs_at_once_lose_no_note(messages_api, project):
-    """Runs of a batch write into the same note."""
-    write_specialist(project, "finder", "memory: project")
-
-    def reply(request):
-        asked = json.dumps(request.messages[0])
-        number = asked.partition("number ")[2].partition('"')[0]
-        return answers("done") if len(request.messages) > 1 else append(f"- {number}")
-
-    api = messages_api(reply)
-    async with (
-        make_client(base_url=api.base_url, api_key="test", max_retries=0) as client,
-        Runner(provider=AnthropicProvider("haiku", client), trust=True, store="none") as runner,
-    ):
-        await asyncio.gather(*(runner.run("finder", f"number {number}") for number in range(8)))
-    note = project / ".run-specialist" / "memory" / "finder" / "MEMORY.md"
-    assert sorted(note.read_text().splitlines()) == [f"- {number}" for number in range(8)]
 
 
 # A note is only a tool result, whatever its text says: it changes no limit, no landing and no evidence.
