@@ -93,7 +93,7 @@ def answered(outcomes):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("kind", "status"), [("messages", 429), ("chat", 529)])
-async def test_r2_fifty_runs_adapt_to_what_the_api_takes(real_time, kind, status):
+async def test_r2_many_runs_adapt_to_what_the_api_takes(real_time, kind, status):
     """After the first bursts nothing is refused any more, although the API accepts only four concurrent requests."""
     # On a busy machine too, a reply takes longer than sending a request: all requests that the gate admits arrive at
     # the same time.
@@ -114,7 +114,7 @@ async def test_r3_a_ceiling_keeps_everything_from_being_refused(real_time):
 
 @pytest.mark.exhaustive
 async def test_r2_without_refusals_nobody_waits(real_time):
-    """Fifty runs are all in progress at the same time at an API that accepts them."""
+    """Thirty runs are all in progress at the same time at an API that accepts them."""
     with limited(at_most(1000), together=RUNS) as api:
         events = []
         outcomes = await crowd(api, events=events)

@@ -242,12 +242,6 @@ def test_an_edited_message_invalidates_everything_after_it(ask: Ask) -> None:
     assert parts(ask(edited))[0] == parts(ask(conversation(5, tool_choice=FORCED)))[0]
 
 
-# Each fault of the simulator breaks a reply at the documented place.
-
-
-Start = Callable[..., MessagesSimulator]
-
-
 # The simulator's script: the next reply, the record of requests, and the errors that fail a test.
 
 
@@ -270,10 +264,7 @@ def test_broken_rule_fails_loudly() -> None:
         assert ([seen.rule for seen in api.refused], len(api.accepted)) == (["messages.empty"], 1)
 
 
-# The real SDK understands the simulator, with JSON replies and streams.
-
-
-def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Start) -> None:
+def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Callable[..., MessagesSimulator]) -> None:
     """A paused turn is accepted when sent back unchanged.
 
     No other conversation may end with an assistant message.
