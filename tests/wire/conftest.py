@@ -1,15 +1,13 @@
 """Fixtures that start simulated APIs and run specialists against them."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from run_specialist.providers.base import Watch
 from run_specialist.providers.openai_chat import ChatProvider, make_client
-from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
@@ -21,6 +19,15 @@ from tests.wire.simulator import MessagesSimulator
 from tests.wire.specialists import Asker
 
 StartSimulator = Callable[..., MessagesSimulator]
+FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the ordinary run take every third case of each test here: most run on several APIs, streamed and not."""
+    for item in items:
+        if item.path.is_relative_to(FOLDER) and item.get_closest_marker("exhaustive") is None:
+            item.add_marker(pytest.mark.exhaustive(one_in=3))
 
 
 @pytest.fixture
@@ -57,33 +64,29 @@ def ask_once(messages_api: StartSimulator, tmp_path: Path) -> Asker:
     return Asker(messages_api, tmp_path, stream=False)
 
 
-@pytest.fixture(params=["json", "stream"])
+@pytest.fixture(params=["stream", "json"])
 def ask_chat(
     chat_api: Callable[..., ChatSimulator], request: pytest.FixtureRequest
 ) -> Callable[..., Awaitable[tuple[Outcome, ChatSimulator]]]:
     """Return a function that runs a job against a chat script, once with complete replies and once with streamed ones.
 
-    It takes the script, the limit of tool calls, `api` (options of the simulator), `retries`, `events` (a list to be
-    filled), `watch` (replaces the default watcher of streamed runs, which ignores deltas) and settings of the job.
+    It takes the script, the limit of tool calls, `retries`, `key` and settings of the job.
     """
 
     async def run(
         script: Any,
         limit: int | None = 9,
         *,
-        api: Mapping[str, Any] | None = None,
         retries: int = 0,
         key: str = "test",
-        events: list[Event] | None = None,
-        watch: Watch = lambda delta: None,
         **settings: Any,
     ) -> tuple[Outcome, ChatSimulator]:
-        simulator = chat_api(script, **(api or {}))
+        simulator = chat_api(script)
         client = make_client(base_url=simulator.base_url, api_key=key, max_retries=retries)
         async with client:
             provider = ChatProvider("some-model", client)
-            seen = None if request.param == "json" else watch
-            return await outcome_of(job(provider, limit, **settings), events, seen), simulator
+            watch = None if request.param == "json" else lambda delta: None
+            return await outcome_of(job(provider, limit, **settings), watch=watch), simulator
 
     return run
 

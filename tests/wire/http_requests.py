@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 
 import httpx2
@@ -32,7 +32,13 @@ async def serving(script=(), *, tools=(), store="none", host="127.0.0.1", token=
         serving = asyncio.create_task(http.serve(make_server(service), lambda _: ready.set()))
         try:
             await asyncio.wait_for(ready.wait(), PATIENCE)
-            yield SimpleNamespace(url=http.url, runs=service.runs)
+            place = httpx2.URL(http.url)
+            served = SimpleNamespace(url=http.url, runs=service.runs, place=(place.host, place.port), writers=[])
+            yield served
+            for writer in served.writers:
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
         finally:
             await service.close(PATIENCE)
             http.stop()
@@ -51,6 +57,7 @@ async def post(url: str, body: object, **headers: str) -> httpx2.Response:
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": MODERN,
         **({"mcp-method": body["method"]} if isinstance(body, dict) else {}),
+        **({"mcp-name": body["params"]["name"]} if isinstance(body, dict) and "name" in body["params"] else {}),
         **headers,
     }
     content = json.dumps(body) if isinstance(body, dict) else body

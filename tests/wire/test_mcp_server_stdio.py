@@ -93,7 +93,7 @@ def test_closing_stdin_aborts_the_run_and_ends_the_server(asked, newest):
     assert "Owls eat mice" in newest().outcome["answer"]
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
 def test_a_signal_answers_the_active_call_and_ends_the_server(number, code, asked, newest):
     """A signal ends the server after it has answered the active call with the results gathered so far."""
@@ -107,6 +107,7 @@ def test_a_signal_answers_the_active_call_and_ends_the_server(number, code, aske
     assert newest().status == "aborted"
 
 
+@pytest.mark.exhaustive
 def test_a_cancelled_request_aborts_its_run_and_no_other(asked, tmp_path):
     """The client's cancellation notification aborts that run only; the server continues."""
     server = asked(asks(2, "finder", query="What do owls eat?"))

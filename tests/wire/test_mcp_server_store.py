@@ -23,11 +23,11 @@ def file(tmp_path) -> Path:
     return tmp_path / "secret-place" / "runs.db"
 
 
-@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
 @pytest.mark.parametrize(
     "run_id",
-    ["x" * 65, "%" * 60_000, "a b", "../x", "a\0b", "é"],
+    ["%" * 60_000, "../x", "a\0b"],
     ids=lambda run_id: f"{run_id[:12]!a}-{len(run_id)}",
 )
 async def test_a_malformed_id_is_refused_in_one_short_line(file, tool, run_id):

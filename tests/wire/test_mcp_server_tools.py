@@ -10,7 +10,6 @@ from sqlalchemy import create_engine, text
 
 from run_specialist.errors import ProviderError
 from run_specialist.mcp_server import runs as mcp_runs
-from run_specialist.store.reader import Store
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
 from tests.scripted_provider import calls, says
@@ -40,15 +39,6 @@ async def test_each_specialist_is_a_tool_with_its_limit_as_the_default(looker, m
     for tool in tools.values():
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
         jsonschema.Draft202012Validator.check_schema(tool.output_schema)
-
-
-async def test_a_project_without_specialists_is_served():
-    """A project without specialists is served; earlier runs can still be looked up."""
-    async with serving() as served:
-        assert [*listed(await served.client.list_tools())] == ["get_run", "cancel_run"]
-        refused = await served.call("start_run", specialist="looker", query="?")
-    assert refused.is_error
-    assert "there are: none" in refused.content[0].text
 
 
 async def test_tool_names_are_sanitized_and_unique(project):
@@ -330,12 +320,9 @@ async def test_progress_includes_calls_of_children(project):
     ("name", "arguments", "told"),
     [
         ("looker", {}, "query: wanted a text that is not empty, found nothing"),
-        ("looker", {"query": ["x"]}, "query: wanted a text that is not empty, found ['x']"),
         ("looker", {"query": "x", "tool_calls_limit": 10**40}, "tool_calls_limit: wanted a whole number"),
         ("looker", {"query": "x", "time_limit": 0}, "time_limit: wanted seconds above 0, found 0"),
-        ("looker", {"query": "x", "limit": 3}, "there is no argument limit; there are: query, tool_calls_limit"),
         ("nobody", {"query": "x"}, "there is no tool 'nobody'; there are: looker, start_run, get_run, cancel_run"),
-        ("start_run", {"specialist": "nobody", "query": "x"}, "there is no specialist 'nobody'; there are: looker"),
         ("get_run", {"run_id": "x", "wait_seconds": 601}, "wait_seconds: wanted seconds from 0 to 600, found 601"),
     ],
 )
@@ -360,16 +347,6 @@ async def test_a_failed_run_is_an_error_result_with_its_outcome(looker):
     assert "note on 'owls'" in result.structured_content["answer"]
 
 
-async def test_an_internal_error_ends_only_one_call(looker, monkeypatch):
-    """An internal error ends one call with an error that says so; the next call is answered."""
-    async with serving([says("Here.")]) as served:
-        with monkeypatch.context() as broken:
-            broken.setattr("run_specialist.mcp_server.runs.past_run", lambda *_: 1 / 0)
-            failed = await served.call("get_run", run_id="x")
-        assert failed.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"
-        assert not (await served.call("looker", query="?")).is_error
-
-
 async def test_specialist_files_are_reread_for_each_list_and_call(project, looker):
     """Specialist files are reread for each list and call: changed limits, new files, deleted files."""
     async with serving([LOOKS, FOUND], tools=[LOOK]) as served:
@@ -386,28 +363,6 @@ async def test_specialist_files_are_reread_for_each_list_and_call(project, looke
         assert outcome["tool_calls"]["limit"] == 1
         looker.unlink()
         assert "there is no tool 'looker'" in (await served.call("looker", query="?")).content[0].text
-
-
-async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_path, mode):
-    """S3.6 over MCP: cancelling a call cancels its tool and stores the run as aborted with its results so far."""
-    held = BlockingTool()
-    store = f"sqlite:///{tmp_path}/runs.db"
-    async with serving(
-        [LOOKS, calls(("hold", {}), first_id=2)], mode=mode, tools=[LOOK, held.tool], store=store
-    ) as served:
-        asked = asyncio.ensure_future(served.client.call_tool("looker", {"query": "?"}))
-        await asyncio.wait_for(held.entered.wait(), PATIENCE)
-        asked.cancel()
-        await asyncio.wait([asked])
-        assert asked.cancelled()
-        async with asyncio.timeout(PATIENCE):
-            while served.service.runs._active:
-                await asyncio.wait([one.task for one in served.service.runs._active])
-        assert held.cancelled
-    with Store(store) as opened:
-        run = opened.load("last")
-    assert (run.status, run.tool_calls) == ("aborted", 2)
-    assert "note on 'owls'" in run.outcome["answer"]
 
 
 async def test_s0_7_concurrent_calls_have_separate_runs(project, looker):

@@ -19,6 +19,7 @@ def project(project):
     return project
 
 
+@pytest.mark.exhaustive
 async def test_a_call_is_answered_while_another_walks_the_project(monkeypatch):
     """A call is answered while another call is still walking the project for its paths."""
     async with serving([ANSWER]) as served:

@@ -9,10 +9,29 @@ from run_specialist.errors import ToolError
 from run_specialist.record.messages import text_of
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
-from tests.wire.preset_texts import NOW, ORDER, WARNING, last_lines, left
 from tests.wire.simulator import Gate, faults, policies
 from tests.wire.simulator.replies import calls, redacted_thinking, says, text, thinking, tool_use
 from tests.wire.specialists import DONE, FORCED, NO_TOOLS, batches, looks, note
+
+WARNING = (
+    "You have used most of your available tool calls. Please complete your research now and prepare to provide your "
+    "final response. You may make one more tool call if essential, but prioritize completion."
+)
+ORDER = "0 tool calls remain and only a call of `respond` will be heard"
+
+
+def last_lines(told):
+    """Return the text after the raw result in each request, None if there is none."""
+    ends = [results[-1].partition("\n")[2] for results in told.results]
+    return [end or None for end in ends]
+
+
+def left(number, limit):
+    """Return the line of the preset `budget-notice` while calls remain."""
+    return f"[budget: {number} of {limit} tool calls left — wrap up soon]"
+
+
+NOW = "[budget: 0 left — finalize NOW]"
 
 
 def remaining(*numbers):
@@ -107,15 +126,6 @@ async def test_s2_8_get_tool_response_is_offered_only_with_summaries(ask_once, t
 # Aborts and events of runs with presets, over the wire.
 
 
-async def test_s3_6_an_abort_before_the_start_sends_nothing(ask):
-    """An abort before the start sends no request, and the outcome is aborted."""
-    async with ask.prepared([], "preset: budget-notice") as told:
-        told.run.abort()
-        outcome = await told.run.outcome()
-    assert told.api.requests == []
-    assert (outcome.status, outcome.exit_code, outcome.answer) == ("aborted", Exit.INTERRUPTED, "")
-
-
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("at", ["request", "tool"])
 async def test_s3_6_an_aborted_run_keeps_its_results(ask, at):
@@ -162,17 +172,6 @@ async def test_s3_7_each_call_has_one_end_event(ask):
     assert usage["input_tokens"] > 0
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("fault", [faults.server_error(), faults.unauthorised(), faults.ConnectionReset()])
-async def test_s3_7_after_an_error_the_last_event_has_the_usage(ask, fault):
-    """After any API error, the last event is the outcome with the usage so far."""
-    told = await ask([looks("a"), fault], "preset: budget-notice")
-    last = told.events[-1]
-    assert (last.event, last.outcome.status, last.outcome.exit_code) == ("finished", "failed", Exit.PROVIDER)
-    assert last.outcome.usage.output_tokens == told.requests[0].usage["output_tokens"] > 0
-    assert note("a") in last.outcome.answer
-
-
 async def test_x_12_the_newest_text_of_the_model_is_kept(ask_once):
     """The salvage has the model's newest text beside the findings, even if a later turn had no text."""
     script = [says("It looks like mice.", tool_use("look", {"query": "a"})), looks("b"), faults.server_error()]
@@ -202,7 +201,7 @@ def paragraphs(request):
         (),
     ],
 )
-@pytest.mark.parametrize(("limit", "amount"), [(30, "30 tool calls"), (2, "2 tool calls"), (1, "1 tool call")])
+@pytest.mark.parametrize(("limit", "amount"), [(30, "30 tool calls"), (1, "1 tool call")])
 async def test_s3_1_the_system_prompt_ends_with_the_resolved_budget(ask_once, lines, limit, amount):
     """With any preset that has a notice, the last paragraph of the system prompt states the run's resolved budget.
 
@@ -228,17 +227,16 @@ async def test_s3_1_without_a_notice_the_request_mentions_no_budget(ask_once, pr
         (5, [None, left(3, 5), left(2, 5), left(1, 5), NOW]),
         (3, [left(2, 3), left(1, 3), NOW]),
         (1, [NOW]),
-        (30, [None] * 26 + [left(3, 30), left(2, 30), left(1, 30), NOW]),
     ],
 )
-async def test_s3_2_the_last_three_calls_are_counted_down(ask, limit, lines):
+async def test_s3_2_the_last_three_calls_are_counted_down(ask_once, limit, lines):
     """The last three calls have the exact countdown lines, plural even at 1, and `finalize NOW` at the end."""
-    told = await ask(policies.always_tool("look"), "preset: budget-notice", f"tool_calls_limit: {limit}")
+    told = await ask_once(policies.always_tool("look"), "preset: budget-notice", f"tool_calls_limit: {limit}")
     assert last_lines(told) == lines
     assert (told.outcome.status, told.outcome.landing.how) == ("landed", "force")
 
 
-async def test_s3_3_augmenters_run_before_the_countdown_on_failures_too(ask):
+async def test_s3_3_augmenters_run_before_the_countdown_on_failures_too(ask_once):
     """An augmenter's line comes before the countdown, on failed calls too.
 
     An augmenter that raises causes a warning and leaves the result intact.
@@ -251,7 +249,7 @@ async def test_s3_3_augmenters_run_before_the_countdown_on_failures_too(ask):
         raise KeyError("oops")
 
     script = [looks("a"), calls("fly", {}), DONE]
-    told = await ask(script, "preset: budget-notice", "tool_calls_limit: 2", augmenters=[bad, tag])
+    told = await ask_once(script, "preset: budget-notice", "tool_calls_limit: 2", augmenters=[bad, tag])
     assert told.results[0] == [f"{note('a')}\n[look found something]\n{left(1, 2)}"]
     (failed,) = told.results[1]
     assert failed.startswith("fly failed: there is no such tool")
@@ -285,11 +283,8 @@ async def test_s3_3_fields_of_an_augmenter_are_merged_with_the_limit_fields(ask_
     ("lines", "settings", "limit"),
     [
         ((), {}, 30),
-        (("tool_calls_limit: 7",), {}, 7),
         (("tool_calls_limit: 7",), {"tool_calls_limit": 4}, 4),
         (("tool_calls_limit: 7",), {"tool_calls_limit": 0}, 0),
-        ((), {"tool_calls_limit": 4}, 4),
-        (("tool_calls_limit: 7",), {"tool_calls_limit": None}, None),
         (("tool_calls_limit: none",), {}, None),
     ],
 )
@@ -322,20 +317,20 @@ async def test_s3_4_precedence_is_flag_call_preset_file_file_preset(ask_once):
 NOTICE = "Answer directly now, from what is here, without more tool calls."
 
 
-async def test_s2_1_the_limit_spans_the_whole_run(ask):
+async def test_s2_1_the_limit_spans_the_whole_run(ask_once):
     """The call limit applies to the run, not to a turn or a message: three turns use up three calls."""
-    told = await ask(policies.ignores_everything("look"), "preset: finalize", "tool_calls_limit: 3")
+    told = await ask_once(policies.ignores_everything("look"), "preset: finalize", "tool_calls_limit: 3")
     assert len(told.phases("finished")) == 3
     assert len(told.phases("skipped")) == len(told.requests) - 3
     assert (told.outcome.status, told.outcome.tool_calls.used) == ("partial", 3)
 
 
-async def test_s2_2_a_batch_over_the_limit_skips_the_surplus_calls(ask):
+async def test_s2_2_s2_4_a_batch_over_the_limit_skips_the_surplus_calls(ask_once):
     """Of 3 calls at N = 2, two run in order and the third gets "Not run".
 
-    All results are in one message, in call order.
+    All results are in one message, in call order; only this request has the notice, once.
     """
-    told = await ask([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    told = await ask_once([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     asked_for = [block["id"] for block in told.requests[1].messages[1]["content"]]
     blocks = told.requests[1].messages[2]["content"]
     assert len(told.requests[1].messages) == 3
@@ -347,23 +342,15 @@ async def test_s2_2_a_batch_over_the_limit_skips_the_surplus_calls(ask):
     assert told.phases("finished") == told.phases("started") == asked_for[:2]
     assert (told.outcome.tool_calls.used, told.outcome.tool_calls.skipped) == (2, 1)
     assert (told.outcome.status, told.outcome.answer) == ("landed", "done")
-
-
-async def test_s2_4_the_notice_is_beside_the_first_skipped_result(ask):
-    """With 3 calls at N = 2, only request 2 has the notice, once; it is the first counted landing request."""
-    told = await ask([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
-    *ran, skipped = told.results[0]
-    assert ran == [note("a"), note("b")]
-    assert skipped.splitlines()[0] == "Not run: limit reached, look skipped."
-    assert skipped.endswith(NOTICE)
+    assert blocks[2]["content"].endswith(NOTICE)
     assert told.carrying(NOTICE) == [2]
     assert told.requests[1].raw.count(NOTICE.encode()) == 1
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
 
 
-async def test_s2_3_s2_4_the_notice_comes_with_the_first_skipped_call(ask):
+async def test_s2_3_s2_4_the_notice_comes_with_the_first_skipped_call(ask_once):
     """With 2 calls, then 1, at N = 2, the notice comes with the skipped third call, not at the limit itself."""
-    told = await ask([looks("a", "b"), looks("c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    told = await ask_once([looks("a", "b"), looks("c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert told.results[0] == [note("a"), note("b")]
     (result,) = told.results[1]
     skipped, notice = result.splitlines()
@@ -373,10 +360,10 @@ async def test_s2_3_s2_4_the_notice_comes_with_the_first_skipped_call(ask):
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
 
 
-async def test_s2_3_a_second_call_after_the_limit_leads_to_the_next_rung(ask):
+async def test_s2_3_a_second_call_after_the_limit_leads_to_the_next_rung(ask_once):
     """The notice is in one result of the history; after another call, the next request allows no tool calls."""
     script = [looks("a", "b"), looks("c", "d"), looks("e"), says("done")]
-    told = await ask(script, "preset: finalize", "tool_calls_limit: 2")
+    told = await ask_once(script, "preset: finalize", "tool_calls_limit: 2")
     assert told.carrying(NOTICE) == [3]
     assert NOTICE not in told.results[1][0]
     assert told.requests[-1].raw.count(NOTICE.encode()) == 1
@@ -396,28 +383,14 @@ async def test_s2_3_an_answer_at_the_limit_causes_no_notice(ask_once):
 # The preset `soft-warning` over the wire.
 
 
-async def test_s1_1_the_warning_is_only_in_the_result_before_the_last_call(ask):
-    """With one call a turn and a limit of 12, only the eleventh result has the warning, and all 12 calls run."""
-    told = await ask(policies.always_tool("look"), "preset: soft-warning", "tool_calls_limit: 12")
-    assert told.carrying(WARNING) == [12]
-    assert last_lines(told) == [None] * 10 + [WARNING, None]
-    assert told.requests[-1].raw.count(WARNING.encode()) == 1
-    assert told.choices == [None] * 12 + [FORCED]
-    assert (told.outcome.status, told.outcome.tool_calls.used, told.outcome.warnings) == ("landed", 12, ())
-
-
 @pytest.mark.parametrize(
     ("limit", "sizes", "warned"),
     [
         (12, [2] * 6, [6]),
-        (11, [2] * 6, [6]),
-        (13, [2] * 7, [7]),
         (6, [1, 3, 2], [3]),
         (6, [3, 1, 1, 1], [2]),
         (5, [2, 2, 2], [3]),
-        (6, [1, 1, 4], []),
         (6, [1, 5], []),
-        (3, [4], []),
     ],
 )
 async def test_s1_1_the_warning_comes_before_the_last_turn_that_has_calls(ask_once, limit, sizes, warned):
@@ -433,11 +406,11 @@ async def test_s1_1_the_warning_comes_before_the_last_turn_that_has_calls(ask_on
 
 
 @pytest.mark.parametrize(("last", "warned"), [(10_000, [6]), (9_999, [7])])
-async def test_s1_2_the_warning_comes_at_90_000_of_100_000_characters(ask, last, warned):
+async def test_s1_2_the_warning_comes_at_90_000_of_100_000_characters(ask_once, last, warned):
     """The warning comes at exactly 90,000 of 100,000 characters, and only once, although the calls run out later."""
     sizes = iter([20_000, 20_000, 20_000, 20_000, last, 1, 1, 1])
     tool = Tool("look", "Looks.", lambda query: "x" * next(sizes))
-    told = await ask([*batches(*[1] * 8), DONE], "preset: soft-warning", "tool_calls_limit: 9", tools=[tool])
+    told = await ask_once([*batches(*[1] * 8), DONE], "preset: soft-warning", "tool_calls_limit: 9", tools=[tool])
     assert told.carrying(WARNING) == warned
     assert told.requests[-1].raw.count(WARNING.encode()) == 1
     assert told.outcome.limits["characters"].limit == 100_000
@@ -445,18 +418,18 @@ async def test_s1_2_the_warning_comes_at_90_000_of_100_000_characters(ask, last,
 
 
 @pytest.mark.parametrize("limit", [0, 1])
-async def test_s1_3_no_warning_comes_before_the_first_call(ask, limit):
+async def test_s1_3_no_warning_comes_before_the_first_call(ask_once, limit):
     """With a limit of one call or none, the run lands without a warning."""
-    told = await ask(policies.always_tool("look"), "preset: soft-warning", f"tool_calls_limit: {limit}")
+    told = await ask_once(policies.always_tool("look"), "preset: soft-warning", f"tool_calls_limit: {limit}")
     assert not any(WARNING.encode() in request.raw for request in told.requests)
     assert (told.outcome.status, told.outcome.tool_calls.used) == ("landed", limit)
     assert told.choices == [None] * limit + [FORCED]
 
 
-@pytest.mark.parametrize("sizes", [[1] * 12, [2] * 6, [5, 5, 5]])
-async def test_s1_4_a_call_after_the_warning_runs_and_its_result_reaches_the_model(ask, sizes):
+@pytest.mark.parametrize("sizes", [[1] * 12, [5, 5, 5]])
+async def test_s1_4_a_call_after_the_warning_runs_and_its_result_reaches_the_model(ask_once, sizes):
     """A call after the warning runs, and the next request has its output."""
-    told = await ask([*batches(*sizes), DONE], "preset: soft-warning", "tool_calls_limit: 12")
+    told = await ask_once([*batches(*sizes), DONE], "preset: soft-warning", "tool_calls_limit: 12")
     ran = told.phases("finished")
     answered = {call_id: content for request in told.requests for call_id, content in request.results.items()}
     assert len(ran) == told.outcome.tool_calls.used == 12
@@ -466,11 +439,11 @@ async def test_s1_4_a_call_after_the_warning_runs_and_its_result_reaches_the_mod
 
 
 @pytest.mark.parametrize(("model", "choice"), [("haiku", FORCED), ("sonnet", None)])
-async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_run_lands(ask, model, choice):
+async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_run_lands(ask_once, model, choice):
     """A result over the remaining characters is cut and marked at its end, and the next request is the landing."""
     tool = Tool("look", "Looks.", lambda query: "abcdefgh")
     lines = ("preset: soft-warning", "tool_chars_limit: 20")
-    told = await ask([*batches(1, 2), DONE], *lines, tools=[tool], model=model)
+    told = await ask_once([*batches(1, 2), DONE], *lines, tools=[tool], model=model)
     first, cut = told.results[1]
     assert first == "abcdefgh"
     if choice:
@@ -491,7 +464,6 @@ SECRET, HIDDEN = "what I really think", "cannot be read"
         ([thinking(SECRET), text("one")], "one"),
         ([text("one"), thinking(SECRET)], "one"),
         ([thinking(SECRET), redacted_thinking(HIDDEN), text("one"), text("two")], "one\ntwo"),
-        ([redacted_thinking(HIDDEN), text("one"), thinking(SECRET), text("two"), text("three")], "one\ntwo\nthree"),
     ],
 )
 async def test_s1_6_the_answer_is_found_by_type_without_thinking(ask, content, answer):
@@ -547,11 +519,11 @@ def failing(query):
         ("fly", {"query": "up"}, "no such tool"),
     ],
 )
-async def test_s1_7_a_failed_call_returns_an_error_result_and_counts(ask, name, arguments, why):
+async def test_s1_7_a_failed_call_returns_an_error_result_and_counts(ask_once, name, arguments, why):
     """A failed call returns an error result that names tool and reason, and counts: two use up a limit of two."""
     tool = Tool("look", "Looks.", failing)
     script = [calls(name, arguments), calls(name, arguments), DONE]
-    told = await ask(script, "preset: soft-warning", "tool_calls_limit: 2", tools=[tool])
+    told = await ask_once(script, "preset: soft-warning", "tool_calls_limit: 2", tools=[tool])
     for request in told.requests[1:]:
         (block,) = request.messages[-1]["content"]
         assert block["is_error"] is True

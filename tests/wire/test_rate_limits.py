@@ -33,7 +33,7 @@ from tests.wire.simulator import Gate as ReplyGate
 from tests.wire.simulator import faults, replies
 from tests.wire.simulator.replies import answers, calls, says
 
-RUNS = 50
+RUNS = 30
 
 
 @pytest.fixture
@@ -91,10 +91,9 @@ def answered(outcomes):
     return sum((outcome.status, outcome.answer) == ("answered", "mice") for outcome in outcomes)
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("kind", ["messages", "chat"])
-@pytest.mark.parametrize("status", [429, 529])
-async def test_r2_fifty_runs_adapt_to_what_the_api_takes(real_time, kind, status):
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("kind", "status"), [("messages", 429), ("chat", 529)])
+async def test_r2_many_runs_adapt_to_what_the_api_takes(real_time, kind, status):
     """After the first bursts nothing is refused any more, although the API accepts only four concurrent requests."""
     # On a busy machine too, a reply takes longer than sending a request: all requests that the gate admits arrive at
     # the same time.
@@ -113,8 +112,9 @@ async def test_r3_a_ceiling_keeps_everything_from_being_refused(real_time):
     assert (answered(outcomes), api.refused, api.most_at_once) == (RUNS, [], 4)
 
 
+@pytest.mark.exhaustive
 async def test_r2_without_refusals_nobody_waits(real_time):
-    """Fifty runs are all in progress at the same time at an API that accepts them."""
+    """Thirty runs are all in progress at the same time at an API that accepts them."""
     with limited(at_most(1000), together=RUNS) as api:
         events = []
         outcomes = await crowd(api, events=events)
@@ -123,6 +123,7 @@ async def test_r2_without_refusals_nobody_waits(real_time):
     assert [event for event in events if isinstance(event, Waiting)] == []
 
 
+@pytest.mark.exhaustive
 async def test_r5_a_wait_that_one_run_meets_is_met_by_no_other(shared_clock):
     """While the API requests a wait of 20 s, one request was refused, and all others wait at the gate."""
     until = []
@@ -214,24 +215,6 @@ async def test_r1_a_parent_does_not_hold_a_place_while_its_children_work(message
     assert most == [1]
 
 
-async def test_r1_two_runners_share_a_closed_gate(messages_api, files):
-    """A wait requested from one Runner immediately ends the runs of another one if they may not wait that long."""
-    api, events = messages_api([faults.rate_limited(900)]), []
-    for attempt in range(2):
-        async with (
-            make_client(base_url=api.base_url, api_key="test") as client,
-            Runner(root=files, dir=files, provider=AnthropicProvider("haiku", client)) as runner,
-        ):
-            outcome = await runner.run("deep", "What?", listener=events.append)
-        assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER), attempt
-        assert outcome.error == (
-            "the API answered 429: This request would exceed your rate limit.; try again in 900 seconds, as the API "
-            "requests, longer than patience allows (120 seconds)"
-        )
-    assert len(api.requests) == 1
-    assert [event for event in events if isinstance(event, Retrying | Waiting)] == []
-
-
 async def test_r9_without_patience_a_closed_gate_is_an_error_at_once(messages_api):
     """`patience: 0`, and a client without retries, get the error of the refusal and send nothing."""
     api = messages_api([faults.rate_limited(900)])
@@ -242,6 +225,7 @@ async def test_r9_without_patience_a_closed_gate_is_an_error_at_once(messages_ap
     assert len(api.requests) == 1
 
 
+@pytest.mark.exhaustive
 async def test_r6_with_enough_patience_the_closing_is_waited_for(messages_api):
     """The run that was refused, and another one, both end with an answer; the second one has waited at the gate."""
     api, events = messages_api([faults.rate_limited(900), answers("mice"), answers("mice")]), []
@@ -319,6 +303,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.exhaustive
 def test_r8_ctrl_c_ends_a_program_whose_runs_wait_at_the_gate():
     """One run is under way and two wait; all of them end with an outcome, and the program ends."""
     with limited(at_most(9), seconds=3600) as api:
@@ -365,14 +350,11 @@ async def state_after(api, *, watch=None, module=anthropic, **settings):
         (faults.rate_limited(), True, False),
         (faults.rate_limited(900), True, True),
         (faults.overloaded(), True, False),
-        (faults.overloaded(900), True, True),
         (faults.ApiError(503, "api_error", "no slot"), True, False),
         (with_headers(faults.overloaded(), **NEVER), False, False),
         (with_headers(faults.rate_limited(900), **NEVER), True, True),
         (faults.server_error(), False, False),
-        (faults.unauthorised(), False, False),
         (faults.ConnectionReset(), False, False),
-        (faults.Raw(200, b"no JSON"), False, False),
     ],
     ids=lambda value: f"{value.status}" if hasattr(value, "status") else str(value),
 )
@@ -555,13 +537,6 @@ async def test_w6_the_text_of_a_broken_attempt_is_no_answer_once_another_succeed
     assert "The first half" not in outcome.answer
 
 
-async def test_w4_a_connection_that_is_reset_once_is_repaired(api_retries):
-    """A reset after the request was sent is repaired by one more request."""
-    events, server = [], api_retries.serve(api_retries.reset, api_retries.answer)
-    outcome = await api_retries.run(server.base_url, events)
-    assert (outcome.answer, waits_in(events), len(server.requests)) == ("mice", [(None, 1)], 2)
-
-
 @pytest.mark.exhaustive(one_in=3)
 async def test_w3_a_longer_wait_than_the_patience_is_an_error_at_once(api_retries):
     """The error says how long the API wants to be left alone, and the request was sent once."""
@@ -598,15 +573,6 @@ async def test_an_unknown_error_event_is_not_retried(chat_api):
     assert outcome.error == "the server ended its reply with an error: odd; try again later"
 
 
-@pytest.mark.parametrize("url", ["no-url", "ftp://x"])
-async def test_an_address_that_is_none_is_not_retried(url):
-    """An unusable address is an error immediately."""
-    events = []
-    async with anthropic.make_client(base_url=url, api_key="test") as client:
-        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client)), events)
-    assert (waits_in(events), outcome.exit_code) == ([], Exit.PROVIDER)
-
-
 @pytest.mark.parametrize("how", ["whole", "streamed"])
 async def test_w6_g8_a_call_in_json_is_streamed_anew(chat_api, how):
     """With calls as JSON, the pieces of a call that broke off do not mix with those of the next attempt."""
@@ -618,20 +584,6 @@ async def test_w6_g8_a_call_in_json_is_streamed_anew(chat_api, how):
     assert (outcome.status, outcome.answer) == ("answered", "mice")
     assert server.requests[1].raw == server.requests[2].raw
     assert ("respond" in {tool for tool, _ in shown}) is (how == "streamed")
-
-
-async def test_w6_an_answer_by_schema_is_streamed_anew(chat_api):
-    """Each attempt of a landing by a schema is read by itself, and the newest part of the answer is the salvage."""
-    half = chat_faults.BrokenOff(
-        chat_replies.says('{"answer": "The first half of it all", "evidence": []}'), after_chunks=5
-    )
-    prose = chat_faults.BrokenOff(chat_replies.says("Well, let me think about it."), after_chunks=5)
-    server = chat_api([chat_replies.calls("look", {"query": "a"}), prose, half, half])
-    async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
-        outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client), 1), watch=lambda delta: None)
-    assert outcome.answer.splitlines()[2].startswith("The first")
-    assert outcome.answer.count("The first") == 1
-    assert '"answer"' not in outcome.answer
 
 
 @pytest.mark.parametrize(("code", "retries"), [(socket.EAI_NONAME, 2), (socket.EAI_AGAIN, 4)])

@@ -20,6 +20,7 @@ from tests.wire.resumed_requests import CHAT, MESSAGES, look
 from tests.wire.simulator import faults
 
 
+@pytest.mark.exhaustive(one_in=2)
 async def test_c1_a_recorded_run_replays_the_same(runs):
     """A run with failed and repeated calls replays equal from the store and from a file."""
     answer = runs.say.answers("Mice.", evidence=[{"source": "a", "quote": "b"}])
@@ -46,7 +47,7 @@ async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs, monkeypatc
     assert (await runs.replay(run)).difference is None, "neither the notes nor the tool of today matter"
 
 
-@pytest.mark.exhaustive(one_in=4)
+@pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("landing", ["auto", "order", "schema", "finalize", "none", "stop"])
 async def test_c1_a_landed_run_replays_the_same(runs, landing):
     """Each kind of landing is replayed, with what the endpoint refused inferred from its rungs."""
@@ -96,7 +97,7 @@ async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
     assert (await runs.replay_file(await runs.save(run))).difference is None
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 async def test_c1_calls_as_json_replay_the_same(runs):
     """Stored replies with calls as JSON are calls already; such runs have no bodies."""
     runs.write("tool_calls_limit: 4", "tool_calls: json")
@@ -207,6 +208,7 @@ async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     assert (await one.replay(run)).difference is None
 
 
+@pytest.mark.exhaustive
 async def test_c2_a_changed_limit_is_found_in_the_prompt(messages_runs):
     """The prompt names the limit of the file, and the hints name the setting; so is the instruction of a landing."""
     one = messages_runs
@@ -247,6 +249,7 @@ def long() -> str:
     return "x" * 3_000
 
 
+@pytest.mark.exhaustive
 async def test_c2_a_result_that_is_cut_elsewhere_is_found(messages_runs):
     """The limit of a result applies to the whole stored output, and its note is generated again."""
     one = messages_runs
@@ -262,6 +265,7 @@ async def test_c2_a_result_that_is_cut_elsewhere_is_found(messages_runs):
     assert "\n[cut at 500 of 3000 characters; read on by get_tool_response" in found.now
 
 
+@pytest.mark.exhaustive
 async def test_c2_the_end_of_a_run_is_compared(messages_runs, monkeypatch):
     """A shorter run, a longer run, and the content of the last message."""
     one = messages_runs

@@ -23,18 +23,16 @@ async def test_g7_a_landing_asks_for_little_room_once_more_for_twice_as_much(ask
 
 
 @pytest.mark.parametrize(
-    "extra", [{"reasoning_content": "hm"}, {"reasoning": "hm"}, {"reasoning_details": [{"type": "reasoning.text"}]}]
+    ("text", "extra"),
+    [
+        (None, {"reasoning_content": "hm"}),
+        (None, {"reasoning_details": [{"type": "reasoning.text"}]}),
+        ("<think>hm</think>I look.", {}),
+    ],
 )
-async def test_g7_a_model_that_was_seen_to_reason_keeps_its_room(ask_chat, extra):
-    """A model that has reasoned in this run may need its room for that."""
-    _, api = await ask_chat([says(None, tool_call("look", {"query": "a"}), **extra), answers("yes")], 1)
-    assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, 16_000]
-
-
-async def test_g7_reasoning_within_the_text_counts_too(ask_chat):
-    """Some servers leave the reasoning in the text."""
-    first = says("<think>hm</think>I look.", tool_call("look", {"query": "a"}))
-    _, api = await ask_chat([first, answers("yes")], 1)
+async def test_g7_a_model_that_was_seen_to_reason_keeps_its_room(ask_chat, text, extra):
+    """A model that has reasoned in this run, also within its text, may need its room for that."""
+    _, api = await ask_chat([says(text, tool_call("look", {"query": "a"}), **extra), answers("yes")], 1)
     assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, 16_000]
 
 

@@ -20,7 +20,7 @@ from tests.forked_program import ForkedProgram
 from tests.loop_jobs import job, outcome_of
 from tests.unit.store.records import ask
 from tests.wire.serving import owl_project
-from tests.wire.simulator import MODELS, Gate, Model, billed, policies
+from tests.wire.simulator import MODELS, Gate, Model, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
 from tests.wire.simulator.prompt import segments
 from tests.wire.simulator.replies import answers, calls, cut_call, says, text, thinking, tool_use
@@ -101,15 +101,6 @@ async def test_s0_4_a_forced_landing_reads_tools_and_system_from_the_cache(ask_c
     assert len(markers(last.body, segments(last.body))) == 1
 
 
-async def test_s0_10_a_landing_without_tools_reads_tools_and_system_from_the_cache(ask_cache):
-    """`tool_choice: none` invalidates the cached messages too; tools and system are still read from the cache."""
-    outcome, requests = await ask_cache(policies.always_tool("look"), 3, landing="none")
-    last = requests[-1]
-    assert (outcome.landing.how, last.tool_choice) == ("none", {"type": "none"})
-    assert (read(last), written(last)) == (front(last), 0)
-    assert "cache_control" not in last.body
-
-
 @pytest.mark.parametrize(("model", "style"), [("haiku", "order"), ("sonnet", "auto")])
 async def test_s0_10_a_landing_by_order_reads_the_messages_from_the_cache(ask_cache, model, style):
     """Only the last result changes: everything up to the last turn is read from the cache, and nothing is written."""
@@ -130,30 +121,8 @@ async def test_s0_10_every_rung_after_an_ignored_force_reads_tools_and_system_on
         assert "cache_control" not in request.body
 
 
-async def test_g1_a_landing_by_schema_loses_the_messages_only(ask_cache):
-    """The format costs what a changed tool choice costs: tools and system are read, nothing is written."""
-    outcome, requests = await ask_cache(policies.always_tool("look"), 3, landing="schema")
-    last = requests[-1]
-    assert (outcome.landing.how, outcome.answer) == ("schema", "what was found")
-    assert (read(last), written(last)) == (front(last), 0)
-    assert "cache_control" not in last.body
-
-
-async def test_s0_10_a_schema_after_an_ignored_order_costs_what_a_force_would(ask_cache):
-    """The constrained request is billed as a forced one with the same messages: all but tools and system, unmarked."""
-    deaf = policies.always_tool("look", obeys=lambda request: False)
-    outcome, requests = await ask_cache(deaf, 3, landing="order")
-    assert (outcome.landing.how, outcome.landing.requests) == ("schema", 2)
-    _, forced_requests = await ask_cache(deaf, 3, landing="force")
-    forced, schema = forced_requests[-1], requests[-1]
-    assert (read(schema), written(schema)) == (read(forced), written(forced)) == (front(forced), 0)
-    ignored = whole(schema) - whole(forced)
-    assert billed(schema.usage) - billed(forced.usage) == ignored
-    assert 0 < ignored < 100
-
-
 @pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize(("at_once", "extra"), [(1, False), (9, False), (10, True), (12, True), (30, True)])
+@pytest.mark.parametrize(("at_once", "extra"), [(9, False), (10, True), (30, True)])
 async def test_a_large_batch_marks_and_reads_the_previous_tail(ask_cache, at_once, extra):
     """A turn of 12 calls adds 24 blocks, more than the lookback of 20: the previous tail is marked too, and read."""
     outcome, requests = await ask_cache(
@@ -177,7 +146,7 @@ async def test_x_9_thinking_and_text_count_as_blocks_of_a_turn(ask_cache):
 
 @pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("at_once", [1, 12])
-@pytest.mark.parametrize("style", ["force", "order", "finalize", "none"])
+@pytest.mark.parametrize("style", ["force", "none"])
 async def test_no_request_has_more_markers_than_the_api_allows(ask_cache, at_once, style):
     """Every request of every landing style has at most three of the four markers: system, tail, previous tail."""
     _, requests = await ask_cache(
@@ -189,7 +158,7 @@ async def test_no_request_has_more_markers_than_the_api_allows(ask_cache, at_onc
 
 
 @pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("effort", ["low", "medium", "high", "xhigh", "max"])
+@pytest.mark.parametrize("effort", ["low", "max"])
 async def test_effort_is_passed_on_in_every_request(ask_cache, effort):
     """The effort is sent as `output_config.effort`, identical in every request, so that the cache stays valid."""
     _, requests = await ask_cache([calls("look", {"query": "a"}), answers("yes")], effort=effort)
@@ -201,7 +170,7 @@ LOCAL = Model("a-local-model", max_output=32_000)
 
 
 @pytest.mark.exhaustive(one_in=7)
-@pytest.mark.parametrize("model", [*MODELS, LOCAL], ids=lambda model: model.id)
+@pytest.mark.parametrize("model", [MODELS[0], MODELS[-1], LOCAL], ids=lambda model: model.id)
 async def test_x_6_max_tokens_stays_within_the_maximum_of_the_model(ask_cache, model):
     """`max_tokens` stays within the model's maximum, also when raised after a cut reply and for an unknown model."""
     script = [cut_call("look", '{"que', {}), answers("yes")]
@@ -339,11 +308,12 @@ def requests_of(served):
     return Counter(re.search(r"What of ([\w-]+)\?", request.raw.decode())[1] for request in served.requests)
 
 
+@pytest.mark.exhaustive
 def test_of_two_processes_that_begin_an_id_at_once_one_sends_a_request(api, start):
     """Two processes that begin the same ids at the same moment send one request each id, and get one outcome."""
     served = api(lambda request: answers("Owls eat mice."))
     workers = [start(), start()]
-    for number in range(20):
+    for number in range(5):
         for worker in workers:
             worker.take(f"id-{number}")
         found = [worker.found() for worker in workers]
@@ -351,29 +321,11 @@ def test_of_two_processes_that_begin_an_id_at_once_one_sends_a_request(api, star
         assert len(began) == 1
         (other,) = [one for one in found if one is not began[0]]
         assert "at_work" in other or other["outcome"] == began[0]["outcome"]
-    assert requests_of(served) == {f"id-{number}": 1 for number in range(20)}
+    assert requests_of(served) == {f"id-{number}": 1 for number in range(5)}
 
 
-def test_while_one_process_works_the_other_is_told_its_name(api, start):
-    """While one process waits for its reply, the other gets an error that names it, and afterwards the outcome."""
-    gate = Gate()
-    served = api([says(*answers("Owls eat mice.").content, gate=gate)])
-    one, other = start(), start()
-    one.take("shared")
-    gate.wait_for_request()
-    other.take("shared")
-    words = other.found()["at_work"]
-    assert words.startswith(f"shared is being worked on: process {one.process.pid} on ")
-    gate.open()
-    first = one.found()
-    other.take("shared")
-    assert other.found() == {**first, "ended": True}
-    assert len(served.requests) == 1
-
-
-@pytest.mark.parametrize(
-    "killed_at", [pytest.param(1, marks=pytest.mark.exhaustive), 2, pytest.param(3, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("killed_at", [2, 3])
 def test_after_a_kill_only_the_request_under_way_is_sent_again(api, start, store_url, killed_at):
     """A process killed with SIGKILL while a request is under way: that one is sent again, and no stored reply."""
     gate = Gate()

@@ -11,7 +11,6 @@ from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Usage
 from run_specialist.spawning.server_tools import fetch_tool, search_tool
-from run_specialist.store.stored import transcript_rows
 from run_specialist.tools import web
 from run_specialist.tools.base import Tool
 from run_specialist.tools.web import Downloads
@@ -19,8 +18,7 @@ from tests.journals import Notebook, keep, load
 from tests.loop_jobs import LOOK
 from tests.unit.tools.web_pages import replied, serving
 from tests.wire.chat import replies as chat_replies
-from tests.wire.replayed_runs import RecordedRuns
-from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued
+from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint
 from tests.wire.server_tool_runs import (
     BOTH,
     FOUND,
@@ -72,21 +70,6 @@ async def test_searches_are_billed(messages_api, project):
     assert (done.outcome.tool_calls.used, done.outcome.tool_calls.failed) == (3, 1)
 
 
-async def test_a_use_beside_a_call_is_run_with_the_next_request(messages_api, project):
-    """A use without a result counts when it is made; its result opens the next reply and proves quotes."""
-    quote = {"source": URL, "quote": "Payments are retried three times."}
-    api = messages_api(
-        [
-            says(search(), FOUND, fetch(), FIRST_LOOK),
-            says(PAGE, tool_use("respond", {"answer": "three", "evidence": [quote]})),
-        ]
-    )
-    done = await asked(api, project, *BOTH, "tool_calls_limit: 10")
-    assert done.outcome.tool_calls.used == 3
-    assert [one.verified for one in done.outcome.evidence] == [True]
-    assert done.phases("web_fetch") == ["started", "finished"]
-
-
 async def test_uses_beyond_the_share_of_a_request_are_skipped(messages_api, project):
     """The API refuses what exceeds `max_uses`; that counts as skipped, like a call beyond the limit."""
     api = messages_api([says(search("a"), FOUND, search("b"), FOUND, search("c"), FOUND, "Three times.")])
@@ -97,11 +80,8 @@ async def test_uses_beyond_the_share_of_a_request_are_skipped(messages_api, proj
     assert "skipped" in done.phases("web_search")
 
 
-LIMITS = [limit if limit in {1, 7} else pytest.param(limit, marks=pytest.mark.exhaustive) for limit in range(1, 14)]
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.exhaustive(one_in=8)
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 13])
 @pytest.mark.parametrize("lines", [BOTH, SEARCH, ("tools: WebSearch", "server_tools: true")])
 async def test_no_limit_is_exceeded_however_often_the_model_searches(messages_api, project, lines, limit):
     """A model that uses as much as each request lets it never exceeds the limit, and the tools never change."""
@@ -124,7 +104,7 @@ async def test_no_limit_is_exceeded_however_often_the_model_searches(messages_ap
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("model", ["haiku", "sonnet"])
-@pytest.mark.parametrize("landing", ["auto", "order", "finalize"])
+@pytest.mark.parametrize("landing", ["auto", "finalize"])
 async def test_no_tool_of_the_api_can_run_in_a_landing(messages_api, project, model, landing):
     """Every request of a landing has a tool choice that keeps the API from its tools."""
     thought = [thinking("so")] if model == "sonnet" else []
@@ -155,14 +135,6 @@ async def test_a_paused_turn_goes_on_and_lands(messages_api, project):
     assert last[-1]["role"] == "user"
     assert [block["type"] for block in last[-2]["content"]] == ["server_tool_use", "web_search_tool_result"]
     assert (done.outcome.status, done.outcome.tool_calls.used) == ("landed", 4)
-
-
-async def test_more_than_five_pauses_with_tools_are_accepted(messages_api, project):
-    """Pauses in which the API has run a tool are bounded by the limits of the run alone."""
-    script = [*(pauses(search(word), FOUND) for word in "abcdefg"), says("Three times.")]
-    api = messages_api(script)
-    done = await asked(api, project, "tools: WebSearch", "server_tools: true", "tool_calls_limit: 30")
-    assert (done.outcome.status, done.outcome.tool_calls.used) == ("answered", 7)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -229,18 +201,6 @@ async def test_a_use_that_waits_when_the_landing_begins_is_left_out(messages_api
     kinds = [block["type"] for block in api.requests[1].messages[1]["content"]]
     assert kinds == ["thinking", "server_tool_use", "web_search_tool_result", "tool_use"]
     assert api.requests[2].messages[1] == api.requests[1].messages[1]
-
-
-async def test_history_with_their_results_is_read_from_the_cache(messages_api, project):
-    """The definitions never change, so each request reads what the one before it has written."""
-    page = fetched(URL, "Payments are retried three times. " * 200)
-    script = [*(says(fetch(), page, tool_use("search", {"query": word})) for word in "abcd"), answers("three")]
-    api = messages_api(script)
-    await asked(api, project, *BOTH, "tool_calls_limit: 30")
-    read = [request.usage["cache_read_input_tokens"] for request in api.requests]
-    written = [request.usage["cache_creation_input_tokens"] for request in api.requests]
-    assert read[2:] == [before + more for before, more in zip(read[1:], written[1:], strict=False)][:3]
-    assert read[-1] > 4_000
 
 
 async def test_another_api_is_offered_the_tools_of_this_program(ask_chat):
@@ -334,16 +294,6 @@ async def test_a_question_after_a_pause_leaves_the_open_use_out(endpoint):
     ]
 
 
-async def test_a_fork_with_the_same_model_repeats_the_bytes(endpoint):
-    """A fork sends the same bytes; its uses count like the copied calls."""
-    one = endpoint([says(search(), FOUND, A_LOOK), says(search(), FOUND, A_LOOK), answers("x"), answers("y")])
-    source, _ = await one.ask()
-    _, outcome = await one.work(lambda runner, watch: runner.fork(source.run_id, None, at=1, watch=watch))
-    assert one.requests[3].raw == one.requests[1].raw
-    check_continued(one, one.requests[0], one.requests[3])
-    assert (outcome.answer, outcome.tool_calls.used) == ("y", 2)
-
-
 async def test_a_fork_to_another_api_leaves_them_out(endpoint, chat_api, tmp_path):
     """Another API gets the texts and its own calls, and a note; the run continues."""
     one = endpoint([says("I search.", search(), FOUND, A_LOOK), answers("x")])
@@ -355,21 +305,6 @@ async def test_a_fork_to_another_api_leaves_them_out(endpoint, chat_api, tmp_pat
     assert "encrypted" not in other.requests[0].raw.decode()
     assert any("parts of the replies" in warning for warning in outcome.warnings)
     assert prompts.other_model("claude-haiku-5-5") in str(other.requests[0].messages)
-
-
-async def test_a_replay_needs_neither_network_nor_trust(messages_api, project):
-    """The replies contain what the API has run, so a run with its tools is replayed like any other."""
-    runs = RecordedRuns.of(MESSAGES, project, messages_api)
-    runs.write("tool_calls_limit: 6", *BOTH[1:], "tools: read, WebSearch, WebFetch")
-    quote = {"source": URL, "quote": "Payments are retried three times."}
-    script = [says(search(), FOUND, fetch(), PAGE, *runs.read().content), answers("three", evidence=[quote])]
-    run = await runs.record(*script, trust=True)
-    replayed = await runs.replay(run)
-    assert replayed.difference is None, replayed.difference
-    assert replayed.outcome is not None
-    assert [one.verified for one in replayed.outcome.evidence] == [True]
-    again = await runs.replay_file(await runs.save(run))
-    assert again.difference is None
 
 
 async def test_a_summary_has_what_can_be_read_of_them(endpoint):
@@ -394,19 +329,6 @@ async def test_a_summary_has_what_can_be_read_of_them(endpoint):
     last = one.requests[-1].raw.decode()
     assert "encrypted_content" not in last
     assert "web_search" in last
-
-
-async def test_the_transcript_shows_calls_and_results(endpoint):
-    """The transcript of a stored run has a row for each use and for what can be read of its result."""
-    one = endpoint([says(search(), FOUND, fetch(), PAGE, *answers("x").content)])
-    await one.ask()
-    rows = [(row["kind"], row.get("name"), row.get("content")) for row in transcript_rows(stored(one))[1:5]]
-    assert rows == [
-        ("tool_call", "web_search", None),
-        ("tool_result", "web_search", f"Retries of payments\n{URL}"),
-        ("tool_call", "web_fetch", None),
-        ("tool_result", "web_fetch", f"{URL}:\n\nPayments are retried three times."),
-    ]
 
 
 async def test_a_raised_limit_lets_the_api_go_on(endpoint):

@@ -1,15 +1,16 @@
 """Each rule of the simulator refuses an invalid request and accepts the valid one."""
 
 import http.client
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import anthropic
 import pytest
 
-from tests.wire.simulator import ALL_RULES, RULES, MessagesSimulator, Recorded, Reply, ScriptError, faults, replies
-from tests.wire.simulator.client import Response, post
+from tests.wire.simulator import ALL_RULES, RULES, MessagesSimulator, Recorded, Reply, ScriptError, replies
 from tests.wire.simulator.examples.base import (
     MARK,
     OPUS,
@@ -19,7 +20,6 @@ from tests.wire.simulator.examples.base import (
     Example,
     assistant,
     call,
-    chat,
     request,
     result,
     user,
@@ -27,8 +27,50 @@ from tests.wire.simulator.examples.base import (
 )
 from tests.wire.simulator.examples.table import EXAMPLES
 from tests.wire.simulator.prompt import Block, canonical
-from tests.wire.simulator.replies import tool_use
-from tests.wire.simulator.sse import encode, events
+
+HEADERS = {
+    "x-api-key": "test-key",
+    "anthropic-version": "2026-10-21",
+    "content-type": "application/json",
+}
+
+
+@dataclass(frozen=True)
+class Response:
+    """Hold a response."""
+
+    status: int
+    headers: Mapping[str, str]
+    raw: bytes
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Return the parsed body."""
+        parsed = json.loads(self.raw)
+        assert isinstance(parsed, dict)
+        return parsed
+
+
+def post(
+    base_url: str,
+    body: Mapping[str, Any] | bytes,
+    *,
+    method: str = "POST",
+    path: str = "/v1/messages",
+    headers: Mapping[str, str | None] | None = None,
+) -> Response:
+    """Send one request; a header given as None is omitted."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = {name: value for name, value in {**HEADERS, **(headers or {})}.items() if value is not None}
+    address = urlsplit(base_url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    try:
+        connection.request(method, path, raw, sent)
+        response = connection.getresponse()
+        return Response(response.status, {k.lower(): v for k, v in response.headers.items()}, response.read())
+    finally:
+        connection.close()
+
 
 BY_ID = {rule.id: rule for rule in RULES}
 
@@ -159,7 +201,6 @@ def test_prefix_under_the_minimum_is_not_cached(ask: Ask) -> None:
     [
         {"tool_choice": FORCED},
         {"tool_choice": {"type": "none"}},
-        {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
         {"thinking": {"type": "adaptive"}},
         {"output_config": {"effort": "low"}},
         {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}},
@@ -201,42 +242,6 @@ def test_an_edited_message_invalidates_everything_after_it(ask: Ask) -> None:
     assert parts(ask(edited))[0] == parts(ask(conversation(5, tool_choice=FORCED)))[0]
 
 
-# Each fault of the simulator breaks a reply at the documented place.
-
-
-Start = Callable[..., MessagesSimulator]
-REPLY = replies.says("Let me look.", tool_use("search", {"query": "owls"}))
-BROKEN = (ConnectionError, http.client.HTTPException)
-
-
-def streamed(**fields: object) -> Body:
-    """Return a valid request with streaming."""
-    return chat(stream=True, **fields)
-
-
-def test_a_broken_stream_sends_its_first_events(messages_api: Start) -> None:
-    """A broken stream sends its first events, then closes the connection without the end of the body."""
-    api = messages_api([faults.BrokenOff(REPLY, after_events=2)])
-    with pytest.raises(http.client.IncompleteRead) as caught:
-        post(api.base_url, streamed())
-    assert caught.value.partial.count(b"event: ") == 2
-    assert api.requests[0].status == 200
-
-
-def test_a_request_hangs_until_its_gate_opens(messages_api: Start) -> None:
-    """A request hangs until its gate opens, and other requests are served meanwhile."""
-    hang = faults.Hang()
-    api = messages_api([hang, replies.says("Mice.")])
-    with ThreadPoolExecutor(1) as pool:
-        hanging = pool.submit(post, api.base_url, request())
-        hang.gate.wait_for_request()
-        assert post(api.base_url, request()).status == 200
-        assert not hanging.done()
-        hang.gate.open()
-        with pytest.raises(BROKEN):
-            hanging.result()
-
-
 # The simulator's script: the next reply, the record of requests, and the errors that fail a test.
 
 
@@ -259,113 +264,7 @@ def test_broken_rule_fails_loudly() -> None:
         assert ([seen.rule for seen in api.refused], len(api.accepted)) == (["messages.empty"], 1)
 
 
-def test_streamed_reply_has_the_events_of_the_api(messages_api: Start) -> None:
-    """Streamed events come in the API's order and add up to the JSON reply."""
-    reply = replies.says(replies.thinking("Owls, so …"), "Let me look.", replies.tool_use("search", {"q": "ö"}))
-    api = messages_api([reply, reply])
-    response: Response = post(api.base_url, chat(model=OPUS, stream=True))
-    seen: list[dict[str, Any]] = response.events
-    kinds = [event["type"] for event in seen]
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert kinds[:2] == ["message_start", "content_block_start"]
-    assert kinds[-2:] == ["message_delta", "message_stop"]
-    assert "ping" in kinds
-    assert seen[0]["message"]["content"] == []
-    assert seen[0]["message"]["usage"]["output_tokens"] == 1
-    assert seen[-2]["delta"]["stop_reason"] == "tool_use"
-    assert seen[-2]["usage"] == api.requests[0].usage
-    deltas = [event["delta"] for event in seen if event["type"] == "content_block_delta"]
-    assert "".join(delta.get("partial_json", "") for delta in deltas) == '{"q": "ö"}'
-    assert "".join(delta.get("text", "") for delta in deltas) == "Let me look."
-    assert [delta["type"] for delta in deltas].count("input_json_delta") > 2
-    assert [delta["type"] for delta in deltas if "thinking" in delta or "signature" in delta] == [
-        *["thinking_delta"] * 3,
-        "signature_delta",
-    ]
-    whole = post(api.base_url, chat(model=OPUS)).json
-    same = {"id": seen[0]["message"]["id"], "content": api.requests[0].content}  # id and content differ by request
-    assert response.raw == b"".join(encode(event) for event in events({**whole, **same}))
-
-
-# The real SDK understands the simulator, with JSON replies and streams.
-
-
-@pytest.fixture
-def sync(messages_api: Start) -> Iterator[Callable[..., anthropic.Anthropic]]:
-    """Return a function that makes a simulator with these replies and a client that does not retry by default."""
-    clients: list[anthropic.Anthropic] = []
-
-    def make(*arguments: Any, max_retries: int = 0, **options: Any) -> anthropic.Anthropic:
-        api = messages_api(*arguments, **options)
-        client = anthropic.Anthropic(base_url=api.base_url, api_key="test-key", max_retries=max_retries)
-        clients.append(client)
-        return client
-
-    yield make
-    for client in clients:
-        client.close()
-
-
-def exchanged(client: anthropic.Anthropic, body: Body, *, stream: bool) -> anthropic.types.Message:
-    """Return the SDK's message for a request, from a whole or a streamed reply."""
-    if not stream:
-        message = client.messages.create(**body)
-        assert isinstance(message, anthropic.types.Message)
-        return message
-    with client.messages.stream(**body) as events:
-        return events.get_final_message()
-
-
-THOUGHTFUL = replies.says(
-    replies.thinking("Owls are birds of prey, so …"),
-    replies.redacted_thinking(),
-    "Let me look, naïvely: 🦉",
-    replies.tool_use("search", {"query": "öwls", "limit": 3, "deep": {"list": [1, None, True]}}),
-    replies.tool_use("search"),
-)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_content_arrives_completely(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> None:
-    """Thinking, text and calls arrive as JSON and as a stream, with ids, signatures and usage."""
-    message = exchanged(sync([THOUGHTFUL]), chat(model=OPUS, cache_control=MARK), stream=stream)
-    thought, hidden, words, first, second = message.content
-    assert thought.type == "thinking"
-    assert thought.thinking == "Owls are birds of prey, so …"
-    assert thought.signature
-    assert hidden.type == "redacted_thinking"
-    assert words.type == "text"
-    assert words.text == "Let me look, naïvely: 🦉"
-    assert first.type == second.type == "tool_use"
-    assert first.input == {"query": "öwls", "limit": 3, "deep": {"list": [1, None, True]}}
-    assert second.input == {}
-    assert first.id != second.id
-    assert message.stop_reason == "tool_use"
-    assert message.usage.input_tokens > 0
-    assert message.usage.output_tokens > 1
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_replayed_reply_is_taken_and_cached(messages_api: Start, *, stream: bool) -> None:
-    """A reply replayed through `to_param` is accepted with its thinking unchanged, and is read from the cache."""
-    api = messages_api([THOUGHTFUL, replies.says("Mice.")])
-    long = "You know owls. " * 400
-    with anthropic.Anthropic(base_url=api.base_url, api_key="test-key") as client:
-        body = chat(model=OPUS, system=long, cache_control=MARK)
-        message = exchanged(client, body, stream=stream)
-        content = [block.to_dict() for block in message.content]
-        for block in content:
-            block.pop("parsed_output", None)  # added by the SDK when it builds a message from a stream
-        turn = {"role": "assistant", "content": content}
-        results = [result(block.id) for block in message.content if block.type == "tool_use"]
-        again = exchanged(client, {**body, "messages": [*body["messages"], turn, user(*results)]}, stream=stream)
-    assert again.stop_reason == "end_turn"
-    assert (again.usage.cache_read_input_tokens or 0) > 1500
-    assert api.requests[1].oddities == []
-    assert api.requests[1].results == {block.id: "mice" for block in message.content if block.type == "tool_use"}
-
-
-def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Start) -> None:
+def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Callable[..., MessagesSimulator]) -> None:
     """A paused turn is accepted when sent back unchanged.
 
     No other conversation may end with an assistant message.
@@ -377,46 +276,3 @@ def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Start) -> None:
         assert client.messages.create(**request(messages=history)).stop_reason == "end_turn"
         with pytest.raises(anthropic.BadRequestError, match="prefill"):
             client.messages.create(**request(messages=[*history[:1], {"role": "assistant", "content": "One"}]))
-
-
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [
-        (faults.invalid("no such thing"), anthropic.BadRequestError),
-        (faults.unauthorised(), anthropic.AuthenticationError),
-        (faults.not_found(), anthropic.NotFoundError),
-        (faults.rate_limited(), anthropic.RateLimitError),
-        (faults.overloaded(), anthropic.InternalServerError),
-        (faults.server_error(), anthropic.InternalServerError),
-        (faults.no_json(400), anthropic.BadRequestError),
-        (faults.html(502), anthropic.InternalServerError),
-    ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
-)
-def test_each_error_status_becomes_its_exception(
-    sync: Callable[..., anthropic.Anthropic],
-    fault: faults.Fault,
-    error: type[anthropic.APIStatusError],
-    *,
-    stream: bool,
-) -> None:
-    """Each status becomes the SDK's exception for it, with the request id."""
-    client = sync([fault])
-    with pytest.raises(error) as caught:
-        exchanged(client, request(), stream=stream)
-    assert caught.value.status_code == fault.status
-    assert caught.value.request_id == "req_000000000001"
-
-
-def test_broken_rules_become_sdk_errors(sync: Callable[..., anthropic.Anthropic]) -> None:
-    """The SDK parses the simulator's refusals as it parses the API's."""
-    client = sync([replies.says("Mice.")], may_refuse={"tool_choice.forced", "model.known", "http.auth"})
-    with pytest.raises(anthropic.BadRequestError, match='type "tool" and "any" are not supported'):
-        client.messages.create(**chat(model=OPUS, tool_choice={"type": "any"}))
-    with pytest.raises(anthropic.NotFoundError, match="claude-opus-9"):
-        client.messages.create(**request(model="claude-opus-9"))
-    with pytest.raises(anthropic.AuthenticationError):
-        client.messages.create(**request(), extra_headers={"Authorization": "Basic dGVzdA=="})
-    assert client.messages.create(**request()).stop_reason == "end_turn"

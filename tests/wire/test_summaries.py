@@ -35,10 +35,10 @@ async def test_s2_6_a_size_equal_to_summarize_at_triggers_no_summary(ask_once, l
     assert [for_summary(request) for request in told.api.requests] == [False, False, *[True] * over, False]
 
 
-async def test_s2_6_summarizing_precedes_each_request_over_the_limit(ask):
+async def test_s2_6_summarizing_precedes_each_request_over_the_limit(ask_once):
     """Summarising comes before each request that would exceed the limit, and before no other."""
     script = noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE])
-    told = await ask(script, *SMALL, tools=[LONG])
+    told = await ask_once(script, *SMALL, tools=[LONG])
     order = [event.event for event in told.events if event.event in ("request", "summarized")]
     assert order == ["request"] * 3 + ["summarized", "request", "request", "summarized", "request"]
     sizes = [estimate(request, results) for request, results in zip(told.requests, told.results, strict=False)]
@@ -46,13 +46,13 @@ async def test_s2_6_summarizing_precedes_each_request_over_the_limit(ask):
     assert told.outcome.answer == "what was found"
 
 
-async def test_s2_8_s2_9_the_summary_is_a_call_and_its_result_before_the_newest_turn(ask):
+async def test_s2_8_s2_9_the_summary_is_a_call_and_its_result_before_the_newest_turn(ask_once):
     """The summary is a call and its result before the newest turn; question and newest turn are unchanged.
 
     Older outputs are replaced by their ids.
     """
     script = noting(NOTES, [says("I look.", *looks("a", "b").content), looks("c"), looks("d"), DONE])
-    told = await ask(script, *SMALL, tools=[LONG])
+    told = await ask_once(script, *SMALL, tools=[LONG])
     (event,) = told.named("summarized")
     _, before, after, later = told.requests
     assert after.messages[0] == before.messages[0]
@@ -213,13 +213,13 @@ async def test_s2_7_long_notes_are_merged_until_they_fit(ask_once):
     assert event.usage == sum(used(request for request in told.api.requests if for_summary(request)), Usage())
 
 
-async def test_s2_10_summarising_at_the_limit_comes_before_the_landing(ask):
+async def test_s2_10_summarising_at_the_limit_comes_before_the_landing(ask_once):
     """At a limit, summarising comes before the landing request, which is still forced.
 
     The landing's usage includes both.
     """
     script = noting(NOTES, policies.always_tool("look"))
-    told = await ask(script, "summarize_at: 12000", "tool_calls_limit: 3", tools=[LONG])
+    told = await ask_once(script, "summarize_at: 12000", "tool_calls_limit: 3", tools=[LONG])
     assert told.choices == [None] * 3 + [FORCED]
     order = [event.event for event in told.events if event.event in ("landing", "summarized")]
     assert order == ["landing", "summarized"]
@@ -259,14 +259,14 @@ async def test_s3_6_an_abort_during_a_summary_keeps_the_findings(ask_once):
 # Reading an archived output in slices, over the wire.
 
 
-async def test_s2_8_an_archived_output_is_read_in_exact_slices(ask):
+async def test_s2_8_an_archived_output_is_read_in_exact_slices(ask_once):
     """An archived output is read in exact slices of up to `tool_result_limit`, each with the next offset.
 
     Each read is a counted call.
     """
     whole = "".join(f"{number:04}," for number in range(10_000))
     tool = Tool("look", "Looks.", lambda query: whole)
-    told = await ask(reading(first_id, [0, 20_000, 40_000]), *SMALL, "tool_calls_limit: none", tools=[tool])
+    told = await ask_once(reading(first_id, [0, 20_000, 40_000]), *SMALL, "tool_calls_limit: none", tools=[tool])
     assert all("get_tool_response" in request.tool_names for request in told.requests)
     call_id = ids(told.requests[0])[0]
     # A cut output says how to read the rest; the id is that of its call.
@@ -341,30 +341,6 @@ async def test_x_8_a_full_context_lands_from_a_summary(ask, full, model, choice)
     assert (told.outcome.status, told.outcome.answer) == ("landed", "what was found")
     assert (told.outcome.landing.reason, told.outcome.landing.requests) == ("tokens", 1)
     assert told.outcome.tool_calls.used == 3
-
-
-async def test_g1_a_landing_by_schema_that_does_not_fit_follows_from_a_summary(ask):
-    """The constrained request is refused as too long: the older turns are summarized, and it is sent again."""
-    written = says('{"answer": "what was found", "evidence": null, "gaps": null}')
-    script = noting(NOTES, [*batches(1, 1, 1), TOO_LONG, written])
-    told = await ask(script, "landing: schema", "tool_calls_limit: 3", tools=[LONG])
-    assert [sent.schema is None for sent in told.requests] == [True] * 3 + [False] * 2
-    assert (told.outcome.status, told.outcome.answer, told.outcome.landing.how) == (
-        "landed",
-        "what was found",
-        "schema",
-    )
-    assert len(told.named("summarized")) == 1
-
-
-async def test_x_8_a_full_context_with_thinking_lands_from_one_message(ask):
-    """If thinking blocks prevent editing the history, the landing starts a new transcript of one message."""
-    wishes = [says(thinking("hm"), tool_use("look", {"query": one})) for one in "abc"]
-    told = await ask(noting(NOTES, [*wishes, TOO_LONG, DONE]), tools=[LONG], model="sonnet")
-    (message,) = told.requests[-1].messages
-    assert LONG.function("c") in "\n".join(texts(message))
-    assert told.requests[-1].last_line.startswith("0 tool calls remain and")
-    assert (told.outcome.status, told.outcome.landing.how) == ("landed", "order")
 
 
 @pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])

@@ -1,6 +1,5 @@
 """Runs that change files, on the Messages API: the tools in requests, trust, events, children, replays, dry runs."""
 
-import asyncio
 import json
 import re
 
@@ -18,7 +17,6 @@ from run_specialist.tools.sandbox import unescape_path
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire.chat import policies as chat_policies
 from tests.wire.chat import replies as chat
-from tests.wire.json_mode import written
 from tests.wire.serving import write_specialist
 from tests.wire.simulator import policies
 from tests.wire.simulator.replies import answers, calls, respond, says, text, thinking, tool_use
@@ -82,16 +80,6 @@ async def test_a_file_that_is_not_trusted_runs_without_them(messages_api, editor
     assert offered(api) == ["read", "respond"]
     warnings = [one for one in outcome.warnings if "it would change files: docs/; allow it once, with --trust" in one]
     assert len(warnings) == 2
-
-
-async def test_without_writable_they_are_not_offered_and_one_warning_says_why(messages_api, editor):
-    """The key is named once, by the check of the file."""
-    write_specialist(editor, "editor", "tools: read, Edit")
-    api = messages_api([READ, answers("nothing")])
-    outcome, _ = await asked(api)
-    assert offered(api) == ["read", "respond"]
-    (warning,) = outcome.warnings
-    assert "not available here: Edit; `Edit` requires the key `writable`" in warning
 
 
 async def test_a_dry_run_and_its_children_make_one_patch(messages_api, editor):
@@ -193,36 +181,6 @@ async def test_a_resumed_run_keeps_the_notes_and_the_list_that_it_began_with(mes
     assert next(iter(again.requests[1].results.values())).startswith("0 of 1 done\n[>] look")
     note = project / ".run-specialist" / "memory-local" / "finder" / "MEMORY.md"
     assert note.read_text() == f"{NOTE}\n- more\n"
-
-
-async def test_eight_runs_at_once_lose_no_note(messages_api, project):
-    """Runs of a batch write into the same note."""
-    write_specialist(project, "finder", "memory: project")
-
-    def reply(request):
-        asked = json.dumps(request.messages[0])
-        number = asked.partition("number ")[2].partition('"')[0]
-        return answers("done") if len(request.messages) > 1 else append(f"- {number}")
-
-    api = messages_api(reply)
-    async with (
-        make_client(base_url=api.base_url, api_key="test", max_retries=0) as client,
-        Runner(provider=AnthropicProvider("haiku", client), trust=True, store="none") as runner,
-    ):
-        await asyncio.gather(*(runner.run("finder", f"number {number}") for number in range(8)))
-    note = project / ".run-specialist" / "memory" / "finder" / "MEMORY.md"
-    assert sorted(note.read_text().splitlines()) == [f"- {number}" for number in range(8)]
-
-
-async def test_notes_and_lists_as_calls_in_json(messages_api, project):
-    """The schema of one call includes both tools, with the items of the list."""
-    write_specialist(project, "finder", "tools: search, todo", "memory: project", "tool_calls: json")
-    plan = says(written("todo", todos=[{"content": "look", "status": "pending"}]))
-    note = says(written("memory", command="append", path="MEMORY.md", file_text=NOTE, old_str=None))
-    api = messages_api([plan, note, says(written("respond", answer="done", evidence=[], gaps=["nothing"]))])
-    outcome = await run(api)
-    assert (outcome.status, outcome.answer, outcome.tool_calls.failed) == ("answered", "done", 0)
-    assert (project / ".run-specialist" / "memory" / "finder" / "MEMORY.md").read_text() == f"{NOTE}\n"
 
 
 # A note is only a tool result, whatever its text says: it changes no limit, no landing and no evidence.
@@ -388,9 +346,11 @@ LOOK_A = calls("look", {"query": "a"})
 CALL = '{"name": "look", "arguments": {"query": "a"}}'
 
 
-async def test_g_3_on_the_messages_api_a_leaked_call_goes_back_as_a_call(ask):
+async def test_g_3_on_the_messages_api_a_leaked_call_goes_back_as_a_call(ask_once):
     """The call in the text goes back as a tool call with its result, after its unchanged thinking."""
-    done = await ask([says(thinking("hm"), text(f"```json\n{CALL}\n```")), answers("yes")], "tools: []", tools=[LOOK])
+    done = await ask_once(
+        [says(thinking("hm"), text(f"```json\n{CALL}\n```")), answers("yes")], "tools: []", tools=[LOOK]
+    )
     assert (done.outcome.answer, done.outcome.tool_calls.used) == ("yes", 1)
     assistant = done.requests[1].messages[1]["content"]
     assert [block["type"] for block in assistant] == ["thinking", "tool_use"]
@@ -411,10 +371,10 @@ INVENTED = {"source": "x:1", "quote": "owls read books"}
 ANSWERS_READ = {"source": "a", "quote": "note on 'a'"}
 
 
-async def test_g_4_on_the_messages_api_the_calls_run_and_respond_is_asked_for_again(ask):
+async def test_g_4_on_the_messages_api_the_calls_run_and_respond_is_asked_for_again(ask_once):
     """All results come in one message in call order, `respond` among them as an error."""
     both = says(*LOOK_A.content, respond("early"), *calls("look", {"query": "b"}).content)
-    done = await ask([both, answers("late", evidence=[ANSWERS_READ])], "tools: []")
+    done = await ask_once([both, answers("late", evidence=[ANSWERS_READ])], "tools: []")
     assert (done.outcome.answer, done.outcome.tool_calls.used) == ("late", 2)
     first, told, last = done.results[0]
     assert (first, last) == ("note on 'a', part 0", "note on 'b', part 0")
@@ -430,10 +390,10 @@ async def test_g_4_on_chat_completions_the_calls_run_and_respond_is_asked_for_ag
     assert api.requests[1].results == [prompts.TOO_EARLY, "note on 'a', part 0"]
 
 
-async def test_g_5_on_the_messages_api_an_answer_without_a_quote_goes_back_also_at_the_landing(ask):
+async def test_g_5_on_the_messages_api_an_answer_without_a_quote_goes_back_also_at_the_landing(ask_once):
     """The return stays on the forced rung, costs one request, and sends tools and system unchanged."""
     script = [LOOK_A, answers("no", evidence=[INVENTED]), answers("yes", evidence=[ANSWERS_READ])]
-    done = await ask(script, "tools: []", "evidence: require", "tool_calls_limit: 1")
+    done = await ask_once(script, "tools: []", "evidence: require", "tool_calls_limit: 1")
     assert (done.outcome.status, done.outcome.answer, done.outcome.landing.requests) == ("landed", "yes", 2)
     assert done.choices == [None, FORCED, FORCED]
     assert '"owls read books"' in done.results[1][0]

@@ -8,7 +8,6 @@ from run_specialist.providers.knowledge import CALLS_AS_TEXT, UNREAD
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.replies import answers, calls, says
-from tests.wire.json_mode import JSON_MODE, responds
 from tests.wire.simulator.replies import says as says_blocks
 
 
@@ -35,18 +34,6 @@ async def test_g8_an_answer_after_a_call_does_not_count(warned):
     """A run that has read something does not count, nor does an empty reply."""
     look = calls("look", {"query": "a"})
     assert await warned([look, says("x")], [look, answers("y")], [says(""), says("z")]) == [False] * 3
-
-
-@pytest.mark.parametrize(("limit", "tools"), [(0, None), (9, ())])
-async def test_g8_an_answer_that_could_not_be_preceded_by_a_call_does_not_count(warned, limit, tools):
-    """At a limit of 0, or without tools, there is nothing to call."""
-    settings = {} if tools is None else {"tools": tools}
-    assert await warned([answers("x")], [answers("y")], limit=limit, **settings) == [False, False]
-
-
-async def test_g8_calls_in_json_are_not_suggested_twice(warned):
-    """A run whose calls are JSON already does not count."""
-    assert await warned([responds("x")], [responds("y")], **JSON_MODE) == [False, False]
 
 
 async def test_g8_messages_api_suggests_json_too(messages_api):

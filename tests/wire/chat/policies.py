@@ -14,17 +14,12 @@ def always_tool(
     calls_per_turn: int = 1,
     answer: str = "what was found",
     obeys: bool = True,
-    follows_schema: bool | None = None,
 ) -> Policy:
-    """Play a model that calls a tool forever, and obeys `tool_choice` and the order to respond unless it is deaf.
-
-    follows_schema: whether its server constrains a reply to a schema; None for a server that is as deaf as the model.
-    """
-    constrains = obeys if follows_schema is None else follows_schema
+    """Play a model that calls a tool forever, and obeys `tool_choice` and the order to respond unless it is deaf."""
 
     def policy(request: Recorded) -> ChatReply:
         choice = request.tool_choice
-        if constrains and request.schema is not None:
+        if obeys and request.schema is not None:
             return says(json.dumps(written(request.schema, answer)))
         if obeys and choice == "none":
             return says(answer)

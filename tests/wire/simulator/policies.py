@@ -30,57 +30,46 @@ def always_tool(
     calls_per_turn: int = 1,
     answer: str = "what was found",
     obeys: Callable[[Recorded], bool] = ordered_to_respond,
-    follows_schema: bool = True,
 ) -> Policy:
     """Play a model that calls a tool for ever and obeys `tool_choice` and the order to respond.
 
     obeys: decides whether a request contains an order; `lambda request: False` is deaf to words.
-    follows_schema: False for a server that does not constrain its replies to a schema.
     """
 
     def policy(request: Recorded) -> Reply:
-        ended = _ordered_to_end(request, answer, obeys, follows_schema=follows_schema)
+        ended = _ordered_to_end(request, answer, obeys)
         return ended or _turn(request, _named(request) or name, arguments, calls_per_turn)
 
     return policy
 
 
-def works_then_answers(
-    name: str,
-    arguments: Arguments = numbered,
-    *,
-    calls: int = 3,
-    calls_per_turn: int = 1,
-    answer: str = "what was found",
-) -> Policy:
+def works_then_answers(name: str, *, calls: int, calls_per_turn: int = 1) -> Policy:
     """Play a model that makes this many calls and then responds by itself, or earlier when ordered to."""
 
     def policy(request: Recorded) -> Reply:
-        ended = _ordered_to_end(request, answer, ordered_to_respond)
+        ended = _ordered_to_end(request, "what was found", ordered_to_respond)
         if ended is not None:
             return ended
         named, left = _named(request), calls - request.calls_so_far
         if left <= 0 and named is None:
-            return _answer(request, answer)
-        return _turn(request, named or name, arguments, max(1, min(calls_per_turn, left)))
+            return _answer(request, "what was found")
+        return _turn(request, named or name, numbered, max(1, min(calls_per_turn, left)))
 
     return policy
 
 
-def ignores_everything(name: str, arguments: Arguments = numbered, *, calls_per_turn: int = 1) -> Policy:
+def ignores_everything(name: str, *, calls_per_turn: int = 1) -> Policy:
     """Play a local server that calls a tool whatever the request says, `tool_choice` included."""
 
     def policy(request: Recorded) -> Reply:
-        return _turn(request, name, arguments, calls_per_turn)
+        return _turn(request, name, numbered, calls_per_turn)
 
     return policy
 
 
-def _ordered_to_end(
-    request: Recorded, answer: str, obeys: Callable[[Recorded], bool], *, follows_schema: bool = True
-) -> Reply | None:
+def _ordered_to_end(request: Recorded, answer: str, obeys: Callable[[Recorded], bool]) -> Reply | None:
     choice = request.tool_choice or {"type": "auto"}
-    if request.schema is not None and follows_schema:
+    if request.schema is not None:
         return says(json.dumps(written(request.schema, answer)))
     if choice["type"] == "none":
         return says(answer)

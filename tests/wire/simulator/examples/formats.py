@@ -51,14 +51,11 @@ PAIRS: list[tuple[str, str, Body, Body]] = [
         form(closed()),
     ),
     ("output_config.schema_type", "'type' key", form(closed(answer={})), form(closed(answer=TEXT))),
-    ("output_config.schema_type", "'type' key", form(closed(answer={"type": "text"})), GOOD),
-    ("output_config.schema_type", "True is not of type", form(closed(answer=True)), GOOD),
     *(
         ("output_config.schema_bounds", f"'{key}' is not supported", form(closed(answer={**TEXT, key: 1})), GOOD)
-        for key in ("minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems")
+        for key in ("minLength", "maximum", "minItems")
     ),
     ("output_config.schema_keywords", "'default'", form(closed(answer={**TEXT, "default": ""})), GOOD),
-    ("output_config.schema_keywords", "'oneOf'", form(closed(answer={**TEXT, "oneOf": [TEXT]})), GOOD),
     (
         "output_config.schema_keywords",
         "missing items",
@@ -81,7 +78,6 @@ PAIRS: list[tuple[str, str, Body, Body]] = [
     ("output_config.schema_values", "does not match", form(closed(answer={**TEXT, "enum": ["yes", None]})), GOOD),
     ("output_config.schema_recursion", "recursive", form(LOOP), form(SHARED)),
     ("output_config.schema_recursion", "resolved", form(closed(answer={"$ref": "#/$defs/none"})), GOOD),
-    ("output_config.schema_recursion", "resolved", form(closed(answer={"$ref": "http://x.example/y"})), GOOD),
     ("output_config.schema_unions", "union types", form(unions(17)), form(unions(16))),
     ("output_config.schema_size", "levels of nesting", form(nested(11)), form(nested(10))),
 ]

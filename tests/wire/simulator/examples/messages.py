@@ -26,12 +26,9 @@ MESSAGES: list[tuple[str, str, Body, Body]] = [
     ("messages.shape", "messages.0: Input should be", request(messages=["Hello"]), says("Hello")),
     ("messages.shape", "messages.0.name: Extra", says("Hello", name="Ann"), says("Hello")),
     ("messages.shape", "content: Field required", request(messages=[{"role": "user"}]), says("Hello")),
-    ("messages.shape", "content: Input should be", says({"text": "Hello"}), says("Hello")),
     ("messages.role", 'Unexpected role "system"', says("Be brief.", role="system"), says("Be brief.")),
-    ("messages.role", 'Unexpected role "tool"', says("mice", role="tool"), says("mice")),
     ("messages.first", '"user" role', request(messages=[assistant("Hi"), user("Hello")]), says("Hello")),
     ("messages.content", "non-empty content", says(""), says("Hello")),
-    ("messages.content", "non-empty content", says([]), says([words("Hello")])),
     (
         "messages.content",
         "messages.1: all messages",
@@ -47,7 +44,6 @@ MESSAGES: list[tuple[str, str, Body, Body]] = [
 ]
 BLOCKS: list[tuple[str, str, Body, Body]] = [
     ("blocks.type", "tag 'words'", says([{"type": "words", "text": "Hello"}]), says([words("Hello")])),
-    ("blocks.type", "tag 'None'", says(["Hello"]), says([words("Hello")])),
     (
         "blocks.fields",
         "text.id: Extra inputs",
@@ -55,9 +51,7 @@ BLOCKS: list[tuple[str, str, Body, Body]] = [
         says([words("Hello", citations=None)]),
     ),
     ("blocks.fields", "text.text: Field required", says([{"type": "text"}]), says([words("Hello")])),
-    ("blocks.fields", "text.text: Input should be", says([{"type": "text", "text": 1}]), says([words("1")])),
     ("blocks.fields", "tool_use.index: Extra", chat(assistant(call(index=0)), user(result())), GOOD),
-    ("blocks.fields", "tool_result.name: Extra", answered(name="search"), GOOD),
     ("blocks.role", "`tool_use` blocks can only", chat(user(call())), GOOD),
     ("blocks.role", "`tool_result` blocks can only", chat(TURN, assistant(result())), GOOD),
     (
@@ -71,21 +65,16 @@ BLOCKS: list[tuple[str, str, Body, Body]] = [
     ("text.empty", "tool_result.content.0", answered(content=[words("")]), answered(content="")),
     ("text.empty", "system.0", request(system=[words("")]), request(system="")),
     ("text.blank", "non-whitespace", says(" \n"), says(" x\n")),
-    ("text.blank", "non-whitespace", says([words("\t")]), says([words("\tx")])),
 ]
 CALLS: list[tuple[str, str, Body, Body]] = [
     ("tool_use.id", "tool_use.id: String", chat(assistant(call("a.b")), user(result("a.b"))), GOOD),
     ("tool_use.name", "tool_use.name: String", chat(assistant(call(name="se arch")), user(result())), GOOD),
     ("tool_use.input", "valid dictionary", chat(assistant(call(input='{"query": 1}')), user(result())), GOOD),
-    ("tool_use.input", "valid dictionary", chat(assistant(call(input=None)), user(result())), GOOD),
     ("tool_use.unique", "must be unique", chat(TURN, user(result()), TURN, user(result())), GOOD),
-    ("tool_use.unique", "must be unique", chat(assistant(call(), call()), user(result())), GOOD),
     ("tool_result.shape", "string or list", answered(content={"found": 1}), GOOD),
     ("tool_result.shape", "content.0: Input", answered(content=[call("b")]), answered(content=[PICTURE])),
-    ("tool_result.shape", "content.0: Input", answered(content=["mice"]), answered(content=[words("mice")])),
     ("tool_result.shape", "valid boolean", answered(is_error="yes"), answered(is_error=True)),
     ("tool_result.missing", "immediately after: toolu_1", chat(TURN, user("Go on.")), GOOD),
-    ("tool_result.missing", "immediately after: toolu_1", chat(TURN), GOOD),
     ("tool_result.missing", "immediately after: b", chat(TWO, user(result("a"))), chat(TWO, BOTH)),
     ("tool_result.missing", "immediately after: toolu_1", chat(TURN, assistant("Hm."), user("Go on.")), GOOD),
     ("tool_result.unknown", "toolu_2", chat(TURN, user(result(), result("toolu_2"))), GOOD),

@@ -1,10 +1,10 @@
 """Examples for the top-level fields of the body."""
 
-from .base import HAIKU, OPUS, Body, Example, request, words
+from .base import HAIKU, Body, Example, request, words
 
 SAMPLING = ("temperature", "top_p", "top_k")
 REQUIRED = ("model", "max_tokens", "messages")
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
+EFFORTS = ("low", "max")
 
 GOOD = request()
 PAIRS: list[tuple[str, str, Body, Body]] = [
@@ -13,7 +13,6 @@ PAIRS: list[tuple[str, str, Body, Body]] = [
     *(("fields.required", f"{name}: Field required", request(**{name: None}), GOOD) for name in REQUIRED),
     ("fields.types", "messages: Input should be a valid list", request(messages="hello"), GOOD),
     ("fields.types", "stream: Input should be a valid bool", request(stream="no"), request(stream=False)),
-    ("fields.types", "system: Input should be", request(system={"text": "x"}), request(system="x")),
     (
         "model.known",
         "model: claude-opus-9",
@@ -22,14 +21,7 @@ PAIRS: list[tuple[str, str, Body, Body]] = [
     ),
     ("max_tokens.positive", "greater than or equal to 1", request(max_tokens=0), request(max_tokens=1)),
     ("max_tokens.positive", "valid integer", request(max_tokens=True), request(max_tokens=1)),
-    ("max_tokens.positive", "valid integer", request(max_tokens=10.0), request(max_tokens=10)),
     ("max_tokens.limit", "64001 > 64000", request(max_tokens=64_001), request(max_tokens=64_000)),
-    (
-        "max_tokens.limit",
-        "128001 > 128000",
-        request(model=OPUS, max_tokens=128_001),
-        request(model=OPUS, max_tokens=128_000),
-    ),
     ("system.shape", "system.0", request(system=["Be brief."]), request(system=[words("Be brief.")])),
     ("stop_sequences.shape", "non-whitespace", request(stop_sequences=["\n"]), request(stop_sequences=["x"])),
     (

@@ -143,8 +143,6 @@ def _replays() -> list[Example]:
         ]
     changes: list[dict[str, Any]] = [
         {"system": "Be brief!"},
-        {"system": None},
-        {"tools": [SEARCH]},
         {"tools": [RESPOND, SEARCH]},
         {"tools": [{**SEARCH, "description": "Look."}, RESPOND]},
     ]

@@ -5,8 +5,10 @@ import pytest
 from run_specialist.tools.base import Tool
 from tests.journals import load
 from tests.wire.resumed_requests import (
+    CHAT,
     LOOKER,
     MESSAGES,
+    Endpoint,
     check_continued,
     look,
     resume_note,
@@ -17,8 +19,31 @@ from tests.wire.specialists import noting
 REFRESHED = "The budget was refreshed: you now have"
 
 
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("landing", ["auto", "force", "order", "none"])
+@pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
+def endpoint(request, messages_api, chat_api, tmp_path):
+    """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
+    kind, _, stream = request.param.partition("-")
+
+    def start(make_script, **options):
+        made = Endpoint(kind, None, tmp_path, bool(stream), **options)
+        made.api = (messages_api if kind == MESSAGES else chat_api)(make_script(made.say))
+        return made
+
+    return start
+
+
+@pytest.fixture(params=["json", "stream"])
+def messages_endpoint(request, messages_api, tmp_path):
+    """Return a function that starts an endpoint on the Messages API, with and without streaming."""
+
+    def start(script, **options):
+        return Endpoint(MESSAGES, messages_api(script), tmp_path, request.param == "stream", **options)
+
+    return start
+
+
+@pytest.mark.exhaustive(one_in=8)
+@pytest.mark.parametrize("landing", ["auto", "order", "none"])
 async def test_s4_5_a_resumed_request_begins_with_all_bytes_sent_before(endpoint, landing):
     """After a limit, a resumed request begins with the bytes sent before, followed by the new budget.
 
@@ -40,7 +65,7 @@ async def test_s4_5_a_resumed_request_begins_with_all_bytes_sent_before(endpoint
         check_continued(one, before, after)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     """The limit fields in an earlier result stay in the history; the new budget says that they no longer apply."""
     one = endpoint(lambda say: [look(say, "a"), look(say, "b"), say.says("some"), look(say, "c"), say.says("more")])
@@ -54,7 +79,7 @@ async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     assert outcome.status == "answered"
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
     """Thinking is replayed byte for byte in a resumed run, within the tool loop and after it.
@@ -81,6 +106,7 @@ async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
         check_continued(one, before, after)
 
 
+@pytest.mark.exhaustive
 async def test_a_resumed_run_keeps_the_summary_and_the_archive(messages_endpoint):
     """A resumed run keeps the summary, and archived outputs can still be read by id, word for word."""
     long = Tool("look", "Looks.", lambda query="": f"note on {query} {'x' * 19_000}")
