@@ -50,14 +50,6 @@ def test_read_numbers_lines_and_gives_the_next_offset(call, write):
     ]
 
 
-def test_read_stays_below_the_result_limit(call, write):
-    """A result that would exceed the limit ends after a complete line and gives the next offset."""
-    write({"a.md": "".join(f"{'x' * 90}{number}\n" for number in range(200))})
-    result = call("read", path="a.md", result_limit=2000)
-    assert len(result) <= 2000
-    assert result.endswith("[lines 1-19 of 200; read on with offset=20]")
-
-
 def test_read_past_the_end_is_an_error_and_an_empty_file_is_reported(call, write):
     """An offset past the end is an error that reports the line count; an empty file is reported as empty."""
     write({"a.md": "one\ntwo\n", "empty.md": ""})
@@ -171,8 +163,9 @@ def test_glob_reports_its_limit_and_refuses_invalid_patterns(call, write):
     assert call("glob", pattern="*.rs").startswith("[no file matches")
     with pytest.raises(ToolError, match=r"outside the root|leads out"):
         call("glob", pattern="../*")
-    with pytest.raises(ToolError, match="too many wildcards"):
-        call("glob", pattern="*a" * 20)
+    for pattern in ("*a" * 20, "{a,b}" * 60):
+        with pytest.raises(ToolError, match="too many wildcards"):
+            call("glob", pattern=pattern)
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -238,15 +231,6 @@ def test_any_number_gives_a_result_or_a_one_line_error(tools, tool, argument, nu
     assert errors or 0 <= number <= 2**31
 
 
-def test_a_huge_offset_is_beyond_the_end(call, write):
-    """A huge offset is an error that reports the line count; an empty file is reported as empty."""
-    write({"a.md": "one\ntwo\n", "empty.md": ""})
-    for offset in (2**63, 10**19):
-        with pytest.raises(ToolError, match=r"^a.md ends before line \d+; it has 2 lines$"):
-            call("read", path="a.md", offset=offset)
-        assert call("read", path="empty.md", offset=offset) == "[the file is empty]"
-
-
 # Patterns without backtracking match the same paths, and no pattern or file name can hang the program.
 
 
@@ -288,24 +272,10 @@ def test_a_hostile_gitignore_does_not_hang_the_search(call, write):
     assert call("grep", pattern="needle") == f"{'a' * 250}.md:1: needle"
 
 
-def test_character_classes_do_not_match_a_slash(call, write):
-    """As in git, `[!a]` matches one character of a name, never `/`; classes such as `[[:alpha:]]` cause no warning."""
-    write({".gitignore": "x[!a]y\n[[:alpha:]]z\n", "x/y": "needle", "xby": "needle"})
+def test_character_classes_match_as_in_git(call, write):
+    """`[!a]` matches no `/`, `[[:alpha:]]` causes no warning, and `[]*`, a class that has no end, hides nothing."""
+    write({".gitignore": "x[!a]y\n[[:alpha:]]z\n[]*\n[!]*\n", "x/y": "needle", "xby": "needle"})
     assert call("grep", pattern="needle") == "x/y:1: needle"
-
-
-def test_an_unfinished_character_class_selects_nothing(call, write):
-    """As in git, `[]*` does not hide all files: the bracket after the first one belongs to a class that has no end."""
-    write({".gitignore": "[]*\n[!]*\n", "x": "needle", "y.md": "needle"})
-    assert call("glob", pattern="*") == ".gitignore\nx\ny.md"
-
-
-def test_braces_do_not_multiply_without_end(call, write):
-    """A glob with many pairs of braces is refused before it is expanded."""
-    write({"a.md": "x"})
-    with pytest.raises(ToolError, match="too many wildcards"):
-        call("glob", pattern="{a,b}" * 60)
-    assert call("glob", pattern="{a,b}.{md,rst}") == "a.md"
 
 
 # The archive stores full outputs, and `get_tool_response` reads them in slices.
@@ -553,7 +523,6 @@ def test_a_link_to_a_secret_file_opens_nothing(call, write, root):
     [
         ([".env"], [".env"]),
         ([".env*"], [".env", ".env.local", ".envoy"]),
-        ([".env.*"], [".env.local"]),
         (["**/.env"], [".env", "sub/.env"]),
         (["**", ".env"], [".env", ".envoy", "x.md"]),
         ([".", "sub/.env"], [".envoy", "sub/.env", "x.md"]),
@@ -561,17 +530,12 @@ def test_a_link_to_a_secret_file_opens_nothing(call, write, root):
         ([".ssh/*"], [".ssh/config", ".ssh/id_rsa"]),
         ([".", ".ssh/config"], [".envoy", ".ssh/config", "x.md"]),
         (["tls/*.pem"], ["tls/a.pem"]),
-        (["**/*.pem"], ["tls/a.pem"]),
         (["*.pem"], []),
-        (["tls"], []),
         (["tls/*"], []),
-        (["**"], [".envoy", "x.md"]),
         (["*"], [".envoy", "x.md"]),
         (["."], [".envoy", "x.md"]),
         (["[.]*"], [".envoy"]),
-        ([".e*"], [".envoy"]),
         (["**/config"], []),
-        (["**/id_*"], []),
         (["sub/../.env"], [".env"]),
     ],
     ids=" ".join,

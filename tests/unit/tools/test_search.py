@@ -245,12 +245,12 @@ def test_inflections_have_the_same_stem(one, other):
 # Search in a root too large to index all passages: files are ranked first, then the best are read again and cut.
 
 
-NOTES = 300
+NOTES = 100
 
 
 @pytest.fixture(scope="module")
 def notes_large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Write 300 notes and return queries for them; the notes are read-only."""
+    """Write 100 notes and return queries for them; the notes are read-only."""
     folder = tmp_path_factory.mktemp("notes")
     return folder, write(folder, NOTES)
 
@@ -302,41 +302,13 @@ def test_every_note_is_searched(large):
 
 def test_matching_files_are_counted(call, write, by_files):
     """The notes below the hits count files and list the words that are in none."""
-    write({f"{number}.md": "needle\n\n" * 9_000 for number in range(3)})
+    write({f"{number}.md": "needle\n\n" * 1_500 for number in range(3)})
     result = call("search", query="needle haystack", limit=1).split("\n")
     assert result[-3:] == [
         "[files per word: needle 3]",
         "[in no file: haystack]",
         "[1 best of the passages of 3 files; read(path, offset=line-10, limit=40) shows more]",
     ]
-
-
-@pytest.mark.parametrize(
-    ("query", "path"),
-    [
-        ("settings", "settings.md"),  # only in the file name
-        ("http server", "camel.md"),  # joined
-        ("timeout", "hyphen.md"),  # hyphenated in the file
-        ("What is it?", "stop.md"),  # only stop words
-        ("v0.3", "version.md"),
-    ],
-)
-def test_other_spellings_are_found_at_query_time(call, write, monkeypatch, query, path):
-    """The index holds only the words as written; other spellings are tried at query time."""
-    monkeypatch.setattr(index_module, "LARGEST_CUT", 0)
-    write(
-        {
-            "settings.md": "Nothing.",
-            "camel.md": "See HttpServerConfig.",
-            "hyphen.md": "The time-out tests.",
-            "stop.md": "What it is.",
-            "version.md": "We shipped v0.3 today, not 0.3v.",
-            "server.md": "Http.\n\nA server.",
-        }
-    )
-    result = call("search", query=query)
-    assert path in {line.partition(":")[0] for line in result.split("\n")}
-    assert "[in no file" not in result
 
 
 def test_a_hit_deep_in_a_long_file_has_its_heading_and_number(call, write, by_files):
@@ -425,7 +397,7 @@ def _grown(path: Path) -> None:
 @pytest.mark.parametrize("change", [_gone, _emptied, _swapped, _grown])
 def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_files, change: Callable[[Path], None]):
     """A file that was deleted, emptied, enlarged or replaced by a link yields nothing; the others are found."""
-    write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 900 for number in range(40)})
+    write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 150 for number in range(40)})
     index = SearchIndex(Sandbox(root))
     assert len(index.search("needle", 50).best) == 40
     for number in range(30):
@@ -439,7 +411,7 @@ def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_
 
 def test_a_search_that_runs_out_of_time_reports_it(call, write, by_files, monkeypatch):
     """When time runs out, the files read so far are searched, and a note reports it."""
-    write({f"{number}.md": "needle\n" * 9_000 for number in range(9)})
+    write({f"{number}.md": "needle\n" * 1_000 for number in range(9)})
     read, read_text = [], index_module.read_text
     monkeypatch.setattr(index_module, "read_text", lambda *given: read.append(given) or read_text(*given))
     monkeypatch.setattr(index_module, "time", SimpleNamespace(monotonic=lambda: 30.0 if len(read) > 2 else 0.0))
@@ -457,14 +429,14 @@ def test_the_index_numbers_lines_as_read_does(text):
 # A .gitignore of any size takes effect and is compiled once; if it is too large, its folder stays closed.
 
 
-MANY = 120_000
+MANY = 30_000
 
 
 def test_a_gitignore_with_very_many_lines_takes_effect(call, write):
-    """Among 120,000 lines, names, paths, endings and folders are hidden, and later lines win."""
+    """Among 30,000 lines, names, paths, endings and folders are hidden, and later lines win."""
     lines = [*(f"x{number}" for number in range(MANY)), "/top.md", "*.tmp.log", "build/", "!x7", "sub/x8.md", "y*z"]
     write({".gitignore": "\n".join(lines)})
-    hidden = ["x0", "sub/x119999", "top.md", "a.tmp.log", "build/a.md", "sub/x8.md", "sub/y--z"]
+    hidden = ["x0", "sub/x29999", "top.md", "a.tmp.log", "build/a.md", "sub/x8.md", "sub/y--z"]
     seen = ["sub/build", "sub/top.md", "x7", "x8.md"]
     write(dict.fromkeys([*hidden, *seen], "needle"))
     assert call("grep", pattern="needle").splitlines() == [f"{path}:1: needle" for path in seen]
@@ -500,13 +472,11 @@ def test_a_changed_gitignore_takes_effect_with_the_same_time_and_size(call, writ
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("*a*b*c\n" * 20_000, "more than 100,000 characters of patterns with wildcards"),
         ("**/*a*a*a*/**/*a*a/**/b*a*b\n" * MANY, "more than 100,000 characters of patterns with wildcards"),
         ("*a" * 60_000, "more than 100,000 characters of patterns with wildcards"),
-        ("x\n" * 2_000_001, "larger than 4 MB"),
         (None, "larger than 4 MB"),
     ],
-    ids=["wild", "catastrophic", "one line", "long", "huge"],
+    ids=["catastrophic", "one line", "huge"],
 )
 def test_a_gitignore_that_is_too_large_closes_its_folder(call, write, root, content, why):
     """A .gitignore that is too large closes its folder; `ls` and `read` give the reason, and other files are found."""
@@ -521,16 +491,13 @@ def test_a_gitignore_that_is_too_large_closes_its_folder(call, write, root, cont
         call("ls", path="sub")
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), ("search", {"query": "x"}), ("ls", {})],
-)
-def test_a_closed_root_is_reported_by_each_tool(call, write, name, arguments):
+def test_a_closed_root_is_reported_by_each_tool(call, write):
     """If the root's .gitignore is too large, each tool gives the reason instead of an empty result."""
-    write({".gitignore": "*a*b*c\n" * 20_000, "a.md": "x"})
-    with pytest.raises(ToolError, match=r"cannot be listed: \.gitignore: more than"):
-        call(name, **arguments)
+    write({".gitignore": "*a" * 60_000, "a.md": "x"})
+    arguments = {"glob": {"pattern": "*"}, "grep": {"pattern": "x"}, "search": {"query": "x"}, "ls": {}}
+    for name, given_ones in arguments.items():
+        with pytest.raises(ToolError, match=r"cannot be listed: \.gitignore: more than"):
+            call(name, **given_ones)
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files")])
@@ -574,7 +541,7 @@ PIECES = [
 ]
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.skipif(not shutil.which("git") or sys.platform == "win32", reason="git is asked what it hides")
 @pytest.mark.parametrize("seed", range(4))
 def test_random_patterns_hide_the_same_files_as_git(root, seed):

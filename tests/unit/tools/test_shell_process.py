@@ -106,6 +106,7 @@ asyncio.run(Commands(Path(sys.argv[1]))(f"(setsid nohup sleep 300 >/dev/null 2>&
 """
 
 
+@pytest.mark.exhaustive
 def test_a_killed_program_leaves_no_process(run):
     """After kill -9 of the program the kernel ends everything in the sandbox."""
     mark = unique_mark()
