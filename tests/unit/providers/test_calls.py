@@ -308,28 +308,20 @@ def test_g_3_several_calls_are_read_in_their_order(text):
         f"I will search: {ONE}",
         f"{ONE} That should do.",
         f"{ONE}\n{{}}",
-        f"{ONE}\n[]",
         f"[{ONE}]",
         f"{ONE}, {TWO}",
         f"```json\n{ONE}\n```\n```json\n{TWO}\n```",
         f"```json\n{ONE}\n``` done",
-        f"```json\n{ONE}",
         f"<tool_call>{ONE}",
         f"<tool_call>{ONE}{TWO}</tool_call>",
-        f"<tool_call>{ONE}</tool_call>{TWO}",
         f"{ONE}<tool_call>{TWO}</tool_call>",
         ONE[:-1],
-        ONE[:-2],
-        "```json\n```",
         "<tool_call></tool_call>",
         '{"name": "delete", "arguments": {}}',
         '{"name": "Search", "arguments": {}}',
         '{"name": "search"}',
         '{"arguments": {"query": "x"}}',
         '{"name": "search", "arguments": "{}"}',
-        '{"name": "search", "arguments": [1]}',
-        '{"name": "search", "arguments": null}',
-        '{"name": ["search"], "arguments": {}}',
         '{"name": "search", "arguments": {}, "id": "1"}',
         '{"name": "search", "arguments": {}, "input": {}}',
         '{"function": {"name": "search", "arguments": {}}}',
@@ -337,7 +329,6 @@ def test_g_3_several_calls_are_read_in_their_order(text):
         f"{ONE}\n{ANSWER}",
         f"{ANSWER}\n{ANSWER}",
         '{"evidence": []}',
-        '{"answer": "yes", "sources": []}',
         f"Here it is: {ANSWER}",
         ANSWER[:-1],
     ],
@@ -371,12 +362,8 @@ def test_g_3_deep_nesting_stays_text(levels):
     """Nesting has a limit, and text that even the parser refuses does not raise."""
     assert found(f'{{"name": "search", "arguments": {nested(levels)}}}') == []
     assert found(f'{{"answer": {nested(levels)}}}') == []
-
-
-def test_g_3_nesting_below_the_limit_is_a_call():
-    """Ordinary nesting is read."""
-    arguments = nested(MOST_NESTED - 2)
-    assert found(f'{{"name": "search", "arguments": {arguments}}}') == [("search", json.loads(arguments))]
+    below = nested(MOST_NESTED - 2)
+    assert found(f'{{"name": "search", "arguments": {below}}}') == [("search", json.loads(below))]
 
 
 @pytest.mark.exhaustive(one_in=3)

@@ -26,6 +26,7 @@ from run_specialist.record.messages import (
     text_of,
 )
 from run_specialist.record.outcome import Evidence, FileChange, Outcome, harmless, merged_changes
+from tests.plugins.tiers import examples
 from tests.unit.record.outcomes import outcome
 
 
@@ -133,21 +134,23 @@ def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
 
 
 PIECES = [
-    "<img src=x>",
-    "![x](http://x)",
-    "<b",
-    "\n",
-    "    ",
-    "```",
-    "`",
-    "<!-- ",
-    "-->",
-    "![",
-    "](x)",
-    "[",
-    "- ",
-    "> ",
-    "word ",
+    *(
+        "<img src=x>",
+        "![x](http://x)",
+        "<b",
+        "\n",
+        "    ",
+        "```",
+        "`",
+        "<!-- ",
+        "-->",
+        "![",
+        "](x)",
+        "[",
+        "- ",
+        "> ",
+        "word ",
+    ),
 ]
 
 
@@ -310,7 +313,7 @@ BLOCK = st.builds(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(BLOCK, max_size=5))
 def test_any_content_is_read(content):
     """Whatever a server sends in these blocks, reading it raises nothing and gives texts."""

@@ -14,7 +14,6 @@ from run_specialist.errors import UsageError
 from run_specialist.loop.job import Executed
 from run_specialist.record.messages import ToolCall
 from run_specialist.spawning import prompt_texts
-from run_specialist.spawning import prompt_texts as subject
 from run_specialist.spawning.availability import check_paths
 from run_specialist.spawning.prompt_texts import agent_memory, missing_skill, read_texts, with_skills_checked
 from run_specialist.spawning.spawner import RunEnvironment, spawn
@@ -68,14 +67,11 @@ def countdown(job, count):
     ("lines", "overrides", "limit"),
     [
         (["tool_calls_limit: 10"], {"tool_calls_limit": 2}, 2),
-        (["tool_calls_limit: 2"], {"tool_calls_limit": 10}, 10),
         (["tool_calls_limit: 10"], {"tool_calls_limit": 0}, 0),
         (["tool_calls_limit: 10"], {"tool_calls_limit": None}, None),
-        (["tool_calls_limit: none"], {"tool_calls_limit": 4}, 4),
         (["tool_calls_limit: 10"], {}, 10),
         (["tool_calls_limit: 0"], {}, 0),
         (["tool_calls_limit: none"], {}, None),
-        ([], {"tool_calls_limit": 4}, 4),
         ([], {"tool_calls_limit": None}, None),
         ([], {}, 30),
     ],
@@ -215,7 +211,7 @@ def given(tmp_path, monkeypatch):
 def test_notes_and_the_tool_are_there_only_if_the_file_says_so(given):
     """Without the key nothing is read, whatever lies there; a disallowed tool is neither offered nor mentioned."""
     given.made.write(IN_PROJECT, "- one")
-    assert given("tools: search", trust=True) == subject.AgentMemory()
+    assert given("tools: search", trust=True) == prompt_texts.AgentMemory()
     found = given("memory: project", "disallowed_tools: memory", trust=True)
     assert (found.tool, found.withheld, found.warnings, "`memory`" in found.text.text) == (None, "", (), False)
 
@@ -317,7 +313,7 @@ def test_notes_that_cannot_be_read_are_a_warning(given):
 def test_a_folder_of_another_user_is_not_used(given, monkeypatch):
     """As with AGENTS.md, neither read nor written."""
     given.made.write(IN_PROJECT, "- one")
-    monkeypatch.setattr(subject, "ownership_problem", lambda *_: "it belongs to another user")
+    monkeypatch.setattr(prompt_texts, "ownership_problem", lambda *_: "it belongs to another user")
     found = given("memory: project", trust=True)
     assert (found.text, found.tool) == (None, None)
     assert "its notes are not used: it belongs to another user" in found.withheld
@@ -325,7 +321,7 @@ def test_a_folder_of_another_user_is_not_used(given, monkeypatch):
 
 def test_without_a_home_folder_there_are_no_notes_of_the_user(given, monkeypatch):
     """The reason is named, and nothing is written into the current folder."""
-    monkeypatch.setattr(subject, "home_path", lambda _: subject.Path("~/nowhere"))
+    monkeypatch.setattr(prompt_texts, "home_path", lambda _: prompt_texts.Path("~/nowhere"))
     found = given("memory: user", folder=".claude/agents", trust=True)
     assert (found.tool, found.withheld) == (None, "there is no home folder for the notes of the user")
 
@@ -409,6 +405,7 @@ async def test_cancelling_the_check_ends_the_walk(root, endless):
     assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
 
 
+@pytest.mark.exhaustive
 async def test_a_time_limit_reached_during_the_walk_lands_the_run(root, endless):
     """If time runs out during the walk, the run lands with one model request, names the limit and warns."""
     finder = Specialist(name="finder", description="Finds", prompt="Find.", paths=("*.md",), time_limit=2)
@@ -607,10 +604,9 @@ def test_skills_in_a_project_of_another_user_are_not_read(project_texts: Path, m
     file = agent(project_texts, "skills: [a]", "project_instructions: true")
     assert file.specialist is not None
     assert len(added(file, project_texts)) == 2
-    for module in (project_instructions, project_instructions):
-        monkeypatch.setattr(module, "ownership_problem", lambda *_: "it belongs to another user")
+    monkeypatch.setattr(project_instructions, "ownership_problem", lambda *_: "it belongs to another user")
     assert "belongs to another user" in missing_skill(file, file.specialist, project_texts)
-    texts = prompt_texts.read_texts(
+    texts = read_texts(
         RunContext(file, file.specialist.model_copy(update={"skills": ()}), project_texts, Trust(given=True))
     )
     assert (texts.texts, "another user" in str(texts.warnings)) == ((), True)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,29 @@ from run_specialist.specialist import schema_checks
 from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
 from run_specialist.specialist.loader import load, load_text
 from run_specialist.specialist.schema_checks import MOST_PATTERNS
-from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
+
+PERSON = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#"}}},
+    "additionalProperties": False,
+}
+
+
+DRAFT7, DRAFT4 = ({"$schema": f"http://json-schema.org/draft-0{number}/schema#"} for number in (7, 4))
+
+
+def load_schema(schema: dict[str, Any]) -> AnswerSchema:
+    """Load a schema that refers to no files."""
+    return AnswerSchema.load(schema, Path())
+
+
+def refused(value: Any, folder: Path = Path()) -> str:
+    """Return the reason why a schema is refused."""
+    with pytest.raises(ValueError, match=r"(?s).") as caught:
+        AnswerSchema.load(value, folder)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -37,29 +58,29 @@ def test_a_pattern_may_match_anywhere(pattern, text, found):
 
 
 SAME_WORDS = [
-    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"c": 1, "a": 1, "b": 1}),
-    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "b": 1}),
-    ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": 1, "c": None}),
-    ({"pattern": "^a"}, "b"),
-    *(
-        ({"uniqueItems": True}, value)
-        for value in (
-            [1, 1.0], [1, True], [0, False], ["1", 1], [[], {}], [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}],
-            [{"a": 1}, {"a": True}], [[1], [True]], [None, None], [{}, {}], "aa", [],
-        )
+    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, [{"c": 1, "a": 1, "b": 1}]),
+    ({"properties": {"a": {}}, "additionalProperties": False}, [{"a": 1, "b": 1}]),
+    ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, [{"a": 1, "b": 1, "c": None}]),
+    ({"pattern": "^a"}, ["b"]),
+    (
+        {"uniqueItems": True},
+        [
+            *([1, 1.0], [1, True], [0, False], ["1", 1], [[], {}], [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}]),
+            *([{"a": 1}, {"a": True}], [[1], [True]], [None, None], [{}, {}], "aa", []),
+        ],
     ),
-    ({"uniqueItems": False}, [1, 1]),
-]  # fmt: skip
+    ({"uniqueItems": False}, [[1, 1]]),
+]
 
 
-@pytest.mark.exhaustive(one_in=7)
-@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
-@pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
-def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect, schema, value):
-    """The replaced keywords give the same messages as the library's own."""
-    said = load_schema({**dialect, **schema}).reason(value)
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(("schema", "values"), SAME_WORDS)
+def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, schema, values):
+    """The replaced keywords give the same messages as the library's own, in each dialect."""
+    dialects = [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}]
+    said = [list(map(load_schema({**dialect, **schema}).reason, values)) for dialect in dialects]
     monkeypatch.setattr(schema_checks, "OURS", {})
-    assert said == load_schema({**dialect, **schema}).reason(value)
+    assert said == [list(map(load_schema({**dialect, **schema}).reason, values)) for dialect in dialects]
 
 
 @pytest.mark.exhaustive(one_in=5)
@@ -188,7 +209,7 @@ AAAA = "a" * 60 + "!"
 
 
 @pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}, DRAFT7])
+@pytest.mark.parametrize("dialect", [{}, DRAFT7])
 @pytest.mark.parametrize(
     ("schema", "value", "said"),
     [
@@ -209,11 +230,13 @@ def test_no_pattern_backtracks_forever(dialect, schema, value, said):
     assert load_schema({**dialect, **schema}).reason(value) == said
 
 
-def test_unique_items_are_not_compared_pairwise():
-    """`uniqueItems` does not compare all items pairwise."""
-    items = [{"a": number} for number in range(60_000)]
+@pytest.mark.parametrize(
+    "items", [[{"a": n} for n in range(20_000)], [n * (2**61 - 1) for n in range(40_000)]], ids=len
+)
+def test_unique_items_are_not_compared_pairwise(items):
+    """`uniqueItems` does not compare all items pairwise, nor multiples of 2**61 - 1, which all have hash 0."""
     assert load_schema({"uniqueItems": True}).reason(items) is None
-    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
+    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, items[7]]))
 
 
 def test_an_answer_nested_too_deeply_is_refused():
@@ -227,7 +250,7 @@ def test_an_answer_nested_too_deeply_is_refused():
         return below(frames - 1) if frames else str(schema.reason(deep))
 
     # Try many stack depths: parts of the library do not survive Python's recursion limit.
-    assert {below(frames) for frames in range(40)} == {"the answer is nested too deeply to be checked"}
+    assert {below(frames) for frames in range(0, 40, 2)} == {"the answer is nested too deeply to be checked"}
     itself = {"if": {"const": {"x": 1}}, "then": {"$ref": "#"}}
     assert "nested too deeply" in str(load_schema(itself).reason({"x": 1}))
     assert (
@@ -242,16 +265,6 @@ def test_a_schema_with_very_many_patterns_is_refused():
     assert load_schema(most).reason({"b": 1}) is None
     one_more = {**most, "properties": {"text": {"pattern": "^b"}}}
     assert f"has more than {MOST_PATTERNS} patterns" in refused(one_more)
-
-
-def test_numbers_with_equal_hashes_are_compared_quickly():
-    """Multiples of 2**61 - 1, which all have hash 0, also as floats, are compared quickly."""
-    same = 2**61 - 1
-    items = [number * same for number in range(100_000)]
-    begun = time.monotonic()
-    assert load_schema({"uniqueItems": True}).reason(items) is None
-    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, same]))
-    assert time.monotonic() - begun < 30
 
 
 # Embedding `output_schema` in a tool's schema: references still resolve to the same place.
@@ -362,15 +375,12 @@ def test_the_schema_is_a_copy_of_the_given_dict():
     ("name", "text", "said"),
     [
         ("a.json", "{\n  nope", "a.json:2:7: "),
-        ("a.yaml", "type: [\n", "a.yaml:2:1: "),
         ("a.yaml", "? [a]\n: b\n", "a key must be a text"),
         ("a.yaml", "", "a.yaml: must be a JSON Schema, which is a map"),
-        ("a.json", "[1]", "a.json: must be a JSON Schema, which is a map"),
         ("a.json", "false", "a.json: is false, which no answer can match"),
         ("a.json", '{"minimum": NaN}', "a.json: minimum: 'NaN' is not of type 'number'"),
         ("a.yaml", "minimum: .inf", "a.yaml: contains a value that JSON cannot represent"),
         ("a.json", "[" * 900, "nested more than 60 levels deep"),
-        ("a.yaml", "- " * 1_000, "nested more than 60 levels deep"),
         ("a.json", json.dumps({"title": "x" * 300_000}), "a.json: is longer than 262,144 characters"),
         ("a.json", "{}" + " " * 8_400_000, "a.json: is larger than 8,192 KiB"),
         ("a.json", '{"type": "numbr"}', "a.json: type: 'numbr' is not one of ['array'"),
@@ -400,7 +410,6 @@ def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
     [
         ({"properties": {"age": {"type": "numbr"}}}, "properties.age.type: 'numbr' is not one of ['array', 'boolean'"),
         ({"properties": {"odd key": {"minimum": "x"}}}, "properties[\"odd key\"].minimum: 'x' is not of type 'number'"),
-        ({"pattern": "("}, "pattern: '(' cannot be matched here: unclosed group"),
         (
             {"properties": {"a b": {"items": {"pattern": "(?=a)"}}}},
             "properties[\"a b\"].items.pattern: '(?=a)' cannot be matched here: look-around",
@@ -408,12 +417,10 @@ def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
         ({"items": {**DRAFT7}}, "items.$schema: is allowed only at the top level"),
         ({"$schema": "https://example.com/own"}, "$schema: 'https://example.com/own' is not supported"),
         ({"items": {"unevaluatedProperties": False}}, "items.unevaluatedProperties: is not supported; use additionalP"),
-        ({"$schema": 3}, "$schema: 3 is not supported"),
         ({"$ref": "#/$defs/x"}, "the reference '#/$defs/x' does not exist in the schema"),
         ({"$ref": "http://127.0.0.1:9/x"}, "does not exist in the schema; schemas are not fetched"),
         ({"title": "x", "$ref": "#/title"}, "the reference '#/title' does not lead to a schema"),
         ({"x": {"y": {"type": "numbr"}}, "$ref": "#/x/y"}, "at '#/x/y': type: 'numbr' is not one of"),
-        ({"$ref": "#"}, "refers to itself without end"),
         ({"not": {"dependentSchemas": {"x": {"$ref": "#"}}}}, "refers to itself without end"),
         ({"x": {1, 2}}, "contains a value that JSON cannot represent: Object of type set"),
     ],

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from run_specialist.specialist.loader import SpecialistFile, load, load_text
 from run_specialist.specialist.problems import MAX_PROBLEMS
 from run_specialist.specialist.registry import Registry
-from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
+
+HEAD = "name: agent\ndescription: Finds notes\n"
+
+
+def file_of(front: str, body: str = "You find notes.") -> SpecialistFile:
+    """Load a file with this front matter and a matching path."""
+    return load_text(f"---\n{front.rstrip()}\n---\n{body}\n", Path("agent.md"))
+
+
+def lines_of(file: SpecialistFile) -> list[str]:
+    """Return the problems of a file without their path."""
+    return [str(problem).removeprefix("agent.md:") for problem in file.problems]
 
 
 @pytest.mark.parametrize("name", ["yes", "2024", "2026-01-05", "1:30", "true", "1e3"])
@@ -69,16 +80,12 @@ def test_rule_5_broken_yaml_is_read_field_by_field() -> None:
 
 
 def test_rule_5_only_known_keys_end_a_description() -> None:
-    """Rule 5: dialogue in an example is text, and so are keys inside an open example."""
+    """Rule 5: dialogue in an example is text, and so are keys inside an example, unless nothing closes it."""
     talk = 'Examples:\n\n<example>\nContext: now\nuser: "hi"\nmodel: of thinking\n</example>\nassistant: done'
     file = file_of(f"name: agent\ndescription: {talk}\ncolor: red\nmodel: opus")
     assert file.description == talk
     assert file.model == "opus"
     assert "color" in file.lines
-
-
-def test_rule_5_an_unclosed_example_does_not_absorb_later_keys() -> None:
-    """Rule 5: an unclosed `<example>` does not absorb the keys below it."""
     file = file_of("name: agent\ndescription: a: <example> b\nmodel: opus")
     assert (file.description, file.model) == ("a: <example> b", "opus")
 
@@ -425,13 +432,6 @@ def test_g8_a_number_of_tool_calls_is_probably_their_limit() -> None:
     assert problem.text == "must be native or json (tool_calls_limit limits their number), got 30"
 
 
-def test_rule_7_a_map_that_disables_all_keeps_the_enabled_tools() -> None:
-    """Rule 7: a map that turns everything off keeps only the tools that it turns on."""
-    file = file_of(HEAD + "tools:\n  '*': false\n  read: true\n  bash: false")
-    assert file.specialist is not None
-    assert (file.specialist.tools, file.specialist.disallowed_tools) == (("read",), ("bash",))
-
-
 # Agent files in TOML, as Codex has them.
 
 
@@ -531,7 +531,6 @@ def test_any_value_of_any_key_loads(key: str, value: object) -> None:
 
 
 PATH = Path("agent.md")
-HOSTILE_HEAD = "name: agent\ndescription: d\n"
 # fmt: off
 PIECES = st.sampled_from([
     "---", "...", "\n", "\n\n", "\t", "  ", " ", ":", ": ", "- ", "#", "# ", "!", "&", "*", "[", "]", "{", "}",
@@ -576,21 +575,17 @@ def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:
         "output_schema: " + "[" * 100_000,
         "output_schema: " + "{a: " * 20_000,
         "- " * 50_000,
-        "? " * 50_000,
         "a:\n" + "".join(" " * depth + "a:\n" for depth in range(1, 400)),
-        HOSTILE_HEAD + "k: v\n" * 200_000,
-        HOSTILE_HEAD + "".join(f"k{i}: v\n" for i in range(100_000)),
+        HEAD + "k: v\n" * 200_000,
+        HEAD + "".join(f"k{i}: v\n" for i in range(100_000)),
         "name: agent\ndescription: " + "d " * 500_000,
         "name: agent\ndescription: a: " + '"' * 1_000_000,
         "name: agent\ndescription: a: b\n" + "<example>\n" * 100_000,
-        HOSTILE_HEAD + "tools: [" + "(, " * 10_000 + "]",
-        HOSTILE_HEAD + "tools: " + "(" * 100_000,
-        HOSTILE_HEAD + "x: " + "&a " * 1_000,
-        HOSTILE_HEAD + "\n" * 1_000_000,
-        " " * 1_000_000,
+        HEAD + "tools: [" + "(, " * 10_000 + "]",
+        HEAD + "x: " + "&a " * 1_000,
+        HEAD + "\n" * 1_000_000,
         "<!--" * 100_000,
         "!<" + "x" * 100_000,
-        '"' + "\\u0041" * 100_000,
         'x: "\\UFFFFFFFF"',
     ],
     ids=lambda front: front[:20],
@@ -608,26 +603,26 @@ def test_alias_bombs_do_not_grow() -> None:
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
     )
-    file = load_text(f"---\n{HOSTILE_HEAD}{bomb}output_schema: {{a: *h}}\n---\nBody", PATH)
+    file = load_text(f"---\n{HEAD}{bomb}output_schema: {{a: *h}}\n---\nBody", PATH)
     assert [(p.key, p.level) for p in file.problems if p.level == "error"] == [("output_schema", "error")]
 
 
 def test_deep_chains_of_aliases_are_an_error() -> None:
     """A chain of aliases counts as deep as its expansion, so a chain that is too deep is an error."""
     chain = "k0: &a0 [x]\n" + "".join(f"k{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 3000))
-    file = load_text(f"---\n{HOSTILE_HEAD}{chain}output_schema: {{a: *a2999}}\n---\nBody", PATH)
+    file = load_text(f"---\n{HEAD}{chain}output_schema: {{a: *a2999}}\n---\nBody", PATH)
     assert file.status == "error"
 
 
 def test_tags_construct_nothing() -> None:
     """A YAML tag that would run code in an unsafe loader is ignored."""
-    file = load_text(f"---\n{HOSTILE_HEAD}tools: !!python/object/apply:os.abort [Read]\n---\nBody", PATH)
+    file = load_text(f"---\n{HEAD}tools: !!python/object/apply:os.abort [Read]\n---\nBody", PATH)
     assert file.tools == ("Read",)
 
 
 def test_keys_that_are_not_text_are_reported() -> None:
     """Numbers, null, lists and merge keys used as keys are reported and have no effect."""
-    file = load_text(f"---\n{HOSTILE_HEAD}1: x\nnull: y\n? [a]\n: z\n<<: {{model: opus}}\n---\nBody", PATH)
+    file = load_text(f"---\n{HEAD}1: x\nnull: y\n? [a]\n: z\n<<: {{model: opus}}\n---\nBody", PATH)
     assert (file.name, file.model, file.status) == ("agent", None, "warning")
     assert [problem.line for problem in file.problems] == [4, 5, 6, 8]
 

@@ -10,18 +10,17 @@ from pydantic import ValidationError
 from run_specialist.spawning.extra_tools import SHELL_OFFER
 from run_specialist.spawning.prompt_texts import folder_name, memory_place
 from run_specialist.specialist.fields import CANONICAL, Countdown, Specialist, json_schema
-from run_specialist.specialist.loader import SpecialistFile, load, load_text
+from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.project import packaged
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.tool_names import BUILT_IN, ResolvedTools, names_tool, resolve_tools
 from run_specialist.tools.shell.tool import CommandRules
 
-HEAD = "name: agent\ndescription: d\n"
 
-
-def loaded(line: str) -> SpecialistFile:
-    """Load a file with an additional line of front matter."""
-    return load_text(f"---\n{HEAD}{line}\n---\nBody", Path("agent.md"))
+def loaded(*lines: str) -> SpecialistFile:
+    """Load a file with additional lines of front matter, which begin on line 4."""
+    text = "\n".join(["---", "name: agent", "description: d", *lines, "---", "Body", ""])
+    return load_text(text, Path("agent.md"))
 
 
 def value(line: str) -> Any:
@@ -236,11 +235,6 @@ def test_invalid_front_matter_is_refused(front: dict[str, object]) -> None:
 PROJECT = Path("/project")
 
 
-def loaded_key(*lines: str):
-    """Load a specialist with these keys."""
-    return load_text("\n".join(["---", "name: finder", "description: d", *lines, "---", "Body"]), Path("finder.md"))
-
-
 @pytest.mark.parametrize(
     ("lines", "scope"),
     [
@@ -257,7 +251,7 @@ def loaded_key(*lines: str):
 )
 def test_the_key_and_the_tool_name_what_is_kept(lines, scope):
     """A file that names the tool of that name without the key keeps local notes; a pattern names nothing."""
-    file = loaded_key(*lines)
+    file = loaded(*lines)
     assert file.specialist.memory == scope
     assert [one.text for one in file.problems if one.level == "warning" and one.key == "memory"] == []
 
@@ -265,7 +259,7 @@ def test_the_key_and_the_tool_name_what_is_kept(lines, scope):
 @pytest.mark.parametrize("value", ["true", "everywhere", "[user]", "{a: b}"])
 def test_another_value_is_a_warning(value):
     """Without notes a specialist runs as well, so a bad value makes no file unusable."""
-    file = loaded_key(f"memory: {value}")
+    file = loaded(f"memory: {value}")
     assert file.specialist.memory is None
     (problem,) = [one for one in file.problems if one.key == "memory"]
     assert (problem.line, problem.level) == (4, "warning")
@@ -302,39 +296,25 @@ def test_unusual_names_cannot_lead_elsewhere():
     assert folder_name("plugin:agent") == "plugin-agent"
 
 
-def test_a_restriction_to_reading_is_a_warning_beside_notes():
-    """A specialist that keeps notes does not only read."""
-    levels = [
-        next(one.level for one in loaded_key("permissionMode: plan", *more).problems if one.key == "permissionMode")
-        for more in ([], ["memory: project"])
-    ]
-    assert levels == ["notice", "warning"]
-
-
 # The key `offline`: its values, its spellings, and what happens to a value that is neither.
-
-
-def loaded_offline_key(*lines: str):
-    """Return a file with these lines of front matter."""
-    return load_text("\n".join(["---", "name: a", "description: d", *lines, "---", "Body", ""]), Path("a.md"))
 
 
 def test_it_answers_unless_the_file_says_otherwise():
     """The default is `answer`; `refuse` is read in any case and spelling, without a problem."""
-    assert loaded_offline_key().specialist.offline == "answer"
+    assert loaded().specialist.offline == "answer"
     for line in ("offline: refuse", "offline: Refuse", "Offline: 'refuse'", "offline: !!str refuse"):
-        assert loaded_offline_key(line).specialist.offline == "refuse"
-        assert loaded_offline_key(line).problems == ()
-    assert loaded_offline_key("offline: answer").specialist.offline == "answer"
+        assert loaded(line).specialist.offline == "refuse"
+        assert loaded(line).problems == ()
+    assert loaded("offline: answer").specialist.offline == "answer"
 
 
 @pytest.mark.parametrize("value", ["never", "false", "true", "0", "[refuse, answer]", "{mode: answer}", "1.5"])
 def test_an_unclear_value_counts_as_refuse(value):
     """Any other value is a warning with its place and refuses, because ignoring it could lift a restriction."""
-    file = loaded_offline_key(f"offline: {value}")
+    file = loaded(f"offline: {value}")
     assert (file.status, file.specialist.offline) == ("warning", "refuse")
     (problem,) = file.problems
-    assert str(problem).startswith("a.md:4:10: offline: must be answer or refuse, got ")
+    assert str(problem).startswith("agent.md:4:10: offline: must be answer or refuse, got ")
     assert str(problem).endswith("; read as refuse")
 
 
@@ -345,18 +325,6 @@ def test_of_the_package_only_the_fact_checker_refuses():
 
 
 # The key `permission` of opencode: uses that it does not explicitly allow are not allowed here.
-
-
-@pytest.fixture
-def loaded_permissions(tmp_path):
-    """Return a function that writes a specialist with these lines and loads it."""
-
-    def write(*lines):
-        file = tmp_path / "finder.md"
-        file.write_text("\n".join(["---", "name: finder", "description: Finds.", *lines, "---", "You find.", ""]))
-        return load(file)
-
-    return write
 
 
 @pytest.mark.parametrize(
@@ -371,9 +339,9 @@ def loaded_permissions(tmp_path):
         ("permission: {'*': deny, bash: allow}", "ls", None),
     ],
 )
-def test_allowed_commands_stay_and_others_do_not(loaded_permissions, permission, allowed, refused):
+def test_allowed_commands_stay_and_others_do_not(permission, allowed, refused):
     """The last rule that matches holds; one for everything replaces those before it."""
-    file = loaded_permissions("tools: {bash: true, read: true}", permission)
+    file = loaded("tools: {bash: true, read: true}", permission)
     settings = file.specialist
     rules = CommandRules(settings.tools, settings.disallowed_tools)
     assert SHELL_OFFER.is_wanted(settings)
@@ -394,20 +362,20 @@ def test_allowed_commands_stay_and_others_do_not(loaded_permissions, permission,
         "permission: {bash: {'git *': allow, '*': deny}}",
     ],
 )
-def test_what_would_be_asked_or_denied_is_not_offered(loaded_permissions, permission):
+def test_what_would_be_asked_or_denied_is_not_offered(permission):
     """Nobody can be asked here."""
-    assert not SHELL_OFFER.is_wanted(loaded_permissions("tools: [bash, read]", permission).specialist)
+    assert not SHELL_OFFER.is_wanted(loaded("tools: [bash, read]", permission).specialist)
 
 
-def test_rules_of_both_kinds_allow_nothing(loaded_permissions):
+def test_rules_of_both_kinds_allow_nothing():
     """Both would have to hold, which is not decided."""
-    file = loaded_permissions("tools: ['Bash(git:*)']", "permission: {bash: {'*': deny, 'git log': allow}}")
+    file = loaded("tools: ['Bash(git:*)']", "permission: {bash: {'*': deny, 'git log': allow}}")
     assert not SHELL_OFFER.is_wanted(file.specialist)
 
 
-def test_other_permissions_are_still_reported(loaded_permissions):
+def test_other_permissions_are_still_reported():
     """A warning says that they have no effect."""
-    problems = loaded_permissions("tools: [bash]", "permission: {external_directory: deny, bash: allow}").problems
+    problems = loaded("tools: [bash]", "permission: {external_directory: deny, bash: allow}").problems
     assert any(problem.key == "permission" and "no effect" in problem.text for problem in problems)
 
 
@@ -483,13 +451,9 @@ def test_unknown_names_are_reported() -> None:
 # The tools that change files: their names in other programs, and the key `writable` that they require.
 
 
-TOOLS_HEAD = "---\nname: x\ndescription: x\n"
-
-
 def problems(*lines):
     """Return the warnings and errors of a file with these keys."""
-    file = load_text("\n".join([TOOLS_HEAD + "\n".join(lines), "---", "x", ""]), Path("x.md"))
-    return [problem.text for problem in file.problems if problem.level != "notice"]
+    return [problem.text for problem in loaded(*lines).problems if problem.level != "notice"]
 
 
 def test_without_writable_a_warning_says_what_to_add():

