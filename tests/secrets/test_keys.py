@@ -306,10 +306,7 @@ async def run_once(folder, script, tools=(), secrets=(), own=OWN):
 
 
 async def test_credentials_of_the_process_are_masked_by_value(tmp_path, monkeypatch):
-    """Secrets of the process and of MCP servers are masked in results, errors and files, in every encoding.
-
-    They come from variables, proxy URLs, the program and the settings of an MCP server.
-    """
+    """Secrets of the process and of MCP servers are masked in results, errors and files, in every encoding."""
     for name, value in WORDS.items():
         if name.isupper():
             monkeypatch.setenv(name, value)

@@ -56,10 +56,7 @@ def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first)
     ],
 )
 def test_the_tightest_limit_has_the_furthest_phase_then_share(limits, spent, tightest):
-    """The tightest limit is the one furthest in its phase, then in its spent share.
-
-    An unlimited kind is never the tightest, a reserved turn counts, and a limit of 0 is entirely spent.
-    """
+    """The tightest limit is the one furthest in its phase, then in its spent share."""
     assert Budget.of(limits).spend_all(spent).tightest.kind is tightest
 
 
@@ -248,11 +245,7 @@ def test_s0_10_paused_replies_keep_the_rung_and_count():
 @pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("style", get_args(Style))
 def test_any_sequence_of_events_only_descends_the_ladder(style):
-    """Each sequence of five events leads down from the top of each ladder in a few steps.
-
-    No rung comes back, at most three requests count, the waiting rung counts none, and nothing is tried again after a
-    refusal. A ladder whose requests are all ignored ends after as many requests as it has rungs.
-    """
+    """Each sequence of five events leads down from the top of each ladder in a few steps."""
     for endpoint, happened in product(ENDPOINTS, product(("answered", "ignored", "refused", "given_up"), repeat=5)):
         landing = LadderPosition(Kind.TOOL_CALLS, ladder(style, **endpoint))
         left, refused = [], set()

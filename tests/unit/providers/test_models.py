@@ -112,10 +112,7 @@ def test_each_kind_of_token_has_its_price(model, usage, dollars):
 
 
 def test_a_price_may_depend_on_the_size_of_the_request():
-    """A price may depend on the request's size, so usages must not be summed before pricing.
-
-    Haiku costs five times as much above 100,000 tokens.
-    """
+    """A price may depend on the request's size, so usages must not be summed before pricing."""
     small, large = (cost(Usage(tokens), "claude-haiku-5-5", "anthropic") for tokens in (100_000, 200_000))
     assert small == pytest.approx(0.01)
     assert large == pytest.approx(0.10)
@@ -239,14 +236,7 @@ KEYS = ("data", "models", "id", "name", "model_info", "parameters", "x.context_l
 KEYS += ("max_model_len", "status", "value", "default_generation_settings", "loaded_context_length")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.floats(allow_nan=False),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(KEYS),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
     max_leaves=12,
 )
 

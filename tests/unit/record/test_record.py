@@ -75,10 +75,7 @@ def text(words):
 
 
 def test_s1_6_text_is_found_by_type_and_never_by_position():
-    """Text is found by type in any position.
-
-    Thinking may be first or last; there may be several texts, plain strings, dicts and objects.
-    """
+    """Text is found by type in any position."""
     assert text_of([THINKING, text("a")]) == "a"
     assert text_of([text("a"), THINKING, REDACTED, text("b")]) == "a\nb"
     assert text_of("plain") == "plain"
@@ -119,10 +116,7 @@ def test_any_tool_result_can_be_encoded(content):
 
 
 def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
-    """Blocks are sent back unchanged except for content that the API refuses.
-
-    Thinking is the same object, an empty text is removed, and arguments that are not an object become an empty one.
-    """
+    """Blocks are sent back unchanged except for content that the API refuses."""
     broken = {"type": "tool_use", "id": "1", "name": "look", "input": "oops"}
     sent = sendable((THINKING, text(" "), REDACTED, broken))
     assert sent[0] is THINKING
@@ -150,7 +144,7 @@ PIECES = [
         "- ",
         "> ",
         "word ",
-    ),
+    )
 ]
 
 

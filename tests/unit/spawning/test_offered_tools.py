@@ -333,16 +333,9 @@ def test_the_shares_of_8192_tokens():
     assert fitted.warnings == ()
 
 
-@hypothesis.given(
-    context=st.integers(256, 2**25),
-    front=st.integers(0, 50_000),
-    calls=st.integers(1, 200),
-)
+@hypothesis.given(context=st.integers(256, 2**25), front=st.integers(0, 50_000), calls=st.integers(1, 200))
 def test_prompt_results_and_reply_fit_into_any_context(context, front, calls):
-    """Right before a summary would be made, the next request and its reply still fit, at three characters a token.
-
-    That holds wherever the prompt leaves room at all, and for turns whose results are not at their minimum.
-    """
+    """Right before a summary would be made, the next request and its reply still fit, at three characters a token."""
     reply = min(32_000, max(context // 4, 1))
     front_tokens = -(-front // CHARACTERS_PER_TOKEN)
     room = context - reply - front_tokens

@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.budget import Budget, Kind, Phase
-from run_specialist.spawning.server_tools import (
-    MOST_AT_ONCE,
-    fetch_tool,
-    reserved,
-    search_tool,
-    server_tools,
-)
+from run_specialist.spawning.server_tools import MOST_AT_ONCE, fetch_tool, reserved, search_tool, server_tools
 from run_specialist.spawning.spawner import as_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool, Toolset

@@ -465,7 +465,6 @@ def skill(folder: Path, text: str) -> Path:
 
 def added(file: SpecialistFile, project_texts: Path) -> list[str]:
     """Return the texts that are added to a file's prompt."""
-    assert file.specialist is not None
     return [one.text for one in read_texts(RunContext(file, file.specialist, project_texts, Trust(given=True))).texts]
 
 
@@ -491,7 +490,6 @@ def test_a_missing_skill_is_an_error_with_its_place(project_texts: Path, name: s
     skill(project_texts.parent / "outside", "secret")
     (project_texts / ".agents" / "skills").mkdir(parents=True)
     file = agent(project_texts, f"skills: ['{name}']")
-    assert file.specialist is not None
     reason = "no skill named nope" if name == "nope" else ".* is not a valid skill name"
     with pytest.raises(UsageError, match=rf"agent\.md:4:1: skills: {reason}"):
         read_texts(RunContext(file, file.specialist, project_texts, Trust(given=True)))
@@ -507,10 +505,8 @@ def test_links_out_of_the_project_are_not_followed(project_texts: Path) -> None:
     (project_texts / ".agents" / "skills" / "out").symlink_to(outside)
     (project_texts / "AGENTS.md").symlink_to(outside / "SKILL.md")
     file = agent(project_texts, "skills: [out]")
-    assert file.specialist is not None
     assert "outside the project" in missing_skill(file, file.specialist, project_texts)
     file = agent(project_texts, "project_instructions: true")
-    assert file.specialist is not None
     texts = read_texts(RunContext(file, file.specialist, project_texts, Trust(given=True)))
     assert (texts.texts, "outside the project" in str(texts.warnings)) == ((), True)
     (project_texts / "AGENTS.md").unlink()
@@ -527,7 +523,6 @@ def test_a_skill_that_is_empty_too_large_or_no_file_is_an_error(project_texts: P
     (folder / "folder" / "SKILL.md").mkdir(parents=True)
     for name, reason in (("empty", "is empty"), ("large", "is larger than 256 KiB"), ("folder", "cannot be read")):
         file = agent(project_texts, f"skills: {name}")
-        assert file.specialist is not None
         why = missing_skill(file, file.specialist, project_texts)
         assert (reason in why, f"{name}/SKILL.md" in why) == (True, True)
 
@@ -549,7 +544,6 @@ def test_nothing_is_added_unless_the_file_says_so(project_texts: Path) -> None:
     (project_texts / "AGENTS.md").write_text("rules")
     (project_texts / "CLAUDE.md").write_text("rules")
     file = agent(project_texts)
-    assert file.specialist is not None
     texts = read_texts(RunContext(file, file.specialist, project_texts, Trust(given=True)))
     assert (texts.texts, texts.added_to("Body ")) == ((), "Body ")
 
@@ -577,7 +571,6 @@ def test_programs_that_give_instructions_to_their_agents_do_so_here(
     (project_texts / "AGENTS.md").write_text("general")
     (project_texts / "CLAUDE.md").write_text("of Claude")
     file = agent(project_texts, front, where=where)
-    assert file.specialist is not None
     texts = read_texts(RunContext(file, file.specialist, project_texts, Trust(given=True))).texts
     assert [one.name for one in texts] == ([name] if name else [])
     assert not [problem for problem in file.problems if problem.level == "warning"]
@@ -586,7 +579,6 @@ def test_programs_that_give_instructions_to_their_agents_do_so_here(
 def test_instructions_are_bounded_and_one_file_stands_in_for_the_other(project_texts: Path) -> None:
     """A long file is cut, at a whole character, with a warning; without AGENTS.md there is CLAUDE.md."""
     file = agent(project_texts, "project_instructions: true")
-    assert file.specialist is not None
     assert added(file, project_texts) == []
     (project_texts / "CLAUDE.md").write_bytes(
         b"\xef\xbb\xbf" + "ä".encode() * project_instructions.LARGEST_INSTRUCTIONS
@@ -602,7 +594,6 @@ def test_skills_in_a_project_of_another_user_are_not_read(project_texts: Path, m
     skill(project_texts / ".agents" / "skills" / "a", "text")
     (project_texts / "AGENTS.md").write_text("rules")
     file = agent(project_texts, "skills: [a]", "project_instructions: true")
-    assert file.specialist is not None
     assert len(added(file, project_texts)) == 2
     monkeypatch.setattr(project_instructions, "ownership_problem", lambda *_: "it belongs to another user")
     assert "belongs to another user" in missing_skill(file, file.specialist, project_texts)

@@ -109,11 +109,7 @@ def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, schema,
             "v: 1 is not of type 'null'",
         ),
         ({"anyOf": [{"required": ["a", "b"]}, {"required": ["a", "c"]}]}, {"c": 1}, "the answer: 'a' is a required"),
-        (
-            {**DRAFT7, "items": [{"type": "string"}], "definitions": {"x": {}}},
-            [1],
-            "[0]: 1 is not of type 'string'",
-        ),
+        ({**DRAFT7, "items": [{"type": "string"}], "definitions": {"x": {}}}, [1], "[0]: 1 is not of type 'string'"),
         ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, 3, "the answer: 3 is greater than or equal to"),
         ({**DRAFT7, "$ref": "#/definitions/x", "type": "null", "definitions": {"x": {"minimum": 2}}}, 2, None),
         (PERSON, {"name": float("nan")}, "the answer cannot be checked: "),
@@ -282,10 +278,7 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
     [
         ({"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"}, {"type": "null"}),
         ({"items": {"$ref": "#"}}, {"items": {"$ref": "#/properties/answer"}}),
-        (
-            {"$ref": "#/$defs/a", "$defs": {"a": {}}},
-            {"$ref": "#/properties/answer/$defs/a", "$defs": {"a": {}}},
-        ),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {}}}, {"$ref": "#/properties/answer/$defs/a", "$defs": {"a": {}}}),
         # References to an anchor resolve wherever the anchor is.
         ({"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}, {"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}),
         # Data contains no references, and names in `properties` are not keywords.

@@ -117,14 +117,12 @@ def warned(file: SpecialistFile) -> list[str]:
 def test_agents_may_be_named_under_tools(front: str, agents: tuple[str, ...]) -> None:
     """`Agent(a, b)` and `Task(a)` name the specialists that may be asked, unless `agents` does."""
     file = loaded(front)
-    assert file.specialist is not None
     assert file.specialist.agents == agents
 
 
 def test_agents_under_tools_count_as_set_by_the_file() -> None:
     """The derived value has the line of `tools`, and no default replaces it."""
     file = loaded("color: red\ntools: Read, Agent(a)")
-    assert file.specialist is not None
     assert (file.lines["agents"], "agents" in file.specialist.model_fields_set) == (5, True)
     assert warned(file) == []
 
@@ -136,7 +134,6 @@ def test_agents_under_tools_count_as_set_by_the_file() -> None:
 def test_effort_has_the_names_of_other_programs(key: str, value: str, effort: str | None) -> None:
     """Each name of the key is the same key; an invalid effort is ignored with a warning."""
     file = loaded(f"{key}: {value}")
-    assert file.specialist is not None
     assert file.specialist.effort == effort
     assert warned(file) == ([] if effort else ["effort"])
 
@@ -266,7 +263,6 @@ def test_the_file_keeps_its_name_and_the_settings_get_the_id() -> None:
     """Listings show what the file says; a run asks for the id."""
     text = "---\nname: agent\ndescription: d\nmodel: Claude Sonnet 4.5 (copilot)\n---\nBody\n"
     file = load_text(text, Path("agent.md"))
-    assert file.specialist is not None
     assert (file.model, file.specialist.model) == ("Claude Sonnet 4.5 (copilot)", "claude-sonnet-4-5")
     assert file.status == "ok"
 
@@ -280,7 +276,6 @@ async def test_a_local_model_needs_trust_by_each_of_its_names(tmp_path: Path, mo
     for model in ("ollama:qwen3", "ollama/qwen3", "openrouter/ollama/qwen3"):
         path.write_text(f"---\nname: agent\ndescription: d\nmodel: {model}\n---\nBody\n")
         file = load(path, tmp_path / "project")
-        assert file.specialist is not None
         trust = Trust(folder=tmp_path / "trusted")
         context = RunContext(file, file.specialist, tmp_path / "project", trust)
         with pytest.raises(NotTrusted, match="to Ollama at"):
@@ -320,7 +315,6 @@ def test_an_unknown_agent_is_a_warning_with_a_suggestion():
         "/s/a.md:4:1: agents: no specialist named zebra",
     ]
     assert checked.status == "warning"
-    assert checked.specialist is not None
 
 
 def test_an_unusable_agent_is_a_warning_with_the_reason():

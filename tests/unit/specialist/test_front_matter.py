@@ -61,7 +61,6 @@ def test_rule_4_quotes_and_blocks_follow_yaml() -> None:
 def test_rule_4_duplicate_keys_last_wins() -> None:
     """Rule 4: the last of duplicate keys wins, in any spelling, and the warning names both lines."""
     file = file_of(HEAD + "maxTurns: 3\nmax-turns: 4\ncountdown:\n  from: 1\n  from: 2")
-    assert file.specialist is not None
     assert (file.specialist.turns_limit, file.specialist.countdown.from_) == (4, 2)
     assert lines_of(file) == [
         "5:1: turns_limit: given on lines 4 and 5; the last one is used",
@@ -135,7 +134,6 @@ def test_a_well_formed_file_has_no_problems() -> None:
     file = file_of(HEAD + "tools: Read, Grep\nmodel: sonnet\ntool_calls_limit: 12")
     assert (file.status, file.problems) == ("ok", ())
     assert (file.name, file.description, file.tools, file.model) == ("agent", "Finds notes", ("Read", "Grep"), "sonnet")
-    assert file.specialist is not None
     assert file.specialist.prompt == "You find notes."
     assert file.specialist.tool_calls_limit == 12
 
@@ -180,7 +178,6 @@ def test_rule_1_invalid_utf8_is_replaced_and_located() -> None:
 def test_rule_1_nul_and_lone_surrogates_are_replaced() -> None:
     """Rule 1: NUL and lone surrogates are replaced with a warning."""
     file = load_text(f"---\n{HEAD}---\nBo\0dy \ud800", Path("agent.md"))
-    assert file.specialist is not None
     assert file.specialist.prompt == "Bo\ufffddy \ufffd"
     assert file.status == "warning"
 
@@ -204,7 +201,6 @@ def test_rule_2_malformed_fences_are_accepted_with_a_warning(text: str, line: in
     """Rule 2: malformed fences are recognized, and the warning names the line."""
     file = load_text(text, Path("agent.md"))
     assert (file.name, file.description) == ("agent", "Finds notes")
-    assert file.specialist is not None
     assert file.specialist.prompt.endswith("Body")
     assert [(problem.line, problem.level) for problem in file.problems] == [(line, "warning")]
 
@@ -214,7 +210,6 @@ def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
     text = f"---\n{HEAD}tools: Read\n\n# Title\n\nYou do this: well.\n\n---\n\nMore"
     file = load_text(text, Path("agent.md"))
     assert file.tools == ("Read",)
-    assert file.specialist is not None
     assert file.specialist.prompt == "# Title\n\nYou do this: well.\n\n---\n\nMore"
     assert any("no closing fence" in problem.text for problem in file.problems)
 
@@ -224,18 +219,13 @@ def test_rule_2_a_title_ends_an_unclosed_description() -> None:
     body = "# Finder\n\n## Role\nYou find: notes."
     file = load_text(f"---\nname: agent\ndescription: Finds notes\n{body}\n\n---\n\nMore", Path("agent.md"))
     assert (file.description, file.model) == ("Finds notes", None)
-    assert file.specialist is not None
     assert file.specialist.prompt == f"{body}\n\n---\n\nMore"
     assert "4:1: the front matter has no closing fence; the body is assumed to start here" in lines_of(file)
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        f"---\n# about it\n{HEAD}\nBody",
-        f"---\n\n# about it\n{HEAD}\nBody",
-        f"# made\n---\n# about it\n{HEAD}---\nBody",
-    ],
+    [f"---\n# about it\n{HEAD}\nBody", f"---\n\n# about it\n{HEAD}\nBody", f"# made\n---\n# about it\n{HEAD}---\nBody"],
 )
 def test_rule_2_comments_above_the_first_key(text: str) -> None:
     """Rule 2: a comment between a malformed fence and the first key is skipped."""
@@ -264,7 +254,6 @@ def test_rule_3_a_file_without_front_matter_uses_its_name_and_text(text: str) ->
     file = load_text(text, Path("some/finder.agent.md"))
     assert file.name == "finder"
     assert file.description
-    assert file.specialist is not None
     assert file.specialist.prompt == text.strip()
     assert "no front matter" in str(file.problems)
     assert file.status == "warning"
@@ -312,7 +301,6 @@ def test_rule_6_none_is_no_limit(written: str) -> None:
     """Rule 6: `none` is an explicit value that means no limit."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.status) == ("none", "ok")
-    assert file.specialist is not None
     assert file.specialist.tool_calls_limit is None
     assert "tool_calls_limit" in file.specialist.model_fields_set
 
@@ -322,7 +310,6 @@ def test_rule_6_an_empty_limit_counts_as_not_given(written: str) -> None:
     """Rule 6: an empty key counts as not given, with a warning."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.status) == (None, "warning")
-    assert file.specialist is not None
     assert file.specialist.tool_calls_limit == 30
     assert "tool_calls_limit" not in file.specialist.model_fields_set
 
@@ -368,7 +355,6 @@ def test_rule_7_tools_are_read_in_every_form(written: str, tools: tuple[str, ...
 def test_rule_7_a_map_that_only_disables_tools_restricts_nothing_else() -> None:
     """Rule 7: a map that only turns tools off restricts nothing else."""
     file = file_of(HEAD + "tools: {bash: false}\ndisallowed_tools: Grep")
-    assert file.specialist is not None
     assert (file.specialist.tools, set(file.specialist.disallowed_tools)) == (None, {"bash", "Grep"})
 
 
@@ -422,7 +408,6 @@ def test_rule_9_limits_of_other_programs_set_only_the_turns_limit() -> None:
     """Rule 9: other programs' limits, such as `steps`, set only the turns limit."""
     file = file_of(HEAD + "steps: 7")
     assert file.tool_calls_limit is None
-    assert file.specialist is not None
     assert (file.specialist.turns_limit, file.specialist.tool_calls_limit) == (7, 30)
 
 
@@ -466,7 +451,6 @@ def test_a_whole_file_is_read() -> None:
     assert (file.name, file.dialect) == ("pr_explorer", "codex")
     assert file.description == "Finds the code path: 'quoted', # no comment."
     assert (file.model, file.tools, file.tool_calls_limit) == ("gpt-5.3-codex-spark", ("read", "grep"), 7)
-    assert file.specialist is not None
     assert file.specialist.effort == "medium"
     assert file.specialist.prompt == "Stay in exploration mode.\n# Not a comment."
     assert file.specialist.mcp_servers == {"docs": {"url": "https://developers.openai.com/mcp"}}

@@ -70,10 +70,7 @@ def test_every_kind_of_value_is_read_under_each_name(line: str, expected: object
             "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got .inf",
         ),
         ("cost_limit: .nan", "cost_limit: must be an amount in USD of at least 0, or none, got .nan"),
-        (
-            "tool_timeout: 0",
-            "tool_timeout: must be a number of seconds above 0, or a duration like 90s or 10m, got 0",
-        ),
+        ("tool_timeout: 0", "tool_timeout: must be a number of seconds above 0, or a duration like 90s or 10m, got 0"),
         ("parallel_tools_limit: 0", "parallel_tools_limit: must be an integer of at least 1, got 0"),
         ("budget_notice: 1", "budget_notice: must be true or false, got 1"),
         ("paths: /etc", "paths: must be folders or globs under the root, got /etc"),
@@ -108,14 +105,12 @@ def test_a_wrong_type_that_restricts_nothing_is_a_warning(line: str, key: str, l
     """A value of the wrong type is only a warning if it does not restrict the specialist."""
     file = loaded(line)
     assert file.status == "warning"
-    assert file.specialist is not None
     assert getattr(file.specialist, key) == left
 
 
 def test_an_empty_key_in_a_map_counts_as_not_given() -> None:
     """An empty key inside a map counts as not given, so a forgotten value disables nothing."""
     file = loaded("countdown:\n  from:\n  warn_at: 2")
-    assert file.specialist is not None
     assert file.specialist.countdown == Countdown(warn_at=2)
     assert [str(p) for p in file.problems] == ["agent.md:5:3: countdown: from is empty and ignored"]
 
@@ -143,7 +138,6 @@ def test_only_control_characters_are_removed_from_names() -> None:
 def test_fields_set_are_the_keys_of_the_file() -> None:
     """Defaults and placeholders do not count as given."""
     file = load_text("---\ndescription: d\ntool_calls_limit: none\nmodel:\n---\nBody", Path("agent.md"))
-    assert file.specialist is not None
     assert file.specialist.model_fields_set == {"description", "tool_calls_limit"}
     assert dict(file.lines) == {"description": 2, "tool_calls_limit": 3, "model": 4}
 

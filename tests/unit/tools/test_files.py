@@ -541,10 +541,7 @@ def test_a_link_to_a_secret_file_opens_nothing(call, write, root):
     ids=" ".join,
 )
 def test_paths_open_a_secret_file_only_by_its_name(call, write, paths, opened):
-    """`paths` opens a secret file by its name or by a glob for such names.
-
-    A folder, or a glob that merely matches the name, does not open it.
-    """
+    """`paths` opens a secret file by its name or by a glob for such names."""
     names = (".env", ".env.local", ".envoy", "x.md", "sub/.env", ".ssh/config", ".ssh/id_rsa", "tls/a.pem")
     write(dict.fromkeys(names, "needle"))
     found = [line.split(":")[0] for line in call("grep", paths=tuple(paths), pattern="needle").splitlines()]
@@ -558,10 +555,7 @@ def test_paths_open_a_secret_file_only_by_its_name(call, write, paths, opened):
 
 
 def test_a_link_among_paths_opens_no_secret_file(call, write, root):
-    """A link in `paths` does not open a secret file under another name.
-
-    The project controls where a link leads; the specialist's file controls which secrets are opened.
-    """
+    """A link in `paths` does not open a secret file under another name."""
     write({".ssh/config": "needle", ".env": "needle", ".aws/credentials": "needle"})
     (root / "docs").symlink_to(".ssh")
     (root / "notes.md").symlink_to(".env")

@@ -47,10 +47,7 @@ def test_tool_names_are_unique_and_valid(called):
 
 
 def test_tool_names_do_not_depend_on_the_order_of_the_list():
-    """Names do not depend on the order of the list, so a resumed run finds the same tools.
-
-    `a.b` and `a_b` cannot both become `a_b`, so one of them gets a hash.
-    """
+    """Names do not depend on the order of the list, so a resumed run finds the same tools."""
     listed = ["a_b", "a.b", "x" * 99]
     there = {called: one.name for called, one in made("s", *listed).items()}
     assert {called: one.name for called, one in made("s", *listed[::-1]).items()} == there
@@ -100,10 +97,7 @@ def test_a_valid_schema_is_unchanged(schema):
     ],
 )
 def test_the_top_level_of_a_schema_becomes_an_object(schema, fit, lost):
-    """The top level of a schema becomes a plain object.
-
-    Model APIs refuse choices such as `anyOf` there, so these move to the description.
-    """
+    """The top level of a schema becomes a plain object."""
     made, told = fit_schema(schema)
     assert made == fit
     assert json.loads(told.partition("Schema: ")[2] or "{}") == lost
@@ -121,10 +115,7 @@ def test_the_top_level_of_a_schema_becomes_an_object(schema, fit, lost):
     ],
 )
 def test_a_schema_that_apis_refuse_moves_to_the_description(schema):
-    """A schema that model APIs would refuse moves to the description.
-
-    The tool then accepts any arguments, and the server checks them.
-    """
+    """A schema that model APIs would refuse moves to the description."""
     made, told = fit_schema(schema)
     assert made == EMPTY
     assert told.startswith("The arguments are held against this JSON Schema: {")
@@ -196,10 +187,7 @@ def raw():
 
 @pytest.mark.exhaustive
 async def test_a_real_server_answers_over_http(tmp_path, capfd):
-    """A real server answers calls over HTTP, and nothing reaches the terminal.
-
-    Covers an error, 5 MB, a result that is too large, a timeout, and a server that was killed.
-    """
+    """A real server answers calls over HTTP, and nothing reaches the terminal."""
     with good_web() as (url, process):
         async with connected(tmp_path, ServerConfig("good", url=url)) as one:
             assert one.warnings == ()
@@ -274,10 +262,7 @@ async def test_an_unreachable_url_causes_a_warning(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_a_forgotten_session_is_restarted_without_an_error(tmp_path, raw):
-    """If the server has forgotten the session, the call is repeated once in a new session.
-
-    The repetition is safe, because the first call was not run.
-    """
+    """If the server has forgotten the session, the call is repeated once in a new session."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/forgets")) as one:
         assert await one.call("look") == "seen"
     assert [asked["method"] for _, asked in raw.seen].count("initialize") == 2
@@ -286,10 +271,7 @@ async def test_a_forgotten_session_is_restarted_without_an_error(tmp_path, raw):
 
 
 async def test_only_a_refused_post_is_reported_as_a_failure():
-    """Only a refused POST is reported as a failure.
-
-    A server need not offer the GET stream that the library requests.
-    """
+    """Only a refused POST is reported as a failure."""
     web = Web("http://127.0.0.1/mcp", {}, loopback=True)
     for method, status, words in (
         ("GET", 405, ""),

@@ -106,10 +106,7 @@ async def test_the_server_gets_a_minimal_environment(tmp_path, monkeypatch):
     ],
 )
 async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
-    """A server that fails to start causes a warning with its last output, escaped to printable text.
-
-    The other servers keep their tools, and no process is left.
-    """
+    """A server that fails to start causes a warning with its last output, escaped to printable text."""
     marker = tmp_path / "marker"
     other = replace(raw("hasty", tmp_path / "other"), name="other")
     async with connected(tmp_path, raw(how, marker, timeout=2 if how == "silent" else 30), other) as one:
@@ -121,10 +118,7 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
 
 
 async def test_a_server_that_exits_during_connection_is_not_waited_for(tmp_path, monkeypatch):
-    """A server that exits before its pipes are connected is not waited for, even if its child keeps them open.
-
-    On a busy machine, a server may exit while its pipes are being connected.
-    """
+    """A server that exits before its pipes are connected is not waited for, even if its child keeps them open."""
     loop = asyncio.get_running_loop()
     whole = loop.subprocess_exec
 
@@ -139,10 +133,7 @@ async def test_a_server_that_exits_during_connection_is_not_waited_for(tmp_path,
 
 
 async def test_invalid_cache_fields_do_not_remove_tools(tmp_path):
-    """Invalid cache fields of a newer protocol (`ttlMs`, `cacheScope`) in a tool list do not cost any tool.
-
-    The library ignores these fields.
-    """
+    """Invalid cache fields of a newer protocol (`ttlMs`, `cacheScope`) in a tool list do not cost any tool."""
     async with connected(tmp_path, raw("hasty", tmp_path / "marker")) as one:
         assert one.warnings == ()
         assert await one.call("look") == "seen"
@@ -208,10 +199,7 @@ async def test_a_missing_mcp_extra_names_the_install_command(tmp_path, monkeypat
 
 @pytest.mark.parametrize("how", ["old", "new"])
 async def test_servers_of_both_protocol_generations_work(tmp_path, how):
-    """Servers of both protocol generations work.
-
-    The old one exits on any request before `initialize`; the new one no longer accepts `initialize`.
-    """
+    """Servers of both protocol generations work."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert one.warnings == ()
         assert await one.call("look") == "seen"
@@ -261,10 +249,7 @@ async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
 
 
 async def test_invalid_schemas_are_fixed_and_colliding_names_reported(tmp_path):
-    """The first of two definitions of a name is used, and colliding names are renamed with a warning.
-
-    `same.name` and `same_name` get one name each.
-    """
+    """The first of two definitions of a name is used, and colliding names are renamed with a warning."""
     async with connected(tmp_path, raw("odd", tmp_path / "marker")) as one:
         assert list(one.tools)[:5] == ["any", "bare", "broken", "key", "same_name"]
         (warning,) = one.warnings
@@ -302,10 +287,7 @@ async def test_a_server_that_never_answers_is_limited_by_the_call_timeout(tmp_pa
 
 
 async def test_a_server_that_dies_during_a_call_is_restarted_by_the_next(tmp_path):
-    """A server that dies during a call is restarted by the next call.
-
-    The failed call is not repeated, because it may already have had its effect.
-    """
+    """A server that dies during a call is restarted by the next call."""
     async with connected(tmp_path, raw("dies", tmp_path / "marker")) as one:
         told = "ToolError: the server ended before it answered: it exited with code 1, saying: out of cheese"
         assert await one.call("look") == told

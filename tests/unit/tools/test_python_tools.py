@@ -52,10 +52,7 @@ def test_a_decorated_function_keeps_its_settings_inside_objects(app):
 
 
 async def test_a_module_can_import_its_neighbours(app):
-    """A module can import its neighbours, at its import and within functions.
-
-    Absolute and relative imports work, and packages with and without `__init__.py`.
-    """
+    """A module can import its neighbours, at its import and within functions."""
     app.write("PKGside.py", "WORD = 'side'")
     app.write("PKGdata/words.py", "WORD = 'data'")
     app.write("PKG/near.py", "WORD = 'near'")
@@ -139,10 +136,7 @@ def test_modules_of_one_name_in_two_projects_are_refused(app, tmp_path):
 
 
 def test_a_module_with_the_name_of_an_installed_one_is_refused(app):
-    """A module with the name of an installed one is refused.
-
-    The name is ambiguous, and either module would break the users of the other.
-    """
+    """A module with the name of an installed one is refused."""
     app.write("tabnanny.py", *LOOKUP)
     with pytest.raises(UsageError, match=r"tabnanny is ambiguous: it is also the name of .*tabnanny\.py; rename"):
         python_tools.find("tabnanny:lookup", app.root)

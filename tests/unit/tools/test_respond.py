@@ -310,10 +310,7 @@ async def test_the_result_of_a_cancelled_thread_is_discarded():
 
 
 async def test_cancelling_a_call_runs_its_callbacks():
-    """Cancelling a call runs the callbacks that its function registered with `when_cancelled`.
-
-    The function can then end what it has started, which nothing else would end.
-    """
+    """Cancelling a call runs the callbacks that its function registered with `when_cancelled`."""
     begun, ended = threading.Event(), threading.Event()
 
     @tool

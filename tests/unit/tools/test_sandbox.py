@@ -348,10 +348,7 @@ def test_a_deleted_file_is_marked_as_gone(root):
 
 
 def test_hard_links_can_be_read(call, root, tmp_path):
-    """A hard link to a file outside the root can be read.
-
-    Any user who can create the link could also have copied the file.
-    """
+    """A hard link to a file outside the root can be read."""
     os.link(tmp_path / "secret.txt", root / "second.txt")
     assert "marzipan" in call("read", path="second.txt")
 

@@ -152,10 +152,7 @@ async def test_without_namespaces_the_command_has_a_folder_of_its_own(run, monke
     assert processes_with(mark) == []
 
 
-@pytest.mark.parametrize(
-    ("command", "reason"),
-    [("echo \0", "NUL"), ("x" * 100_001, "at most 100,000 characters")],
-)
+@pytest.mark.parametrize(("command", "reason"), [("echo \0", "NUL"), ("x" * 100_001, "at most 100,000 characters")])
 async def test_impossible_commands_are_errors(run, command, reason):
     """The model reads what is wrong."""
     with pytest.raises(ToolError, match=reason):

@@ -112,10 +112,7 @@ SPHINX = """Look up a word.
 
 @pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_parameter_descriptions_come_from_the_docstring(docstring):
-    """Parameter descriptions come from Google, NumPy and Sphinx docstrings.
-
-    The parameter section is removed from the tool's description; everything else is kept.
-    """
+    """Parameter descriptions come from Google, NumPy and Sphinx docstrings."""
 
     def look(word: str, limit: int = 3, ctx: Context | None = None) -> str:
         return word * limit
@@ -169,10 +166,7 @@ def test_a_docstring_without_parameters_is_the_description(docstring):
 
 
 def test_parameters_with_a_default_are_optional():
-    """A default makes a parameter optional.
-
-    The schema omits a default that JSON cannot represent; a warning would fail this test.
-    """
+    """A default makes a parameter optional."""
     nothing = object()
 
     @tool
@@ -210,10 +204,7 @@ def looks(word: str, where: str = "here", *, times: int = 1) -> str:
 
 
 async def test_methods_callable_objects_and_partials_become_tools():
-    """Bound methods, callable objects and partials become tools.
-
-    Arguments that a partial binds are hidden from models, which cannot set them.
-    """
+    """Bound methods, callable objects and partials become tools."""
     method, thing = tool(Desk().look), tool(Desk())
     assert (method.name, method.description, list(properties(method))) == ("look", "Look on the desk.", ["word"])
     assert (await method.call({"word": "x"})).text == "desk x"

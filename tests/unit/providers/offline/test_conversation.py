@@ -218,22 +218,7 @@ async def test_any_transcript_gets_a_bounded_reply(question, calls, choice):
 
 
 PIECES = [
-    *(
-        "def f(x):",
-        "class A:",
-        '"""',
-        "# c",
-        "// c",
-        "/*",
-        "*/",
-        "}",
-        "{",
-        "x = 1",
-        "const a = () => {",
-        "'''",
-        "é",
-        "",
-    ),
+    *("def f(x):", "class A:", '"""', "# c", "// c", "/*", "*/", "}", "{", "x = 1", "const a = () => {", "'''", "é", "")
 ]
 
 
