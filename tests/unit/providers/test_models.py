@@ -95,22 +95,6 @@ def test_s0_10_a_refusal_is_remembered(choice, error, known):
 MILLION = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("model", "usage", "dollars"),
-    [
-        ("claude-opus-5-5", Usage(MILLION), 4),
-        ("claude-opus-5-5", Usage(0, 0, 0, MILLION), 20),
-        ("claude-sonnet-5-5", Usage(MILLION, 0, 0, MILLION), 12),
-        ("claude-sonnet-5-5", Usage(0, MILLION, 0, 0), 0.10),
-        ("claude-sonnet-5-5", Usage(0, 0, MILLION, 0), 2.50),
-        ("claude-fable-5-2", Usage(MILLION, 0, 0, MILLION), 48),
-    ],
-)
-def test_each_kind_of_token_has_its_price(model, usage, dollars):
-    """Plain input, cache reads, cache writes and output are priced separately."""
-    assert cost(usage, model, "anthropic") == pytest.approx(dollars)
-
-
 def test_a_price_may_depend_on_the_size_of_the_request():
     """A price may depend on the request's size, so usages must not be summed before pricing."""
     small, large = (cost(Usage(tokens), "claude-haiku-5-5", "anthropic") for tokens in (100_000, 200_000))
@@ -214,12 +198,6 @@ def test_lmstudio_tells_how_a_loaded_model_is_loaded(routes, tokens, noted):
     found = of_lmstudio(routes)
     assert found.tokens == tokens
     assert ("is not loaded" in found.note) is noted
-
-
-def test_lmstudio_without_its_own_list_is_read_like_vllm():
-    """An older version has the list of the common API only."""
-    routes = {"GET /api/v0/models": None, "GET /v1/models": vllm(8192, "qwen2.5-7b")["GET /v1/models"]}
-    assert of_lmstudio(routes).tokens == 8192
 
 
 @pytest.mark.parametrize("lie", LIES)

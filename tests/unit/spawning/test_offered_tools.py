@@ -24,7 +24,6 @@ from run_specialist.tools.shell import system_sandbox
 from tests.loop_jobs import job
 from tests.projects import project
 from tests.scripted_provider import ScriptedProvider
-from tests.slow_folders import EndlessWalk
 
 
 @pytest.fixture
@@ -227,18 +226,6 @@ def test_a_folder_that_cannot_be_read_is_an_obstacle(tmp_path):
     reader, any_ = named("reader", "paths: ['*.md']"), named("finder")
     reasons = obstacles([reader, any_], tmp_path / "gone", no_obstacle)
     assert [*reasons] == [reader.path]
-
-
-def test_a_search_that_takes_long_counts_as_success(tmp_path, monkeypatch):
-    """In a folder without end the search is given up after its time, for all files together."""
-    walk = EndlessWalk(monkeypatch)
-    try:
-        files = [named(f"reader{number}", "paths: ['*.md']") for number in range(20)]
-        assert obstacles(files, tmp_path, no_obstacle, seconds=0.05) == {}
-        assert walk.entered.is_set()
-        assert walk.ended.wait(60)
-    finally:
-        walk.stop()
 
 
 def test_the_same_reason_is_said_once():

@@ -96,23 +96,6 @@ def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
     assert not hasattr(job.opening.tools, "__setitem__")
 
 
-@pytest.mark.parametrize(
-    ("lines", "seen"),
-    [
-        ([], ["notes/deep/bats.md", "notes/owls.md", "plans/next.md", "top.md"]),
-        (["paths: notes/"], ["notes/deep/bats.md", "notes/owls.md"]),
-        (["paths: [plans, top.md]"], ["plans/next.md", "top.md"]),
-        (["paths: notes/*.md"], ["notes/owls.md"]),
-        (["paths: missing, plans"], ["plans/next.md"]),
-    ],
-    ids=" ".join,
-)
-async def test_paths_limit_the_files_that_tools_see(root, lines, seen):
-    """`paths` takes folders, files and globs; a missing one is ignored while another one exists."""
-    tools = job_of(root, *lines).opening.tools
-    assert (await tools.get("glob").call({"pattern": "**"})).text.splitlines() == seen
-
-
 async def test_a_custom_tool_may_replace_a_file_tool_but_not_respond(root):
     """A caller's `read` replaces the built-in one; `respond`, which returns the answer, cannot be replaced."""
     tools = job_of(root, tools=[tool("read"), tool("respond")]).opening.tools
@@ -158,12 +141,6 @@ NOW = "[budget: 0 left — finalize NOW]"
 def test_s3_2_start_and_style_of_the_countdown_come_from_the_file(root, lines, words):
     """Of 5 calls, an integer is calls left and a fraction the share spent; style `budget` uses the plural at 1 too."""
     assert countdown(job_of(root, "tool_calls_limit: 5", *lines), 5) == words
-
-
-def test_s0_8_without_a_limit_there_is_no_countdown_in_any_style(root):
-    """Without a tool call limit there is no countdown in any style."""
-    job = job_of(root, "tool_calls_limit: none", "countdown: {from: 3, style: budget}")
-    assert countdown(job, 50) == [None] * 50
 
 
 @pytest.mark.parametrize(
@@ -395,16 +372,6 @@ async def test_a_timeout_ends_the_walk_with_a_warning(root, endless, limits):
     assert not endless.entered.is_set() or await asyncio.to_thread(endless.ended.wait, PATIENCE)
 
 
-async def test_cancelling_the_check_ends_the_walk(root, endless):
-    """Cancelling the check, as when the client disconnects or the run stops, ends the walk."""
-    task = asyncio.create_task(checked(root, "'*.md'"))
-    await asyncio.to_thread(endless.entered.wait, PATIENCE)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
-
-
 @pytest.mark.exhaustive
 async def test_a_time_limit_reached_during_the_walk_lands_the_run(root, endless):
     """If time runs out during the walk, the run lands with one model request, names the limit and warns."""
@@ -537,15 +504,6 @@ def test_a_project_file_linked_from_the_own_folder_has_the_own_skills_last(proje
     assert added(file, project_texts) == ["# Skill: a\n\nof the user"]
     skill(project_texts / ".agents" / "skills" / "a", "of the project")
     assert added(file, project_texts) == ["# Skill: a\n\nof the project"]
-
-
-def test_nothing_is_added_unless_the_file_says_so(project_texts: Path) -> None:
-    """The prompt of a specialist without these keys is its body, byte for byte, whatever the project has."""
-    (project_texts / "AGENTS.md").write_text("rules")
-    (project_texts / "CLAUDE.md").write_text("rules")
-    file = agent(project_texts)
-    texts = read_texts(RunContext(file, file.specialist, project_texts, Trust(given=True)))
-    assert (texts.texts, texts.added_to("Body ")) == ((), "Body ")
 
 
 @pytest.mark.parametrize(

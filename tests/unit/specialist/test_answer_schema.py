@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +165,8 @@ def test_a_check_that_takes_too_long_is_stopped(monkeypatch):
     assert schema.reason({}) is None
     assert schema.reason({"deep": 1}) is None
     assert "takes too long to check" in str(schema.reason({"deep": 2}))
-
-
-def test_a_dialect_at_the_root_does_not_bypass_the_limit(monkeypatch):
-    """A schema that names its dialect in `$schema` does not bypass the limit."""
-    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
-    name = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    schema = load_schema({**explosive(40), **name, "items": {"$ref": "#"}})
-    assert "takes too long to check" in str(schema.reason([{"deep": 2}]))
+    named = {**explosive(40), "$schema": "https://json-schema.org/draft/2020-12/schema", "items": {"$ref": "#"}}
+    assert "takes too long to check" in str(load_schema(named).reason([{"deep": 2}]))
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -356,14 +348,6 @@ def test_a_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
     assert AnswerSchema.load(str(tmp_path / name), Path("/nowhere")).schema == PERSON
 
 
-def test_the_schema_is_a_copy_of_the_given_dict():
-    """Changing the given dict afterwards does not change the schema."""
-    given_one = {"required": ["a"]}
-    schema = load_schema(given_one)
-    given_one["required"].append("b")
-    assert schema.schema == {"required": ["a"]}
-
-
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -423,14 +407,6 @@ def test_an_invalid_schema_is_refused_with_its_place(schema, said):
     assert said in refused(schema)
 
 
-def test_a_dict_that_contains_itself_is_refused():
-    """A dict that contains itself, which only a program can create, is refused."""
-    schema: dict[str, Any] = {}
-    schema["items"] = schema
-    assert "contains a value that JSON cannot represent" in refused(schema)
-    assert refused({"title": "x" * 300_000}) == "is longer than 262,144 characters"
-
-
 def test_a_file_with_an_invalid_schema_cannot_run(tmp_path):
     """A file with a bad schema is listed with line, column, key and reason, but cannot run."""
     path = tmp_path / "finder.md"
@@ -458,30 +434,6 @@ def test_an_invalid_schema_is_reported_beside_other_errors():
     )
     assert odd.status == "error"
     assert all(str(problem).isprintable() for problem in odd.problems)
-
-
-@pytest.mark.exhaustive
-def test_files_without_a_schema_do_not_import_the_validator(tmp_path):
-    """Listing and checking import the validator only when a file needs it."""
-    (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: d\n---\nBody\n", "utf-8")
-    script = (
-        "import sys; from run_specialist.cli.manage import main; sys.argv = ['specialists', 'check', sys.argv[1]]\n"
-    )
-    script += "try: main()\nfinally: print('jsonschema' in sys.modules, 'referencing' in sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "False False"
-
-
-def test_aliases_that_expand_too_far_are_refused(tmp_path):
-    """A few lines of YAML whose aliases expand to millions of values are refused."""
-    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
-    )
-    (tmp_path / "a.yaml").write_text(bomb, "utf-8")
-    assert "has more than 50,000 values" in refused("a.yaml", tmp_path)
-    (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
-    # An alias inside its own anchor is read as plain text, as in front matter.
-    assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}
 
 
 # `evidence: require` beside `output_schema`: the schema needs a place for quotes.

@@ -76,8 +76,6 @@ def test_every_dialect_is_found_in_a_project(project: Path) -> None:
     ("path", "name"),
     [
         ("/repo/opencode/agents/x.md", "run-specialist"),
-        ("/repo/opencode/agents.md", "run-specialist"),
-        ("/repo/.claude/agents", "claude"),
         ("/repo/.claude/agents/.codex/agents/x.md", "codex"),
         ("/repo/.claude/worktrees/a/specialists/x.md", "run-specialist"),
         ("/elsewhere/x.toml", "codex"),
@@ -105,10 +103,8 @@ def warned(file: SpecialistFile) -> list[str]:
     ("front", "agents"),
     [
         ("tools: Read, Agent(worker, web-researcher)", ("worker", "web-researcher")),
-        ("tools: [Read, Task(worker)]", ("worker",)),
         ("tools: [Read, Agent(a, b), Task(b, c)]", ("a", "b", "c")),
         ("tools: Read, Agent", ()),
-        ("tools: Read, Agent()", ()),
         ("tools: Read, Bash(git log, a)", ()),
         ("tools: Agent(a)\nagents: [b]", ("b",)),
         ("agents: '*'", ("*",)),

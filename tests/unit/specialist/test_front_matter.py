@@ -1,16 +1,14 @@
 """Rules 4 and 5 of lenient loading: text values, and broken YAML."""
 
 import codecs
-import json
-import os
 import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from run_specialist.specialist.loader import SpecialistFile, load, load_text
+from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.problems import MAX_PROBLEMS
 from run_specialist.specialist.registry import Registry
 
@@ -188,6 +186,8 @@ def test_rule_1_nul_and_lone_surrogates_are_replaced() -> None:
         (f"\n\n---\n{HEAD}---\nBody", 3),
         (f"<!-- made by hand\nor not -->\n---\n{HEAD}---\nBody", 3),
         (f"# generated\n---\n{HEAD}---\nBody", 2),
+        (f"# made\n---\n# about it\n{HEAD}---\nBody", 2),
+        (f"---\n# about it\n{HEAD}\nBody", 1),
         (f"----\n{HEAD}---\nBody", 1),
         (f"--- \n{HEAD}---\nBody", 1),
         (f"---\n{HEAD}------\nBody", 4),
@@ -221,16 +221,6 @@ def test_rule_2_a_title_ends_an_unclosed_description() -> None:
     assert (file.description, file.model) == ("Finds notes", None)
     assert file.specialist.prompt == f"{body}\n\n---\n\nMore"
     assert "4:1: the front matter has no closing fence; the body is assumed to start here" in lines_of(file)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [f"---\n# about it\n{HEAD}\nBody", f"---\n\n# about it\n{HEAD}\nBody", f"# made\n---\n# about it\n{HEAD}---\nBody"],
-)
-def test_rule_2_comments_above_the_first_key(text: str) -> None:
-    """Rule 2: a comment between a malformed fence and the first key is skipped."""
-    file = load_text(text, Path("agent.md"))
-    assert (file.name, file.description, len(file.problems)) == ("agent", "Finds notes", 1)
 
 
 def test_rule_3_a_code_fence_around_the_file_is_reported() -> None:
@@ -391,19 +381,6 @@ def test_s0_9_an_invalid_file_is_reported_and_the_others_load(tmp_path: Path) ->
     assert files["good"].specialist is not None
 
 
-@pytest.mark.parametrize("make", ["folder", "missing", "fifo"])
-def test_rule_8_an_unreadable_path_is_an_error(make: str, tmp_path: Path) -> None:
-    """Rule 8: a folder, a missing file and a pipe are reported as problems, not raised."""
-    path = tmp_path / "x.md"
-    if make == "folder":
-        path.mkdir()
-    elif make == "fifo":
-        os.mkfifo(path)
-    file = load(path)
-    assert (file.name, file.status, file.specialist) == ("x", "error", None)
-    assert (file.problems[0].line, file.problems[0].column) == (1, 1)
-
-
 def test_rule_9_limits_of_other_programs_set_only_the_turns_limit() -> None:
     """Rule 9: other programs' limits, such as `steps`, set only the turns limit."""
     file = file_of(HEAD + "steps: 7")
@@ -486,29 +463,6 @@ def test_unknown_and_repeated_keys_are_warnings() -> None:
         "model: is given more than once, in several spellings; MODEL is used",
     ]
     assert file.model == "b"
-
-
-_VALUES = st.recursive(
-    st.booleans() | st.integers() | st.text(st.characters(codec="ascii"), max_size=5) | st.floats(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def in_toml(value: object) -> str:
-    """Write a value as TOML, on one line."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(in_toml, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(key)} = {in_toml(item)}' for key, item in value.items())}}}"
-    return str(value).lower() if isinstance(value, bool | float) else json.dumps(value)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.sampled_from(["tools", "agents", "countdown", "mcp_servers", "output_schema", "name", "effort"]), _VALUES)
-def test_any_value_of_any_key_loads(key: str, value: object) -> None:
-    """A value of the wrong kind gives a problem, never an exception."""
-    assert loaded(f'developer_instructions = "b"\n{key} = {in_toml(value)}\n').name
 
 
 # Random and malicious files load without a crash.

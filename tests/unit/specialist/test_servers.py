@@ -132,7 +132,6 @@ def test_a_bare_name_is_not_looked_up_outside_the_project(tmp_path: Path) -> Non
     [
         (b"{", "is not valid JSON"),
         (b"\xff\xfe\x00", "is not valid JSON"),
-        (b"[1]", "has no map mcpServers"),
         (b'{"mcpServers": 5}', "has no map mcpServers"),
         (b" " * (1024 * 1024 + 1), "is larger than 1,024 KiB"),
         (b"[" * 100_000, "is not valid JSON"),
@@ -169,11 +168,9 @@ def test_the_displayed_server_contains_no_secrets() -> None:
 @pytest.mark.parametrize(
     ("entry", "loopback"),
     [
-        ({"command": "x"}, False),
         ({"url": "http://localhost:8/mcp"}, True),
         ({"url": "http://127.1.2.3/mcp"}, True),
         ({"url": "http://[::1]:8/mcp"}, True),
-        ({"url": "https://example.org/mcp"}, False),
         ({"url": "http://localhost.example.org/"}, False),
         ({"url": "http://localhost@example.org/"}, False),
         ({"url": "http://127.0.0.1.example.org/"}, False),

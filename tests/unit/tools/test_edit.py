@@ -271,18 +271,6 @@ def test_what_others_have_touched_is_left_alone(root, write):
     assert undone() == ("left", "changed since")
 
 
-@pytest.mark.parametrize("made", [0, 1, 2])
-def test_a_change_that_was_recorded_but_not_made_is_known(root, write, made):
-    """A process was killed in between: the changes before are undone, and its temporary files are deleted."""
-    contents = ["zero\n", "one\n", "two\n"]
-    write({"a.md": contents[made]})
-    records = [_record("a.md", before, after) for before, after in pairwise(contents)]
-    write({records[made - 1].temporary: "half"})
-    (one,) = undo(root, records, dry_run=False)
-    assert one.result == ("restored" if made else "unchanged")
-    assert [(path.name, path.read_text()) for path in root.iterdir()] == [("a.md", "zero\n")]
-
-
 def test_changes_after_those_of_others_are_taken_back_alone(root, write):
     """Others have changed the file between two changes of the run: it gets what they have left."""
     write({"a.md": "three\n"})

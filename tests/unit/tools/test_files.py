@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
 from run_specialist.errors import ToolError
-from run_specialist.loop import evidence
-from run_specialist.loop.job import Executed
-from run_specialist.record.messages import ToolCall
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Output
 from run_specialist.tools.files import file_tools
@@ -87,19 +84,6 @@ def test_a_very_long_line_is_clipped_unless_read_alone(call, write):
     assert result[2] == "     3\tend"
     alone = call("read", path="a.md", offset=2, limit=1)
     assert 19_000 < len(alone) <= 20_000
-
-
-def test_a_paragraph_in_one_line_is_read_whole(call, write):
-    """Of notes with one paragraph per line `read` shows each whole, and `grep` the 500 characters around a match."""
-    paragraphs = [f"{number} {'word ' * 390}end{number}" for number in range(3)]
-    assert all(1_900 < len(paragraph) <= 2_000 for paragraph in paragraphs)
-    write({"a.md": "\n".join(paragraphs) + "\n"})
-    read = call("read", path="a.md").split("\n")
-    assert [line.split("\t")[1] for line in read[:3]] == paragraphs
-    found = call("grep", pattern="end1")
-    assert found.startswith("a.md:2: … ")
-    assert found.endswith("end1 … [clipped: 1956 characters; read it alone with limit=1]")
-    assert len(found) < 600
 
 
 @pytest.mark.parametrize(("result_limit", "most"), [(20_000, 2_000), (4_000, 1_000), (2_000, 500), (800, 500)])
@@ -206,15 +190,6 @@ def tools(root, write):
     archive = Archive()
     archive.add("call_1", "what it returned")
     return {tool.name: tool for tool in (*file_tools(root), get_tool_response_tool(archive, 1000))}
-
-
-def test_every_integer_argument_is_listed(tools):
-    """`TAKES` lists every integer argument of the tools; a new one must be added there."""
-    found = {
-        name: tuple(key for key, value in tool.input_schema["properties"].items() if value.get("type") == "integer")
-        for name, tool in tools.items()
-    }
-    assert found == {name: numbers for name, (_, numbers) in TAKES.items()}
 
 
 @pytest.mark.exhaustive(one_in=7)
@@ -354,15 +329,6 @@ async def test_two_outputs_with_one_id_are_both_stored():
     assert whole.startswith("first\n[")
     assert whole[starts[1] :] == "second"
     assert ([*archive], filled(a="text").add("a", "text")) == (["same"], 0)
-
-
-def test_notes_of_the_archive_are_not_evidence():
-    """Quotes are not verified against the separator notes that the archive itself inserts."""
-    archive = filled(a="first")
-    archive.add("a", "second")
-    executed = Executed(ToolCall("a", "look", {}), archive["a"], is_error=False)
-    first, note = evidence.check([("a", "second"), ("a", "another output of the same id")], [executed])
-    assert (first.verified, note.verified) == (True, False)
 
 
 # Which names the file tools, the commands of `bash` and the sandbox of macOS refuse: one list for all of them.

@@ -13,7 +13,7 @@ from run_specialist.record.events import Called
 from run_specialist.safety.safe_files import Folder
 from run_specialist.tools import memory
 from run_specialist.tools.memory import locked
-from run_specialist.tools.planning import TodoList, current, think_tool, todo_tool
+from run_specialist.tools.planning import TodoList, think_tool, todo_tool
 from tests.link_swapper import can_swap, swapped
 from tests.unit.tools.notes import Notes
 
@@ -292,21 +292,6 @@ def test_a_list_that_is_none_is_refused(todos):
     with pytest.raises(ToolError):
         call(tool, todos=todos)
     assert call(tool).endswith("[ ] kept")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"todos": [{"content": "b", "status": "in_progress"}]}, "0 of 1 done: b"),
-        ({"todos": [{"content": "a"}]}, "0 of 1 done"),
-        ({"todos": [{"nothing": 1}]}, ""),
-        ({"todos": 3}, ""),
-        (None, ""),
-    ],
-)
-def test_the_item_in_progress_is_shown(arguments, text):
-    """A call is shown by its item in progress, whatever a model has given."""
-    assert current(arguments) == text
 
 
 def test_the_live_view_shows_the_item_in_progress():

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from run_specialist.budget import Budget
-from run_specialist.errors import ToolError
 from run_specialist.record.messages import ToolCall
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.base import Context, Output, Toolset
 from run_specialist.tools.python_tools import tool
 from run_specialist.tools.respond import MOST_EVIDENCE, Citation, Response, respond_tool
-from run_specialist.tools.threads import is_cancelled
 
 SAID = [{"source": "", "quote": "said so"}]
 
@@ -68,12 +66,6 @@ def test_the_arguments_of_respond_are_described():
     assert schema["required"] == ["answer"]
     assert schema["properties"]["evidence"]["maxItems"] == MOST_EVIDENCE
     assert all("description" in item for item in schema["properties"].values())
-
-
-def test_running_respond_is_an_error():
-    """Running `respond` is an error, because the loop never runs it."""
-    with pytest.raises(ToolError):
-        asyncio.run(respond_tool().call({"answer": "x"}))
 
 
 def shape(**schema: Any) -> AnswerSchema:
@@ -288,27 +280,6 @@ async def test_functions_run_in_a_thread_and_coroutines_in_the_loop():
     assert {(thread is threading.main_thread(), thread.daemon) for thread in threads} == {(True, False), (False, True)}
 
 
-async def test_the_result_of_a_cancelled_thread_is_discarded():
-    """The result of a thread that ends after its call was cancelled is discarded."""
-    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
-
-    @tool
-    def slow() -> str:
-        """Wait."""
-        begun.set()
-        may_end.wait(60)
-        ended.set()
-        return "late"
-
-    task = asyncio.create_task(slow.call({}))
-    await asyncio.to_thread(begun.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    may_end.set()
-    assert await asyncio.to_thread(ended.wait, 10)
-
-
 async def test_cancelling_a_call_runs_its_callbacks():
     """Cancelling a call runs the callbacks that its function registered with `when_cancelled`."""
     begun, ended = threading.Event(), threading.Event()
@@ -325,17 +296,6 @@ async def test_cancelling_a_call_runs_its_callbacks():
     assert not ended.is_set()
     task.cancel()
     assert await asyncio.to_thread(ended.wait, 30)
-
-
-async def test_each_call_has_its_own_cancellation_state():
-    """Each call has its own cancellation state, even when two calls share one context."""
-
-    @tool
-    def count():
-        """Count."""
-        yield is_cancelled()
-
-    assert [(await count.call({}, CONTEXT)).text for _ in range(2)] == ["[false]", "[false]"]
 
 
 def test_a_toolset_is_sorted_and_the_last_of_a_name_wins():

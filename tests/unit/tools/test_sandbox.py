@@ -224,23 +224,6 @@ def test_nested_gitignore_files_and_negation_take_effect(call, write):
             call("read", path=hidden)
 
 
-def test_gitignore_that_opens_only_some_kinds_of_files(call, write):
-    """Patterns that ignore everything and include some files again work as in git."""
-    write(
-        {
-            ".gitignore": "*\n!*/\n!*.md\n",
-            "a.txt": "needle",
-            "sub/a.md": "needle",
-            "sub/a.txt": "needle",
-            "docs/.gitignore": "x/**\n",
-            "docs/x/.gitignore": "!b.md\n",
-            "docs/x/a.md": "needle",
-            "docs/x/b.md": "needle",
-        }
-    )
-    assert call("grep", pattern="needle") == "docs/x/b.md:1: needle\nsub/a.md:1: needle"
-
-
 def test_git_folders_are_hidden_and_other_dotfiles_visible(call, write):
     """`.git` is hidden at any depth and in any case; other dotfiles are visible."""
     write({".git/config": "needle", "sub/.GIT/x": "needle", ".env.example": "needle"})

@@ -24,10 +24,10 @@ from run_specialist.errors import ToolError
 from run_specialist.safety.safe_files import Folder
 from run_specialist.tools import search as index_module
 from run_specialist.tools.files import file_tools
-from run_specialist.tools.ignore import IgnoreFile, IgnoreRules
-from run_specialist.tools.sandbox import Sandbox, files, read_text
+from run_specialist.tools.ignore import IgnoreRules
+from run_specialist.tools.sandbox import Sandbox, files
 from run_specialist.tools.scripts import lines_in, lines_of
-from run_specialist.tools.search import SearchIndex, content_terms, passages, stem
+from run_specialist.tools.search import SearchIndex, passages
 
 
 def paths_of(result: str) -> list[str]:
@@ -199,15 +199,6 @@ def test_both_kinds_of_headings_are_recognized():
     assert cut("# comment\nx = 1", prose=False) == [([], ["# comment", "x = 1"])]
 
 
-def test_a_heading_without_text_is_a_passage():
-    """A heading without text below is a passage, so no line is lost."""
-    assert cut("# A\n## B\n## C\ntext\n## D") == [
-        (["# A"], ["## B"]),
-        (["# A", "## C"], ["text"]),
-        (["# A", "## D"], ["## D"]),
-    ]
-
-
 @given(st.text("# ab\n-=`~\t.", max_size=200))
 def test_passages_keep_every_line_and_its_number(text):
     """In any text, the lines of passages and headings keep their line numbers."""
@@ -216,30 +207,6 @@ def test_passages_keep_every_line_and_its_number(text):
     for passage in passages(lines, prose=True):
         held.update([*passage.headings, *passage.lines])
     assert all(lines[number - 1] == line for number, line in held.items())
-
-
-def test_stop_words_are_dropped_only_beside_other_words():
-    """Stop words are dropped unless the query has no other words; identifiers stay in one piece."""
-    assert content_terms("Why was the HttpServer retry loop in parse.rs:207 (v0.3) there?") == [
-        "HttpServer",
-        "retry",
-        "loop",
-        "parse.rs:207",
-        "v0.3",
-    ]
-    assert content_terms("What is it?") == ["What", "is", "it"]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        *(("caches", "cache"), ("planned", "plan"), ("running", "run"), ("stories", "story"), ("tests", "test")),
-        *(("retried", "retry"), ("retries", "retried")),
-    ],
-)
-def test_inflections_have_the_same_stem(one, other):
-    """Plural, past and -ing forms have the same stem as the base word."""
-    assert stem(one) == stem(other)
 
 
 # Search in a root too large to index all passages: files are ranked first, then the best are read again and cut.
@@ -347,35 +314,6 @@ def test_a_file_that_holds_more_of_the_query_goes_first(call, write, by_files):
     assert call("search", query="left right").startswith("both.md:1: The left")
 
 
-def test_many_tiny_files_count_towards_the_size_limit(root, write, monkeypatch):
-    """The fixed cost per file counts toward the size limit, so many tiny files are searched by files."""
-    monkeypatch.setattr(index_module, "LARGEST_CUT", 1_000)
-    write({f"{number}.md": "a" for number in range(5)})
-    assert SearchIndex(Sandbox(root)).search("a", 1).unit == "files"
-
-
-def test_reading_an_endless_file_stops_at_the_limit():
-    """Reading an endless file stops at the requested limit."""
-
-    class Endless(io.RawIOBase):
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer: bytearray) -> int:
-            self.given = getattr(self, "given", 0) + len(buffer)
-            assert self.given < 1_000_000
-            buffer[:] = b"a" * len(buffer)
-            return len(buffer)
-
-        def seekable(self) -> bool:
-            return True
-
-        def seek(self, offset: int, whence: int = 0) -> int:
-            return offset
-
-    assert read_text(SimpleNamespace(open=lambda _: io.BufferedReader(Endless())), "endless", 100_000) is None
-
-
 def _gone(path: Path) -> None:
     path.unlink()
 
@@ -443,16 +381,6 @@ def test_a_gitignore_with_very_many_lines_takes_effect(call, write):
     for path in hidden:
         with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
             call("read", path=path)
-
-
-def test_the_last_matching_line_decides():
-    """The last matching line decides, with and without wildcards."""
-    file = IgnoreFile(
-        b"\n".join([b"!a*", b"a.md", b"zz*q", b"b.md", b"!b*", b"!*.log", b"x*.log", b"!*.?d/", b"x.md/"])
-    )
-    names = {"a.md": True, "b.md": False, "ab": False, "x1.log": True, "y.log": False, "c": None, "zzq": True}
-    assert {name: file.hides(name, is_folder=False) for name in names} == names
-    assert [file.hides(name, is_folder=True) for name in ("x.md", "y.md", "c")] == [True, False, None]
 
 
 def test_a_changed_gitignore_takes_effect_with_the_same_time_and_size(call, write, root):

@@ -150,8 +150,6 @@ def test_a_field_overrides_the_docstring():
     [
         "Look: it finds.\n\nExample:\n    word: 3\n",
         "Look.\n\nArgs:\n",
-        "Look.\n\nArguments are: word.\n",
-        "Look.\n\n:word: is no field of Sphinx",
     ],
 )
 def test_a_docstring_without_parameters_is_the_description(docstring):
@@ -382,17 +380,11 @@ class Odd:
     ("value", "text"),
     [
         ("as it is", "as it is"),
-        ("", ""),
         (None, ""),
         ({"a": [1, None, True]}, '{"a": [1, null, true]}'),
-        (["ä", 2], '["ä", 2]'),
-        ([], "[]"),
         (Place(x=1), '{"x": 1, "y": 0}'),
-        ([Place(x=1)], '[{"x": 1, "y": 0}]'),
         (Size(2.0), '{"width": 2.0}'),
-        (Colour.RED, "red"),
         ({"colour": Colour.BLUE, "path": Path("a/b")}, '{"colour": "blue", "path": "a/b"}'),
-        (3, "3"),
         (False, "false"),
         (b"bytes\xff", "bytes\ufffd"),
         ((number for number in range(3)), "[0, 1, 2]"),
@@ -435,17 +427,3 @@ async def test_an_endless_generator_stops_at_its_timeout():
 
     assert await tail.call_within(0.05, {}) is None
     assert await asyncio.to_thread(stopped.wait, 30)
-
-
-async def test_changing_an_argument_does_not_change_the_recorded_call():
-    """A function that changes its arguments does not change the recorded call."""
-
-    @tool
-    def give(names: Any) -> str:
-        """Give."""
-        names.append("b")
-        return str(names)
-
-    said = {"names": ["a"]}
-    assert (await give.call(said)).text == "['a', 'b']"
-    assert said == {"names": ["a"]}

@@ -15,7 +15,6 @@ from run_specialist.providers.admission import (
     GENEROUS,
     LONGEST_CLOSING,
     MINUTE,
-    PROBE_SPACING,
     VARIABLE,
     Gate,
     Gates,
@@ -167,19 +166,6 @@ def test_r5_a_shorter_wait_does_not_open_a_closed_gate():
     gate.now = 2.0
     gate.end(second, refusal(429, 5))
     assert gate.closings["m"].until == 300
-
-
-def test_r6_after_a_closing_one_request_at_a_time_is_tried():
-    """The first request is a probe; others wait until it is accepted, or for ten seconds."""
-    gate = closed(300, 0.0)
-    gate.now = 300.0
-    (probe,) = gate.begin()
-    assert gate.is_probed()
-    gate.now = 300 + PROBE_SPACING
-    assert not gate.is_probed()
-    gate.now = 302.0
-    gate.accepted(probe)
-    assert gate.obstacle() is None
 
 
 def test_r6_a_probe_that_is_refused_is_repeated_after_a_pause():

@@ -65,13 +65,6 @@ async def test_a_word_that_is_in_no_note_is_reported_as_missing(ask, question, w
     assert word in finished.response.gaps
 
 
-async def test_a_missing_name_is_reported_beside_a_known_one(ask):
-    """If one name is unknown and another known, the answer reports the first as missing and quotes the second."""
-    finished = await ask("What does Alice say about PostgreSQL?")
-    assert finished.response.answer.startswith("The files do not mention Alice;")
-    assert "PostgreSQL 16" in finished.response.answer
-
-
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("question", ["", "???", "   \n", "—", "How many?", "the of and"])
 async def test_a_question_without_content_is_answered_as_such(ask, question):
@@ -107,24 +100,6 @@ async def test_a_table_row_is_quoted_with_its_content(ask, root):
     quotes_hold(root, finished)
 
 
-async def test_each_part_of_a_question_gets_its_turn(ask):
-    """Many good lines for one part of a question do not crowd out those for the other."""
-    shards = "".join(
-        f"- The shard count of the zone {zone} is {zone}{zone}, after the shard move.\n\n" for zone in range(1, 9)
-    )
-    note = f"# Shards\n\n{shards}\n# Mover\n\nThe mover is written in Go.\n\nIts owner is the storage group.\n"
-    finished = await ask(
-        "What is the shard count of the zone, and who is the owner of the mover?", notes={"notes/shards.md": note}
-    )
-    assert "storage group" in "".join(item.quote for item in finished.response.evidence[:4])
-
-
-async def test_missing_ordinary_words_are_named_if_little_matches(ask):
-    """If the question is hardly answered, its missing words are named, also ordinary ones."""
-    finished = await ask("Who prints and binds the changelog by hand?")
-    assert finished.response.answer.startswith("The files do not mention prints or binds;")
-
-
 async def test_a_month_matches_dates_in_figures(ask):
     """A month in the question matches dates in figures, even if no note contains the word "March"."""
     finished = await ask("Which release went out in March?")
@@ -148,15 +123,6 @@ async def test_without_tools_the_answer_says_that_nothing_was_looked_up(ask):
     finished = await ask("Why was the cache removed?", tools=())
     assert finished.calls == ()
     assert finished.response.answer == "Nothing could be looked up, so no file has a word in this answer."
-
-
-async def test_a_heading_that_repeats_the_question_is_not_quoted(ask, root):
-    """A heading that only repeats the question is not quoted, but the text below it is."""
-    (root / "owls.md").write_text(
-        "# Owls\n\n## Why do owls hunt at night?\n\nOwls hunt at night because mice are awake then.\n"
-    )
-    finished = await ask("Why do owls hunt at night?")
-    assert [one.quote for one in finished.response.evidence] == ["Owls hunt at night because mice are awake then."]
 
 
 # Offline answers about code: the function itself is quoted, before the prose that speaks of it.
@@ -200,13 +166,6 @@ async def test_the_body_of_a_function_is_quoted_in_other_languages(ask, root, qu
     assert finished.response.evidence[0].source == source
     assert text in finished.response.evidence[0].quote
     lines_hold(root, finished)
-
-
-async def test_a_fence_in_the_code_does_not_end_the_quote(ask):
-    """The fence of a quote is longer than those in the code."""
-    code = 'def mark_widgets(widgets):\n    for widget in widgets:\n        print("```", widget)\n'
-    finished = await ask("How are widgets marked?", notes={"marks.py": code})
-    assert f"````py\n{code.rstrip()}\n````" in finished.response.answer
 
 
 async def test_why_is_answered_by_comments_and_prose(ask, root):
