@@ -1,9 +1,7 @@
 """What an error of an API is: each status, each named error and each exception has one kind of failure."""
 
 import asyncio
-import gc
 import math
-import weakref
 from itertools import pairwise
 from typing import get_args
 from urllib.parse import urlsplit
@@ -305,24 +303,6 @@ def test_a_cancelled_request_does_not_delay_the_others(cancelled, later):
     begun, waiting = asyncio.run(play())
     assert begun >= set(range(40)) - cancelled
     assert waiting == broken == []
-
-
-def test_an_ended_loop_with_waiting_requests_is_forgotten():
-    """A loop that ended with waiting requests delays no later loop and is not kept alive."""
-
-    async def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
-        waiting = [asyncio.create_task(begin()) for _ in range(3 * PER_TURN)]
-        await asyncio.sleep(0)
-        assert not all(task.done() for task in waiting)
-        return weakref.ref(asyncio.get_running_loop())
-
-    async def go_on() -> None:
-        await asyncio.gather(*(begin() for _ in range(3 * PER_TURN)))
-
-    left = asyncio.run(leave())
-    asyncio.run(go_on())
-    gc.collect()
-    assert left() is None
 
 
 class Unanswered:

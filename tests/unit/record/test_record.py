@@ -18,8 +18,6 @@ from run_specialist.record.messages import (
     ToolResult,
     Usage,
     counted,
-    has_server_calls,
-    is_result,
     searches,
     sendable,
     server_calls,
@@ -280,14 +278,6 @@ def test_what_counts_and_what_is_billed():
         ("s4", True, True, "max_uses_exceeded"),
         ("earlier", False, False, ""),
     ]
-
-
-def test_other_blocks_are_no_server_calls():
-    """Texts, and calls and results of this program, are none."""
-    content = [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "a"}, {"type": "tool_result"}]
-    assert not has_server_calls(content)
-    assert server_calls(content) == ()
-    assert not any(map(is_result, content))
 
 
 JSON = st.recursive(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.errors import NotTrusted, SpecialistUnusable, UsageError
+from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.choose import make_provider
 from run_specialist.spawning.trust import RunContext, Trust, check_model
 from run_specialist.specialist import registry as agent_graph
@@ -12,7 +12,6 @@ from run_specialist.specialist.dialects import dialect_of, served_name, unserved
 from run_specialist.specialist.loader import SpecialistFile, load, load_text
 from run_specialist.specialist.project import packaged, places
 from run_specialist.specialist.registry import Registry
-from run_specialist.specialist.settings import resolve
 
 TEXT = "---\ndescription: d\n---\nBody\n"
 TOML = 'description = "d"\ndeveloper_instructions = "Body"\n'
@@ -29,16 +28,9 @@ FOUND = {
     "specialists/deep/i.md": "run-specialist",
 }
 NOT_FOUND = (
-    ".github/agents/README.md",
-    ".github/agents/deep/no.agent.md",
-    ".github/no.agent.md",
-    ".gemini/agents/_draft.md",
-    ".gemini/agents/deep/no.md",
-    ".codex/agents/no.md",
-    ".codex/config.toml",
-    ".cursor/agents/no.toml",
-    ".claude/agents/.hidden/no.md",
-    "specialists/no.toml",
+    *(".github/agents/README.md", ".github/agents/deep/no.agent.md", ".github/no.agent.md", ".gemini/agents/_draft.md"),
+    *(".gemini/agents/deep/no.md", ".codex/agents/no.md", ".codex/config.toml", ".cursor/agents/no.toml"),
+    *(".claude/agents/.hidden/no.md", "specialists/no.toml"),
 )
 
 
@@ -114,13 +106,6 @@ def test_agents_may_be_named_under_tools(front: str, agents: tuple[str, ...]) ->
     """`Agent(a, b)` and `Task(a)` name the specialists that may be asked, unless `agents` does."""
     file = loaded(front)
     assert file.specialist.agents == agents
-
-
-def test_agents_under_tools_count_as_set_by_the_file() -> None:
-    """The derived value has the line of `tools`, and no default replaces it."""
-    file = loaded("color: red\ntools: Read, Agent(a)")
-    assert (file.lines["agents"], "agents" in file.specialist.model_fields_set) == (5, True)
-    assert warned(file) == []
 
 
 @pytest.mark.parametrize(
@@ -213,18 +198,9 @@ SERVED = {
     "ollama/llama3:8b": "ollama:llama3:8b",
 }
 KEPT = (
-    "sonnet",
-    "inherit",
-    "offline",
-    "claude-sonnet-5-5",
-    "claude-sonnet-4-20250514",
-    "claude-3-5-sonnet-latest",
-    "us.anthropic.claude-sonnet-4-20250514-v1:0",
-    "openai:gpt-5",
-    "ollama:library/llama3",
-    "local:/models/gemini.gguf",
-    "my-model",
-    "",
+    *("sonnet", "inherit", "offline", "claude-sonnet-5-5", "claude-sonnet-4-20250514", "claude-3-5-sonnet-latest"),
+    *("us.anthropic.claude-sonnet-4-20250514-v1:0", "openai:gpt-5", "ollama:library/llama3"),
+    *("local:/models/gemini.gguf", "my-model", ""),
 )
 REFUSED = ("gemini-3-flash", "Gemini 3 Pro (Preview)", "google/gemini-3-pro", "openrouter/x", "deepseek-chat", "llama3")
 
@@ -345,28 +321,6 @@ def test_the_number_of_warnings_is_limited():
     said = problems_of(file("a", *(f"nobody{number}" for number in range(300))))["a"]
     assert len(said) == agent_graph.MAX_REPORTED + 1
     assert said[-1] == ("warning", "290 more names that cannot be called")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Create a folder with a cycle of two files and one separate file."""
-    for one in (file("a", "b"), file("b", "a"), file("c")):
-        listed = f"agents: [{', '.join(one.specialist.agents)}]\n" if one.specialist.agents else ""
-        (tmp_path / f"{one.name}.md").write_text(
-            f"---\nname: {one.name}\ndescription: Is.\n{listed}---\nYou answer.\n", encoding="utf-8"
-        )
-    return tmp_path
-
-
-@pytest.mark.parametrize("by_path", [False, True])
-def test_a_file_in_a_cycle_is_refused(folder, by_path):
-    """A file in a cycle is refused by name and by path; the folder's other files can be run."""
-    registry = Registry([folder])
-    for name, other in (("a", "b"), ("b", "a")):
-        found = registry.find(str(folder / f"{name}.md") if by_path else name)
-        with pytest.raises(SpecialistUnusable, match=rf"{name}\.md:4:1: agents: .*: {name} -> {other} -> {name};"):
-            resolve(found, {})
-    resolve(registry.find("c"), {})
 
 
 def ring(size):

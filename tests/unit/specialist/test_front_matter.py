@@ -93,11 +93,8 @@ def test_rule_5_only_known_keys_end_a_description() -> None:
         (r"Use it: yes\nand no", "Use it: yes\nand no"),
         ('"Finds" and "reads": notes', '"Finds" and "reads": notes'),
         ('"He said "hi" to me"', 'He said "hi" to me'),
-        ("'It's fine'", "It's fine"),
         (r'"Finds \d+ and \"x\""', r'Finds \d+ and "x"'),
         ('"never closed', "never closed"),
-        ("'it's never closed", "'it's never closed"),
-        ("[draft] notes", "[draft] notes"),
         ("{{var}} notes", "{{var}} notes"),
     ],
 )
@@ -114,14 +111,6 @@ def test_rule_5_comments_above_the_next_key_are_removed() -> None:
     assert file_of("name: agent\ndescription: a: b\n\n# last").description == "a: b"
     kept = "a: b\n# When\nAlways"
     assert file_of(f"name: agent\ndescription: {kept}\nmodel: opus").description == kept
-
-
-def test_rule_5_a_warning_names_the_last_line_of_broken_text() -> None:
-    """Rule 5: the warning for a broken value names the last line of its text."""
-    file = file_of("name: agent\ndescription: One: a\nTwo\n\nThree\ntools:\n\t- Read\nmodel: opus")
-    assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
-    assert lines_of(file)[0] == "3:1: description: is not valid YAML; using its text up to line 6"
-    assert "7:1: tools: is not valid YAML; using its text up to line 8" in lines_of(file)
 
 
 # Rules 1 to 3 of lenient loading: encoding, fences, and files without front matter.
@@ -214,26 +203,11 @@ def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
     assert any("no closing fence" in problem.text for problem in file.problems)
 
 
-def test_rule_2_a_title_ends_an_unclosed_description() -> None:
-    """Rule 2: an unclosed description ends at the body's title."""
-    body = "# Finder\n\n## Role\nYou find: notes."
-    file = load_text(f"---\nname: agent\ndescription: Finds notes\n{body}\n\n---\n\nMore", Path("agent.md"))
-    assert (file.description, file.model) == ("Finds notes", None)
-    assert file.specialist.prompt == f"{body}\n\n---\n\nMore"
-    assert "4:1: the front matter has no closing fence; the body is assumed to start here" in lines_of(file)
-
-
 def test_rule_3_a_code_fence_around_the_file_is_reported() -> None:
     """Rule 3: a file that starts with a code fence has no front matter, and the warning gives that reason."""
     file = load_text(f"```agent\n---\n{HEAD}---\nBody\n```", Path("finder.md"))
     assert file.name == "finder"
     assert "no front matter (the file starts with a code fence)" in file.problems[0].text
-
-
-def test_rule_2_indented_lines_belong_to_the_key_above_when_unclosed() -> None:
-    """Rule 2: in unclosed front matter, a block value may contain a blank line."""
-    file = load_text("---\nname: agent\ndescription: |\n  One\n\n  Two\nmodel: opus\n\nBody", Path("agent.md"))
-    assert (file.description, file.model) == ("One\n\nTwo", "opus")
 
 
 @pytest.mark.parametrize(
@@ -320,9 +294,7 @@ def test_rule_6_all_errors_at_once() -> None:
     ("written", "tools"),
     [
         ("Read, Bash(git log:*, git show:*), Agent(a, b)", ("Read", "Bash(git log:*, git show:*)", "Agent(a, b)")),
-        ("[Read, 'Agent(a, b)']", ("Read", "Agent(a, b)")),
         ("[Read, Agent(a, b)]", ("Read", "Agent(a, b)")),
-        ("Read, Grep]", ("Read", "Grep")),
         ("[Read, Grep, Bash(git log:*)", ("Read", "Grep", "Bash(git log:*)")),
         ("Read Grep Bash(git log)", ("Read", "Grep", "Bash(git log)")),
         ("|\n  Read\n  Grep", ("Read", "Grep")),
@@ -331,9 +303,7 @@ def test_rule_6_all_errors_at_once() -> None:
         ("{'*': false}", ()),
         ("{'*': false, read: true}", ("read",)),
         ("*", None),
-        ("['*']", None),
         ("[]", ()),
-        ("''", ()),
         ("", None),
     ],
 )
@@ -507,6 +477,7 @@ def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:
     check(load_text(text, PATH), text)
 
 
+@pytest.mark.exhaustive(one_in=8)
 @pytest.mark.parametrize(
     "front",
     [
@@ -545,13 +516,6 @@ def test_alias_bombs_do_not_grow() -> None:
     assert [(p.key, p.level) for p in file.problems if p.level == "error"] == [("output_schema", "error")]
 
 
-def test_deep_chains_of_aliases_are_an_error() -> None:
-    """A chain of aliases counts as deep as its expansion, so a chain that is too deep is an error."""
-    chain = "k0: &a0 [x]\n" + "".join(f"k{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 3000))
-    file = load_text(f"---\n{HEAD}{chain}output_schema: {{a: *a2999}}\n---\nBody", PATH)
-    assert file.status == "error"
-
-
 def test_tags_construct_nothing() -> None:
     """A YAML tag that would run code in an unsafe loader is ignored."""
     file = load_text(f"---\n{HEAD}tools: !!python/object/apply:os.abort [Read]\n---\nBody", PATH)
@@ -572,6 +536,7 @@ def test_a_suggested_name_is_printable() -> None:
     assert r"did you mean loo\u2028\x1bk?" in problem.text
 
 
+@pytest.mark.exhaustive
 def test_suggestions_are_limited_to_the_first_names() -> None:
     """Suggestions are made only for the first few names, because comparing all would take minutes."""
     names, functions = (", ".join(f"{kind}{number}x" for number in range(3_000)) for kind in ("saer", "m:sear"))

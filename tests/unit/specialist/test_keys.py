@@ -121,10 +121,6 @@ def test_an_unusable_name_is_replaced_by_the_file_name() -> None:
     for written in ("[a]", "{a: b}", "''", "", "null", '"\\x01\\x02"'):
         file = load_text(f"---\nname: {written}\ndescription: d\n---\nBody", Path("agent.md"))
         assert (file.name, file.status) == ("agent", "warning")
-
-
-def test_only_control_characters_are_removed_from_names() -> None:
-    """Control characters are removed from a name; slashes and colons are kept."""
     file = load_text('---\nname: "SE: a/b\\n\\x1b[31m"\ndescription: d\n---\nBody', Path("agent.md"))
     assert file.name == "SE: a/b [31m"
 

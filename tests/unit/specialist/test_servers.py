@@ -263,14 +263,6 @@ def test_an_entry_that_is_no_map_is_unusable() -> None:
         assert read({"it": entry})["it"].unusable.startswith("must be a map")
 
 
-def test_variables_are_listed_once_each() -> None:
-    """Variables in command, URL, folder, env and headers are listed once each, with or without a default."""
-    command = one(command=["${A}", "x${B:-y}"], cwd="${C}", env={"D": "${E}", "F": "${A}"})
-    assert command.variables == ("A", "B", "C", "E")
-    assert one(url="https://h/${A}", headers={"B": "Bearer ${C}"}).variables == ("A", "C")
-    assert one(url="https://h/$A").variables == ()
-
-
 def test_a_command_with_separate_args_is_not_split() -> None:
     """Only a command without `args` is split as in a shell, because a program's path may contain blanks."""
     assert one(command="/opt/my server", args=[]).command == ("/opt/my server",)

@@ -17,13 +17,8 @@ from tests.plugins.tiers import examples
 from tests.wire import structured_outputs as outputs
 
 RULES = (
-    outputs.mistyped,
-    outputs.bounded,
-    outputs.unsupported,
-    outputs.open_objects,
-    outputs.optional,
-    outputs.complex_values,
-    outputs.recursive,
+    *(outputs.mistyped, outputs.bounded, outputs.unsupported, outputs.open_objects, outputs.optional),
+    *(outputs.complex_values, outputs.recursive),
 )
 NAMES = st.sampled_from(["a", "b", "long name", "ü"])
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3)
@@ -222,8 +217,6 @@ def test_a_hostile_schema_is_bounded_and_spoils_no_other_part(hostile):
 @pytest.mark.parametrize(
     "schema",
     [
-        {"type": "object", "properties": []},
-        {"type": "object", "properties": {"a": True}, "required": "a"},
         {"type": "object", "properties": {"a": {"enum": 5}}, "required": [["a"]]},
         {"type": "object", "properties": {"a": {"anyOf": 5}, "b": {"anyOf": [5]}, "c": {"type": [{}]}}},
         {"type": "object", "properties": {"a": {"$ref": 5}, "b": {"$ref": "#/properties/a/0"}, "c": {"enum": [[]]}}},

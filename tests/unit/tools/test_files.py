@@ -152,7 +152,7 @@ def test_glob_reports_its_limit_and_refuses_invalid_patterns(call, write):
             call("glob", pattern=pattern)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("result_limit", [1, 50, 200, 1000])
 def test_every_result_stays_below_its_limit(call, write, result_limit):
     """No tool exceeds the result limit, however small it is."""
@@ -170,40 +170,24 @@ def test_every_result_stays_below_its_limit(call, write, result_limit):
 # Out-of-range numbers in tool arguments give a result or a one-line error.
 
 
-NUMBERS = (-(10**19), -(2**63), -1, 0, 1, 2**31, 2**63 - 1, 2**63, 2**63 + 1, 10**19, 10**40)
-TAKES = {
-    "search": ({"query": "owls"}, ("limit",)),
-    "grep": ({"pattern": "owls"}, ("context", "limit")),
-    "glob": ({"pattern": "*"}, ("limit",)),
-    "read": ({"path": "a.md"}, ("offset", "limit")),
-    "ls": ({}, ()),
-    "get_tool_response": ({"execution_id": "call_1"}, ("offset",)),
-}
-"""Required arguments of each tool, and the names of its numeric arguments."""
-EACH = [(tool, argument, number) for tool, (_, numbers) in TAKES.items() for argument in numbers for number in NUMBERS]
-
-
-@pytest.fixture
-def tools(root, write):
-    """Return the reading tools by name, with a file and an archived output for them."""
-    write({"a.md": "owls eat mice\ntoads sleep\n"})
-    archive = Archive()
-    archive.add("call_1", "what it returned")
-    return {tool.name: tool for tool in (*file_tools(root), get_tool_response_tool(archive, 1000))}
-
-
-@pytest.mark.exhaustive(one_in=7)
-@pytest.mark.parametrize(("tool", "argument", "number"), EACH)
-def test_any_number_gives_a_result_or_a_one_line_error(tools, tool, argument, number):
+@pytest.mark.parametrize("number", [-(2**63), -1, 0, 2**31, 2**63 + 1, 10**40])
+def test_any_number_gives_a_result_or_a_one_line_error(call, write, number):
     """Any number gives a result or a one-line ToolError, never a Python exception such as ValueError."""
-    try:
-        text, errors = asyncio.run(tools[tool].call({**TAKES[tool][0], argument: number})).text, 0
-    except ToolError as error:
-        text, errors = str(error), 1
-    assert text
-    assert not errors or len(text.splitlines()) == 1
-    assert "ValueError" not in text
-    assert errors or 0 <= number <= 2**31
+    write({"a.md": "owls eat mice\ntoads sleep\n"})
+    takes = [
+        *(("search", {"query": "owls"}, "limit"), ("glob", {"pattern": "*"}, "limit")),
+        *(("grep", {"pattern": "owls"}, name) for name in ("context", "limit")),
+        *(("read", {"path": "a.md"}, name) for name in ("offset", "limit")),
+    ]
+    for tool, arguments, name in takes:
+        try:
+            text, errors = call(tool, **arguments, **{name: number}), 0
+        except ToolError as error:
+            text, errors = str(error), 1
+        assert text
+        assert not errors or len(text.splitlines()) == 1
+        assert "ValueError" not in text
+        assert errors or 0 <= number <= 2**31
 
 
 # Patterns without backtracking match the same paths, and no pattern or file name can hang the program.
@@ -239,12 +223,6 @@ def test_a_glob_selects_the_same_paths_as_in_pathspec(pattern, paths, end):
 def test_no_pattern_backtracks_exponentially(pattern, path):
     """Patterns that backtrack exponentially in pathspec finish; `re` would block all threads meanwhile."""
     assert not compile_globs([pattern]).fullmatch(f"/{path}")
-
-
-def test_a_hostile_gitignore_does_not_hang_the_search(call, write):
-    """A tree with a hostile .gitignore and matching file names is searched like any other."""
-    write({".gitignore": "*a" * 30 + "*b\n", f"{'a' * 250}.md": "needle", f"{'a' * 100}b": "needle"})
-    assert call("grep", pattern="needle") == f"{'a' * 250}.md:1: needle"
 
 
 def test_character_classes_match_as_in_git(call, write):

@@ -117,6 +117,7 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
         assert int(marker.read_text()) not in running("time.sleep(600)")
 
 
+@pytest.mark.exhaustive
 async def test_a_server_that_exits_during_connection_is_not_waited_for(tmp_path, monkeypatch):
     """A server that exits before its pipes are connected is not waited for, even if its child keeps them open."""
     loop = asyncio.get_running_loop()
@@ -206,7 +207,7 @@ async def test_servers_of_both_protocol_generations_work(tmp_path, how):
     assert running(tmp_path) == []
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize(
     ("how", "answer"),
     [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST_RESULT)],
@@ -229,7 +230,7 @@ async def test_output_beside_the_protocol_is_ignored(tmp_path, how, answer, capf
         ("shut", "the server ended before it answered: it closed its output"),
     ],
 )
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=6)
 async def test_a_failing_call_is_an_error_result(tmp_path, how, why, capfd):
     """A failing call is an error result each time; a server that had to be stopped is restarted for the next call."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:

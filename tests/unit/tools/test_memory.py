@@ -4,18 +4,54 @@ import asyncio
 import fcntl
 import os
 import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from run_specialist.cli.live import call_text
 from run_specialist.errors import ToolError
 from run_specialist.record.events import Called
+from run_specialist.safety.redact import redactor
 from run_specialist.safety.safe_files import Folder
 from run_specialist.tools import memory
-from run_specialist.tools.memory import locked
+from run_specialist.tools.base import Tool
+from run_specialist.tools.memory import NotesFolder, locked, memory_tool
 from run_specialist.tools.planning import TodoList, think_tool, todo_tool
 from tests.link_swapper import can_swap, swapped
-from tests.unit.tools.notes import Notes
+
+FOLDER = ".run-specialist/memory-local/finder"
+
+
+@dataclass
+class Notes:
+    """The notes of the specialist `finder` of a project, as one run has them."""
+
+    project: Path
+    tool: Tool
+
+    @classmethod
+    def of(cls, project: Path, *secrets: str, result_limit: int = 20_000, is_dry: bool = False) -> "Notes":
+        """Return the notes of a project; `secrets` are masked."""
+        folder = NotesFolder(project, FOLDER, FOLDER.rpartition("/")[0])
+        return cls(project, memory_tool(folder, redactor(secrets), result_limit, is_dry=is_dry))
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the notes."""
+        return self.project / FOLDER
+
+    def call(self, command: str, path: str = "", **arguments: Any) -> str:
+        """Call the tool; return its result, or the error as the model reads it."""
+        try:
+            return asyncio.run(self.tool.call({"command": command, "path": path, **arguments})).text
+        except ToolError as error:
+            return f"error: {error}"
+
+    def text(self, note: str = "MEMORY.md") -> str:
+        """Return the content of a note."""
+        return (self.folder / note).read_text()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from importlib.machinery import SourceFileLoader
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.tools import project_modules, python_tools
+from run_specialist.tools import python_tools
 from tests.projects import project
 
 LOOKUP = ("def lookup(word: str) -> str:", '    """Look up a word."""', "    return f'found {word}'")
@@ -222,10 +222,3 @@ def test_a_tool_name_that_is_taken_is_refused(name, why):
         python_tools.check_name("app:it", newer, ["lookup"])
     with pytest.raises(UsageError, match=f"app:it: tool name {name} {why}"):
         python_tools.check_name("app:it", name, ["lookup"])
-
-
-def test_an_unreadable_module_is_an_error(app):
-    """A broken link in place of a module is an error."""
-    (app.root / app.package / "gone.py").symlink_to("nowhere.py")
-    with pytest.raises(project_modules.CannotImport):
-        project_modules.find(f"{app.package}.gone", app.root)

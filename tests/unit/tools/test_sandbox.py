@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from run_specialist.errors import RunSpecialistError, ToolError, UsageError
 from run_specialist.tools import sandbox
-from run_specialist.tools.files import describe, file_tools
-from run_specialist.tools.sandbox import Entry, Sandbox, escape_path, unescape_path
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.sandbox import Sandbox, escape_path, unescape_path
 from tests.link_swapper import can_swap, swapped
 
 
@@ -322,12 +322,6 @@ def test_a_program_named_rg_in_the_root_is_not_run(call, write, root, monkeypatc
     monkeypatch.setenv("PATH", ".")
     assert call("grep", pattern="needle") == "x.md:1: needle"
     assert not (root / "harmed").exists()
-
-
-def test_a_deleted_file_is_marked_as_gone(root):
-    """A file that is deleted while its folder is listed is marked as gone."""
-    assert describe(Sandbox(root), Entry("gone.md", "file")) == "gone.md  (is gone by now)"
-    assert describe(Sandbox(root), Entry("gone", "folder")) == "gone/  unreadable"
 
 
 def test_hard_links_can_be_read(call, root, tmp_path):

@@ -27,12 +27,6 @@ names = ("RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_CORE")
 print(json.dumps({name: resource.getrlimit(getattr(resource, name)) for name in names}
     | {"timer": signal.getitimer(signal.ITIMER_REAL)[0]}))
 """
-LOWER = """
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, (7, 7))
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-"""Code that lowers its limit of CPU time, and then executes another program."""
 DEAF = """
 import os, signal, sys
 for number in (signal.SIGALRM, signal.SIGXCPU):
@@ -66,12 +60,6 @@ def test_a_command_runs_under_limits():
     limits = json.loads(start(*python(REPORT), seconds=50.5).stdout)
     assert 0 < limits.pop("timer") <= 50.5
     assert limits == {"RLIMIT_CPU": [51, 51], "RLIMIT_DATA": [scripts.MEMORY] * 2, "RLIMIT_CORE": [0, 0]}
-
-
-def test_a_lower_existing_limit_is_kept():
-    """A lower limit on CPU time that already applies is kept, without an error."""
-    limits = json.loads(start(*python(REPORT), before=python(LOWER)).stdout)
-    assert limits["RLIMIT_CPU"] == [7, 7]
 
 
 def test_the_kernel_kills_a_search_at_its_time_limit():

@@ -221,6 +221,7 @@ async def test_shared_memory_counts(run, kind, text, note, has_group, monkeypatc
     assert output.note == note
 
 
+@pytest.mark.exhaustive
 async def test_programs_that_share_memory_work(run):
     """Processes of Python with queues, pools and named memory, git, and small segments as PostgreSQL needs them."""
     run.write(
@@ -250,6 +251,7 @@ async def test_a_fork_counts_its_pages_once(run, monkeypatch):
     assert (output.text, output.note) == ("done\n", "[exit code 0]")
 
 
+@pytest.mark.exhaustive
 async def test_disks_have_a_size(run):
     """The folders in memory end at their size, and a process at its memory."""
     output = await run(

@@ -12,7 +12,7 @@ import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.shell import process, system_sandbox
-from run_specialist.tools.shell.process import KeptOutput, SandboxedProcess
+from run_specialist.tools.shell.process import SandboxedProcess
 from run_specialist.tools.threads import in_thread
 from tests.unit.tools.sandboxed_commands import (
     PATIENCE,
@@ -62,20 +62,6 @@ async def test_a_long_output_keeps_its_beginning_and_its_end(run):
     assert output.text.startswith("1\n2\n3\n")
     assert output.text.endswith("\n99999\n100000\n")
     assert "[... of 588,895 bytes only the beginning and the end are here ...]" in output.text
-
-
-@pytest.mark.parametrize(("most", "limit"), [(10, 100), (100, 200), (1000, 80)])
-def test_what_is_kept_is_bounded(most, limit):
-    """Whatever the sizes of the parts, text and memory are bounded, and a short output is whole."""
-    kept = KeptOutput(most)
-    for _ in range(500):
-        kept.add(b"abcdefg")
-    assert len(kept.text(limit)) <= limit
-    assert "of 3,500 bytes" in kept.text(limit)
-    short = KeptOutput(most)
-    short.add(b"a" * (most - 1))
-    short.add(b"b")
-    assert short.text(most) == "a" * (most - 1) + "b"
 
 
 async def test_a_timeout_keeps_what_was_printed(run):

@@ -145,24 +145,6 @@ def test_a_field_overrides_the_docstring():
     assert (look.description, set(properties(look))) == ("Look.", {"word", "limit"})
 
 
-@pytest.mark.parametrize(
-    "docstring",
-    [
-        "Look: it finds.\n\nExample:\n    word: 3\n",
-        "Look.\n\nArgs:\n",
-    ],
-)
-def test_a_docstring_without_parameters_is_the_description(docstring):
-    """Text that only looks like a parameter section stays in the description."""
-
-    def look(word: str) -> str:
-        return word
-
-    look.__doc__ = docstring
-    assert tool(look).description == docstring.strip()
-    assert "description" not in properties(tool(look))["word"]
-
-
 def test_parameters_with_a_default_are_optional():
     """A default makes a parameter optional."""
     nothing = object()

@@ -133,15 +133,6 @@ async def test_a_page_is_read_in_parts_with_one_request():
     assert len(pages.requests) == 1
 
 
-async def test_a_result_is_within_its_limit():
-    """A long page is cut to the limit of a result, and the note counts what was returned."""
-    async with serving(replied(b"twenty characters!!\n" * 500)) as pages:
-        text = await fetched(fetch_tool(Downloads(may_connect=bool), 1_000), url=pages.url())
-    assert len(text) <= 1_000
-    count = text.count("twenty")
-    assert text.endswith(f"[lines 1-{count} of 500; read on with offset={count + 1}]")
-
-
 async def test_an_empty_page_says_so():
     """A page without text is not a failure."""
     async with serving(replied(b"")) as pages:

@@ -96,19 +96,6 @@ def test_r2_one_burst_halves_once():
     assert gate.limit() == 25
 
 
-def test_r2_the_limit_never_falls_below_one():
-    """However often requests are refused, one at a time is allowed; a single refusal leaves a generous number."""
-    gate = TimedGate()
-    limits = []
-    for gate.now in range(1, 20):
-        (request,) = gate.begin()
-        gate.end(request, refusal())
-        limits.append(gate.limit())
-    assert (limits[0], limits[-1]) == (GENEROUS // 2, 1)
-    gate.begin()
-    assert "at most 1 request at once, because" in gate.obstacle().reason
-
-
 def test_r2_each_quiet_minute_allows_one_more():
     """The limit grows with time; any refusal, even one of the same burst, restarts the minute."""
     gate = TimedGate(1.0)
@@ -192,17 +179,6 @@ def test_r6_requests_from_before_the_closing_prove_nothing():
     gate.now = 301.0
     gate.begin()
     assert gate.is_probed()
-
-
-def test_m_8_a_closing_concerns_one_model():
-    """Requests to another model pass, and their replies and refusals say nothing about the first one."""
-    gate = closed(900.0)
-    assert gate.obstacle("m") is not None
-    (other,) = gate.begin(model="n")
-    gate.accepted(other)
-    assert gate.closings["m"].needs_probe
-    gate.end(other, refusal(429, 900.0))
-    assert [gate.obstacle(model) is None for model in "mno"] == [False, False, True]
 
 
 class AnyOrder(RuleBasedStateMachine):

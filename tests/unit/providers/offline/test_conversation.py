@@ -39,19 +39,7 @@ async def test_the_provider_searches_first_and_never_repeats_a_call(ask):
     assert ids[0] == "toolu_offline_0001"
 
 
-async def test_a_question_takes_8_to_20_calls(ask):
-    """A question takes 8 to 20 calls, with one or two per turn."""
-    many = {
-        f"notes/more-{number}.md": f"# Note {number}\n\nThe cache and PostgreSQL, part {number}.\n"
-        for number in range(20)
-    }
-    finished = await ask(QUESTION, notes=many)
-    assert 8 <= len(finished.calls) <= 20
-    sizes = [len(message.content) for message in finished.messages if message.role == "assistant"]
-    assert max(sizes) <= 2
-
-
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("limit", [1, 2, 3, 6])
 async def test_at_the_limit_respond_uses_the_quotes_found_so_far(ask, limit):
     """At the limit the provider calls `respond` immediately, with the quotes found so far."""
@@ -136,14 +124,7 @@ async def test_countdown_lines_and_notices_are_never_quoted(root):
     assert [item["quote"] for item in call.arguments["evidence"]] == ["The cache was removed because of stale entries."]
 
 
-async def test_output_wrapped_as_json_is_read(root):
-    """Output wrapped as JSON is read; a preset that puts the limit into fields of the last result wraps it so."""
-    found = '{"output": "notes/cache.md:7: The cache was removed because of stale entries.", "limit_reached": true}'
-    messages = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
-    (call,) = (await opened(root).ask(Request(messages, Choice.RESPOND, 4096))).calls
-    assert "stale entries" in call.arguments["answer"]
-
-
+@pytest.mark.exhaustive
 async def test_the_same_transcript_gets_the_same_reply(ask, root):
     """The reply depends only on the transcript: another conversation gives the same one."""
     finished = await ask(QUESTION)
