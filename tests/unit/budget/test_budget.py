@@ -48,11 +48,9 @@ def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first)
 @pytest.mark.parametrize(
     ("limits", "spent", "tightest"),
     [
-        ({Kind.CHARACTERS: 10}, {}, Kind.CHARACTERS),
         ({CALLS: 10, Kind.TOKENS: 100}, {CALLS: 5, Kind.TOKENS: 90}, Kind.TOKENS),
         ({CALLS: 10, Kind.TURNS: 4}, {CALLS: 9, Kind.TURNS: 3}, Kind.TURNS),
         ({CALLS: 0, Kind.TOKENS: 100}, {Kind.TOKENS: 100}, CALLS),
-        ({CALLS: 10, Kind.COST: 0}, {CALLS: 10}, CALLS),
         ({}, {CALLS: 7, Kind.TOKENS: 9}, CALLS),
     ],
 )
@@ -199,10 +197,8 @@ def test_g2_rungs_of_each_style_and_endpoint(style, forced_choice, schema, rungs
     ("style", "refused", "rungs"),
     [
         ("auto", {FORCE}, [ORDER, SCHEMA, NONE]),
-        ("force", {FORCE}, [ORDER, SCHEMA, NONE]),
         ("auto", {SCHEMA}, [FORCE, ORDER, NONE]),
         ("auto", {FORCE, SCHEMA}, [ORDER, NONE]),
-        ("order", {SCHEMA}, [ORDER, NONE]),
         ("schema", {SCHEMA}, [FORCE, ORDER, NONE]),
         ("auto", {NONE}, [FORCE, SCHEMA]),
         ("none", {NONE}, [ORDER]),

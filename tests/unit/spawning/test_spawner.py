@@ -295,13 +295,6 @@ def test_a_folder_of_another_user_is_not_used(given, monkeypatch):
     assert "its notes are not used: it belongs to another user" in found.withheld
 
 
-def test_without_a_home_folder_there_are_no_notes_of_the_user(given, monkeypatch):
-    """The reason is named, and nothing is written into the current folder."""
-    monkeypatch.setattr(prompt_texts, "home_path", lambda _: prompt_texts.Path("~/nowhere"))
-    found = given("memory: user", folder=".claude/agents", trust=True)
-    assert (found.tool, found.withheld) == (None, "there is no home folder for the notes of the user")
-
-
 def test_stored_settings_of_an_own_file_are_trusted_only_as_they_are_in_it(given, tmp_path):
     """Others may have written to the store: another scope or name than that of the file needs trust."""
     home = tmp_path / "home" / ".claude" / "agents"

@@ -1,7 +1,6 @@
 """Checking an answer against `output_schema`: keywords, references, and the reasons given."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +85,8 @@ def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, schema,
     ("schema", "value", "said"),
     [
         (PERSON, "x", "the answer: 'x' is not of type 'object'"),
-        (PERSON, None, "the answer: None is not of type 'object'"),
         (PERSON, {"name": "x", "children": [{}]}, "children[0]: 'name' is a required property"),
         ({"properties": {"a b": {"const": 1}}}, {"a b": 2}, '["a b"]: 1 was expected'),
-        ({"prefixItems": [{"type": "null"}]}, [0], "[0]: 0 is not of type 'null'"),
         ({"anyOf": [{"enum": ["a", "b"]}, {"type": "array"}]}, "x", "the answer: 'x' is not one of ['a', 'b']"),
         (
             {"anyOf": [{"type": "string"}, {"type": "null"}]},
@@ -111,7 +108,6 @@ def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, schema,
         ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, 3, "the answer: 3 is greater than or equal to"),
         ({**DRAFT7, "$ref": "#/definitions/x", "type": "null", "definitions": {"x": {"minimum": 2}}}, 2, None),
         (PERSON, {"name": float("nan")}, "the answer cannot be checked: "),
-        ({"multipleOf": 0.5}, 10**400, "the answer cannot be checked: "),
     ],
 )
 def test_the_reason_names_the_place(schema, value, said):
@@ -274,7 +270,6 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
         ({"items": {"$ref": "#"}}, {"items": {"$ref": "#/properties/answer"}}),
         ({"$ref": "#/$defs/a", "$defs": {"a": {}}}, {"$ref": "#/properties/answer/$defs/a", "$defs": {"a": {}}}),
         # References to an anchor resolve wherever the anchor is.
-        ({"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}, {"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}),
         # Data contains no references, and names in `properties` are not keywords.
         *(({key: [{"$ref": "#"}]}, {key: [{"$ref": "#"}]}) for key in ("const", "enum", "default", "examples")),
         (
@@ -289,7 +284,6 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
             {"$defs": {"i": NESTED}, "allOf": [{"$ref": "item.json"}, {"$ref": "#/properties/answer/$defs/i"}]},
         ),
         # A schema of an older dialect that 2020-12 refuses cannot be embedded.
-        ({**DRAFT7, "items": [{}]}, None),
         ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, None),
     ],
 )
@@ -372,16 +366,6 @@ def test_a_bad_file_is_named_with_the_reason(tmp_path, name, text, said):
     why = refused(name, tmp_path)
     assert said in why
     assert why.startswith(str(tmp_path / name))
-
-
-def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
-    """A missing file, a folder, a pipe that would block and an unusable name are refused."""
-    os.mkfifo(tmp_path / "pipe")
-    assert refused("gone.json", tmp_path) == f"{tmp_path / 'gone.json'}: cannot be read: No such file or directory"
-    assert refused("", tmp_path).endswith("is not a regular file")
-    assert refused("pipe", tmp_path).endswith("is not a regular file")
-    assert "pipe/x: cannot be read: " in refused("pipe/x", tmp_path)
-    assert "cannot be read" in refused("a\0b", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,8 @@ def test_rule_4_names_are_always_read_as_text(name: str) -> None:
     ("written", "description"),
     [
         ("Finds issue #12 and C# notes #fast", "Finds issue #12 and C# notes #fast"),
-        ("#1 in notes", "#1 in notes"),
         ("!important read the notes", "!important read the notes"),
         ("&co notes of all", "&co notes of all"),
-        ("*any", "*any"),
         ("!!python/name:os.system x", "!!python/name:os.system x"),
     ],
 )
@@ -411,9 +409,7 @@ def test_a_whole_file_is_read() -> None:
         ('name = "x"\nmodel = "open\n', 2, "is not valid TOML"),
         ('name = "x"\n', 1, "developer_instructions: missing, so there is no prompt"),
         ('name = "x"\ndeveloper_instructions = 3\n', 2, "developer_instructions: must be a text"),
-        ('name = "x"\ndeveloper_instructions = "  "\n', 2, "developer_instructions: must be a text"),
         ('developer_instructions = "b"\ntool_calls_limit = "many"\n', 2, "tool_calls_limit: must be an integer"),
-        ("", 1, "developer_instructions: missing"),
     ],
 )
 def test_an_unusable_file_has_one_error_with_its_line(text: str, line: int, said: str) -> None:

@@ -63,12 +63,9 @@ def test_every_kind_of_value_is_read_under_each_name(line: str, expected: object
             "time_limit: .inf",
             "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got .inf",
         ),
-        ("cost_limit: .nan", "cost_limit: must be an amount in USD of at least 0, or none, got .nan"),
         ("tool_timeout: 0", "tool_timeout: must be a number of seconds above 0, or a duration like 90s or 10m, got 0"),
-        ("parallel_tools_limit: 0", "parallel_tools_limit: must be an integer of at least 1, got 0"),
         ("budget_notice: 1", "budget_notice: must be true or false, got 1"),
         ("paths: /etc", "paths: must be folders or globs under the root, got /etc"),
-        ("paths: [ok, ../up]", "paths: must be folders or globs under the root, got ../up"),
         ("python_tools: [a:b, c]", "python_tools: must be a list of module:function, got c"),
         (
             "countdown: {from: true}",

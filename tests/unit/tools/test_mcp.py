@@ -89,7 +89,6 @@ def test_a_valid_schema_is_unchanged(schema):
     [
         ({}, EMPTY, {}),
         ({"type": "object", "properties": None}, EMPTY, {}),
-        ({"type": "string"}, EMPTY, {}),
         ({"$schema": "http://json-schema.org/draft-07/schema#", **EMPTY}, EMPTY, {}),
         ({"anyOf": [{"required": ["a"]}], **EMPTY}, EMPTY, {"anyOf": [{"required": ["a"]}]}),
     ],
@@ -106,8 +105,6 @@ def test_the_top_level_of_a_schema_becomes_an_object(schema, fit, lost):
     [
         {"type": "object", "properties": {"a": {"type": "nonsense"}}},
         {"type": "object", "properties": {"a b": {"type": "string"}}},
-        {"type": "object", "properties": {"a" * 65: {"type": "string"}}},
-        {"type": "object", "properties": ["a"]},
         {"type": "object", "properties": {}, "required": "a"},
         {"type": "object", "properties": {"a": {"description": "x" * 200_000}}},
     ],
@@ -157,12 +154,9 @@ def test_a_server_error_is_a_tool_error():
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        (rb'"plain"', "plain"),
-        (rb'"\u4e2d\u00e9\n"', "\u4e2d\u00e9\n"),
         (rb'"\ud83d\uDE00"', "\U0001f600"),
         (rb'"cut \ud83d"', "cut \ufffd"),
         (rb'"\uDE00 cut"', "\ufffd cut"),
-        (rb'"\ud83d\ud83d\ude00"', "\ufffd\U0001f600"),
         (rb'"\ud83d\u0041"', "\ufffdA"),
         (rb'"\\ud83d"', r"\ud83d"),
         (rb'"\\\ud83d"', "\\\ufffd"),

@@ -249,16 +249,6 @@ async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
         assert one.warnings == ((told,) if taken else ())
 
 
-async def test_invalid_schemas_are_fixed_and_colliding_names_reported(tmp_path):
-    """The first of two definitions of a name is used, and colliding names are renamed with a warning."""
-    async with connected(tmp_path, raw("odd", tmp_path / "marker")) as one:
-        assert list(one.tools)[:5] == ["any", "bare", "broken", "key", "same_name"]
-        (warning,) = one.warnings
-        renamed = r"raw: same_name is renamed to mcp__raw__same_name_\w{8}, because another tool already has that name"
-        assert re.search(renamed, warning)
-        assert all(tool.input_schema["type"] == "object" for tool in one.tools.values())
-
-
 async def test_requests_from_a_server_are_refused(tmp_path):
     """Roots, sampling and elicitation are refused, a ping is answered, and notifications are ignored."""
     async with connected(tmp_path, raw("asks", tmp_path / "marker")) as one:

@@ -142,13 +142,6 @@ def test_a_module_with_the_name_of_an_installed_one_is_refused(app):
         python_tools.find("tabnanny:lookup", app.root)
 
 
-def test_a_folder_without_init_does_not_shadow_a_package(app):
-    """As in Python, a folder `json` without `__init__.py` does not shadow the package `json`."""
-    app.write("json/tools.py", *LOOKUP)
-    with pytest.raises(UsageError, match=r"no module json\.tools in"):
-        python_tools.find("json.tools:lookup", app.root)
-
-
 async def test_an_installed_module_can_be_named_too(app):
     """A module that is not in the project is searched among the installed packages."""
     found = python_tools.find("textwrap:dedent", app.root)

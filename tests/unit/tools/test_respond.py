@@ -29,15 +29,12 @@ SAID = [{"source": "", "quote": "said so"}]
             {"answer": "Yes.", "evidence": [{"source": "a.md:1", "quote": "yes"}], "gaps": ["the date"]},
         ),
         (None, {"answer": ""}),
-        ({"Answer": "x"}, {"answer": ""}),
         ({"answer": ["x"]}, {"answer": '["x"]'}),
         ({"evidence": "said so"}, {"evidence": SAID}),
         ({"evidence": '["said so"]'}, {"evidence": SAID}),
-        ({"evidence": {"quote": " said so "}}, {"evidence": SAID}),
         ({"evidence": '{"quote": "said so", "source": null}'}, {"evidence": SAID}),
         ({"evidence": [{}, None, "", *["said so"] * 30]}, {"evidence": SAID * MOST_EVIDENCE}),
         ({"gaps": "the date"}, {"gaps": ["the date"]}),
-        ({"gaps": 7}, {"gaps": ["7"]}),
     ],
 )
 def test_arguments_are_read_in_any_form(arguments, expected):
@@ -96,11 +93,8 @@ def test_without_a_schema_there_is_no_output():
         {"answer": MENU},
         {"answer": json.dumps(MENU)},
         {"answer": f"```json\n{json.dumps(MENU)}\n```"},
-        {"answer": f"Here it is: {json.dumps(MENU)}"},
         {"answer": "See there.", "output": MENU},
-        {"answer": "See there.", "output": json.dumps(MENU)},
         {"answer": {"dish": "x"}, "output": MENU},
-        {"answer": None, "output": MENU},
         MENU,
         {"answer": "", **MENU},
     ],
@@ -121,13 +115,10 @@ def test_an_answer_that_matches_is_the_output(arguments):
     [
         (TEXT, "Yes, [1] says so.", "Yes, [1] says so."),
         (TEXT, '{"a": 1}', '{"a": 1}'),
-        (TEXT, "42", "42"),
         (ANY, "42", "42"),
         (ANY, '{"a": 1}', {"a": 1}),
         (shape(type="integer"), "42", 42),
         (shape(type="null"), None, None),
-        (shape(type="boolean"), False, False),
-        (WORDS, '["a"]', ["a"]),
         (WORDS, 'These:\n ["a"]\nand no more', ["a"]),
     ],
 )
@@ -143,13 +134,10 @@ def test_text_is_parsed_as_the_schema_requires(schema, answer, output):
     [
         ({"answer": {"dish": "x"}}, '{"dish": "x"}', "the answer: 'price' is a required property"),
         ({"answer": '{"dish": 1, "price": 2}'}, '{"dish": 1, "price": 2}', "dish: 1 is not of type 'string'"),
-        ({"answer": "Nothing."}, "Nothing.", "the answer: 'Nothing.' is not of type 'object'"),
         ({"answer": "Nothing.", "output": {"dish": 1, "price": 1}}, "Nothing.", "the answer: 'Nothing.' is not of"),
         ({"answer": {"dish": "x", "price": float("nan")}}, '{"dish": "x", "price": NaN}', "the answer cannot be"),
-        ({"dish": "x"}, "", "the answer: 'price' is a required property"),
         ({"answer": " "}, " ", "there is no answer"),
         ({"evidence": [], "gaps": []}, "", "there is no answer"),
-        (None, "", "there is no answer"),
     ],
 )
 def test_an_invalid_answer_keeps_its_text_and_gets_a_reason(arguments, text, reason):
@@ -179,9 +167,7 @@ def test_of_several_calls_the_one_that_matches_counts():
     "text",
     [
         json.dumps(MENU),
-        f"  {json.dumps(MENU)}\n",
         f"The menu:\n```json\n{json.dumps(MENU, indent=2)}\n```\nEnjoy {{it}}.",
-        f"```\n{json.dumps(MENU)}\n```",
         f"I saw {{x}} and {{}} first. Then {json.dumps(MENU)}, and {json.dumps({**MENU, 'price': 1})}",
         json.dumps({"answer": MENU, "gaps": []}),
         f"respond({json.dumps({'answer': json.dumps(MENU)})})",
@@ -244,14 +230,6 @@ def test_the_tool_contains_the_schema_of_the_answer():
     assert without == {key: value for key, value in plain.input_schema["properties"].items() if key != "answer"}
     assert {**parameters, "properties": None} == {**plain.input_schema, "properties": None}
     assert (tool.name, tool.description) == (plain.name, plain.description)
-
-
-def test_a_schema_of_an_older_dialect_is_in_the_description():
-    """A schema in an older dialect, which an API may refuse, is shown in the description of `answer`."""
-    old = {"$schema": "http://json-schema.org/draft-04/schema#", "maximum": 3, "exclusiveMaximum": True}
-    answer = respond_tool(shape(**old)).input_schema["properties"]["answer"]
-    assert answer.keys() == {"description"}
-    assert json.dumps(old) in answer["description"]
 
 
 # A tool made from a function: its thread and its cancellation; and a toolset.

@@ -212,12 +212,12 @@ def test_passages_keep_every_line_and_its_number(text):
 # Search in a root too large to index all passages: files are ranked first, then the best are read again and cut.
 
 
-NOTES = 100
+NOTES = 300
 
 
 @pytest.fixture(scope="module")
 def notes_large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Write 100 notes and return queries for them; the notes are read-only."""
+    """Write 300 notes and return queries for them; the notes are read-only."""
     folder = tmp_path_factory.mktemp("notes")
     return folder, write(folder, NOTES)
 

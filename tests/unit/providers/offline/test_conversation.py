@@ -94,14 +94,6 @@ async def test_limits_mentioned_in_a_question_are_no_instruction(root, question)
     assert call.name == "search"
 
 
-async def test_limits_mentioned_in_a_note_are_no_instruction(root):
-    """Text of a note about limits does not end the search; only the runner's notices do."""
-    found = "notes/api.md:3: The rate limit is reached after 0 tool calls remaining."
-    messages = [Message.user("What is the rate limit?"), *turn("1", "search", {"query": "x"}, found)]
-    reply = await opened(root).ask(Request(messages, Choice.AUTO, 4096))
-    assert reply.calls[0].name != "respond"
-
-
 async def test_a_resumed_run_continues_to_search(root):
     """A new user message after an instruction cancels it, since the budget has been refreshed."""
     messages = [
