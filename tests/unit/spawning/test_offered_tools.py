@@ -7,7 +7,6 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from run_specialist.budget import PRESETS
 from run_specialist.providers.base import Capabilities
 from run_specialist.spawning import server_tools
 from run_specialist.spawning.availability import obstacles, sentences
@@ -360,13 +359,6 @@ def test_an_explicit_summarize_at_wins(at):
     """`none` turns summaries off even in a small context."""
     fitted = fit(8192, summarize_at=at)
     assert (fitted.settings.summarize_at, fitted.settings.context_target) == (at, None)
-
-
-def test_a_preset_suits_any_model_and_does_not_win():
-    """`finalize` summarizes at 150,000 tokens, which a small context never holds; the file's own value stays."""
-    fitted = fit(8192, preset="finalize", **PRESETS["finalize"])
-    assert (fitted.settings.summarize_at, fitted.warnings) == (5108, ())
-    assert fit(8192, preset="finalize", **{**PRESETS["finalize"], "summarize_at": 3000}).settings.summarize_at == 3000
 
 
 # Who gets the tools of the API: files that name them and allow it, and those in a project that the user trusts.

@@ -259,17 +259,6 @@ def test_s3_4_each_countdown_key_has_its_own_origin():
     assert origin("preset", preset="finalize") == "--preset finalize"
 
 
-def test_a_specialist_made_in_code_resolves_its_preset_too():
-    """A Specialist created in Python resolves its preset, and values passed explicitly win over it."""
-    made = Specialist(name="a", description="b", prompt="c", preset="finalize", parallel_tools_limit=2)
-    resolved = resolve(SpecialistFile(Path("<a>"), "a", "b", specialist=made), {})
-    assert (resolved.settings.landing, resolved.settings.parallel_tools_limit) == ("finalize", 2)
-    assert (str(resolved.origin("landing")), str(resolved.origin("parallel_tools_limit"))) == (
-        "preset finalize",
-        "file",
-    )
-
-
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [

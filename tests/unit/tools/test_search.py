@@ -173,13 +173,6 @@ def test_the_index_closes_its_connection(root, write):
     gc.collect()
 
 
-def test_a_full_index_reports_the_omitted_files(call, write, monkeypatch):
-    """Files that do not fit into the index are counted, with an example."""
-    monkeypatch.setattr(index_module, "LARGEST_INDEX", 10)
-    write({"a.md": "needle", "b.md": "needle"})
-    assert "[large files not searched: 1, such as b.md; use grep]" in call("search", query="needle")
-
-
 def cut(text: str, *, prose: bool = True) -> list[tuple[list[str], list[str]]]:
     """Return the headings and the lines of each passage."""
     found = passages(text.split("\n"), prose=prose)

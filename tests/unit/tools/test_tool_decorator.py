@@ -203,8 +203,6 @@ def starred(*words: str) -> str:
     """Look."""
 
 
-
-
 def two(one: Context, other: Context) -> str:
     """Look."""
 
