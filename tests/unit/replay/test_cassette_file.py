@@ -134,10 +134,3 @@ def test_c4_a_file_that_is_no_cassette_is_refused_in_one_line(tmp_path, content,
     assert str(refused.value).startswith(f"{path}: {reason}")
     with pytest.raises(UsageError, match="Is a directory"):
         read_cassette(tmp_path)
-
-
-def test_c4_a_cassette_is_readable_json(saved):
-    """Invisible characters are escaped, so a reader sees all that is in the file."""
-    text = saved.read_text()
-    assert "first\\u2028line" in text
-    assert text.replace("\n", "").isprintable()

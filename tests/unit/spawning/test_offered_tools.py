@@ -3,14 +3,12 @@
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.budget import PRESETS
 from run_specialist.providers.base import Capabilities
 from run_specialist.spawning import server_tools
-from run_specialist.spawning import server_tools as subject
 from run_specialist.spawning.availability import obstacles, sentences
 from run_specialist.spawning.extra_tools import OFFERS, offered_tools
 from run_specialist.spawning.server_tools import with_server_tools
@@ -25,70 +23,76 @@ from run_specialist.tools.shell import system_sandbox
 from tests.loop_jobs import job
 from tests.projects import project
 from tests.scripted_provider import ScriptedProvider
-from tests.slow_folders import EndlessWalk
 
 
 @pytest.fixture
-def given_first(tmp_path, monkeypatch):
+def given(tmp_path, monkeypatch):
     """Return a function that writes a specialist and returns the tools that it gets."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with project(tmp_path / "project") as made:
 
-        def write(*lines, trust=False, by_program=False, resumed=None):
+        def write(*lines, trust=False, by_program=False, resumed=None, on_server=None):
             file = load(made.specialist(*lines))
             settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
             trusting = Trust(given=trust, folder=tmp_path / "trusted")
             origins = origins_of_stored(settings, file) if resumed is not None else None
             origins = ValueOrigins() if by_program else origins
-            return offered_tools(RunContext(file, settings, made.root, trusting, origins))
+            context = RunContext(file, settings, made.root, trusting, origins)
+            if on_server is None:
+                return offered_tools(context)
+            return offered_tools(context, with_server_tools(OFFERS, settings, on_server=on_server))
 
         yield write
 
 
 @pytest.mark.parametrize("name", ["fetch", "WebFetch", "web/fetch", "WebFetch(domain:example.com)"])
-def test_a_trusted_file_that_names_it_gets_it(given_first, name):
+def test_a_trusted_file_that_names_it_gets_it(given, name):
     """Under each of its names, with `--trust`, and from then on without."""
-    assert [tool.name for tool in given_first(f"tools: [search, '{name}']", trust=True).offered] == ["fetch"]
-    assert [tool.name for tool in given_first(f"tools: [search, '{name}']").offered] == ["fetch"]
+    assert [tool.name for tool in given(f"tools: [search, '{name}']", trust=True).offered] == ["fetch"]
+    assert [tool.name for tool in given(f"tools: [search, '{name}']").offered] == ["fetch"]
 
 
-def test_without_trust_the_run_has_one_tool_less(given_first):
+def test_without_trust_the_run_has_one_tool_less(given):
     """For an untrusted file of a project, the message says what it would do, and how to allow it."""
-    found = given_first("tools: search, fetch", "allowed_domains: example.com, example.org")
+    found = given("tools: search, fetch", "allowed_domains: example.com, example.org")
     assert found.offered == ()
     assert found.withheld["fetch"] == "it would fetch pages of example.com, example.org; allow it once, with --trust"
     (warning,) = found.warnings
     assert ":4:1: tools: `fetch` is not offered: it would fetch pages of" in warning
 
 
-def test_other_domains_must_be_trusted_again(given_first):
+def test_other_domains_must_be_trusted_again(given):
     """Trust holds for the file as it was."""
-    assert given_first("tools: fetch", "allowed_domains: example.com", trust=True).offered
-    assert not given_first("tools: fetch", "allowed_domains: example.org").offered
+    assert given("tools: fetch", "allowed_domains: example.com", trust=True).offered
+    assert not given("tools: fetch", "allowed_domains: example.org").offered
 
 
 @pytest.mark.parametrize(
     "lines",
-    [("tools: search",), ("tools: '*'",), ("tools: '*fetch'",), (), ("tools: fetch", "disallowed_tools: WebFetch")],
+    [
+        *(("tools: search",), ("tools: '*'",), ("tools: '*fetch'",), ("tools: 'b*'",), ("tools: {bash: false}",), ()),
+        ("tools: fetch", "disallowed_tools: WebFetch"),
+        ("tools: bash", "disallowed_tools: Bash"),
+    ],
 )
-def test_who_does_not_name_it_does_not_get_it(given_first, lines):
-    """A list without it, a pattern, no list at all, and a list that disallows it: no tool, and no warning."""
-    found = given_first(*lines, trust=True)
+def test_who_does_not_name_it_does_not_get_it(given, sandboxed, lines):
+    """A list without it, a pattern, no list, a switch that is off, or a list that disallows it: no tool, no warning."""
+    found = given(*lines, trust=True)
     assert (found.offered, found.withheld, found.warnings) == ((), {}, ())
 
 
-def test_without_its_packages_it_is_not_offered(given_first, monkeypatch):
+def test_without_its_packages_it_is_not_offered(given, monkeypatch):
     """The reason names the extra and how to add it."""
-    monkeypatch.setattr(subject, "find_spec", lambda _name: None)
-    found = given_first("tools: fetch", trust=True)
+    monkeypatch.setattr(server_tools, "find_spec", lambda _name: None)
+    found = given("tools: fetch", trust=True)
     assert found.offered == ()
     assert found.withheld["fetch"].startswith("it needs the extra `web`; ")
 
 
-def test_stored_settings_of_others_are_not_trusted(given_first):
+def test_stored_settings_of_others_are_not_trusted(given):
     """A specialist of the program needs no trust; stored settings that name it, although the file does not, do."""
-    assert given_first("tools: fetch", by_program=True).offered
-    assert not given_first("tools: search", resumed={"tools": ("fetch",)}).offered
+    assert given("tools: fetch", by_program=True).offered
+    assert not given("tools: search", resumed={"tools": ("fetch",)}).offered
 
 
 @pytest.fixture
@@ -100,53 +104,36 @@ def sandboxed(monkeypatch):
 @pytest.mark.parametrize(
     "name", ["bash", "Bash", "run_shell_command", "execute/runInTerminal", "terminal", "Bash(git log:*)"]
 )
-def test_a_trusted_file_that_names_it_gets_the_shell(given_first, sandboxed, name):
+def test_a_trusted_file_that_names_it_gets_the_shell(given, sandboxed, name):
     """Under its names in other programs, and with rules for its commands; without trust there is none."""
-    assert given_first(f"tools: [read, '{name}']").offered == ()
-    assert [tool.name for tool in given_first(f"tools: [read, '{name}']", trust=True).offered] == ["bash"]
+    assert given(f"tools: [read, '{name}']").offered == ()
+    assert [tool.name for tool in given(f"tools: [read, '{name}']", trust=True).offered] == ["bash"]
 
 
-def test_the_description_says_what_commands_may_do(given_first, sandboxed, tmp_path):
+def test_the_description_says_what_commands_may_do(given, sandboxed, tmp_path):
     """Where they run, what they may change, and which ones."""
     (tmp_path / "project" / "out").mkdir(parents=True)
-    (alone,) = given_first("tools: Bash(git log:*)", trust=True).offered
+    (alone,) = given("tools: Bash(git log:*)", trust=True).offered
     root = f"the working folder is the root, {tmp_path / 'project'}. Nothing can be changed but /tmp"
     assert root in alone.description
     assert alone.description.endswith("Only these commands may be run: `git log:*`.")
-    (beside,) = given_first("tools: bash, read", "writable: out", trust=True).offered
+    (beside,) = given("tools: bash, read", "writable: out", trust=True).offered
     assert "Only out can be changed, and /tmp" in beside.description
 
 
-def test_the_demand_says_what_commands_may_do(given_first, sandboxed, tmp_path):
+def test_the_demand_says_what_commands_may_do(given, sandboxed, tmp_path):
     """Which ones, and what they may change; another folder must be allowed again."""
     (tmp_path / "project" / "out").mkdir(parents=True)
     lines = "tools: [read, 'Bash(git log:*)', fetch]", "disallowed_tools: Bash(git push:*)"
-    assert given_first(*lines, "writable: out").withheld["bash"] == (
+    assert given(*lines, "writable: out").withheld["bash"] == (
         "it would run commands in a sandbox, which may change out (Only these commands may be run: `git log:*`. These "
         "must not be run: `git push:*`; this is advisory); allow it once, with --trust"
     )
-    assert given_first(*lines, trust=True).offered
-    assert given_first(*lines).offered
-    assert not given_first(*lines, "writable: out").offered
-    assert given_first(*lines, by_program=True).offered
-    assert not given_first("tools: read", resumed={"tools": ("bash",)}).offered
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ("tools: read",),
-        ("tools: '*'",),
-        ("tools: 'b*'",),
-        (),
-        ("tools: bash", "disallowed_tools: Bash"),
-        ("tools: {bash: false}",),
-    ],
-)
-def test_who_does_not_name_it_gets_no_shell(given_first, sandboxed, lines):
-    """No list, a pattern, a list that disallows it, a switch that is off: no tool and no warning."""
-    found = given_first(*lines, trust=True)
-    assert (found.offered, found.withheld, found.warnings) == ((), {}, ())
+    assert given(*lines, trust=True).offered
+    assert given(*lines).offered
+    assert not given(*lines, "writable: out").offered
+    assert given(*lines, by_program=True).offered
+    assert not given("tools: read", resumed={"tools": ("bash",)}).offered
 
 
 @pytest.mark.parametrize(
@@ -159,17 +146,17 @@ def test_who_does_not_name_it_gets_no_shell(given_first, sandboxed, lines):
         ),
     ],
 )
-def test_a_shell_that_could_do_nothing_is_not_offered(given_first, sandboxed, lines, reason):
+def test_a_shell_that_could_do_nothing_is_not_offered(given, sandboxed, lines, reason):
     """A rule without a command, and folders that cannot be opened for writing."""
-    found = given_first(*lines, trust=True)
+    found = given(*lines, trust=True)
     assert found.withheld["bash"].startswith(reason)
     assert "`bash` is not offered" in found.warnings[0]
 
 
-def test_commands_never_see_the_home_folder(given_first, sandboxed, monkeypatch, tmp_path):
+def test_commands_never_see_the_home_folder(given, sandboxed, monkeypatch, tmp_path):
     """With the home folder in the root, the tool is not offered."""
     monkeypatch.setenv("HOME", str(tmp_path / "project" / "home"))
-    assert "commands would see your home folder" in given_first("tools: bash", trust=True).withheld["bash"]
+    assert "commands would see your home folder" in given("tools: bash", trust=True).withheld["bash"]
 
 
 @pytest.mark.parametrize(
@@ -181,22 +168,22 @@ def test_commands_never_see_the_home_folder(given_first, sandboxed, monkeypatch,
     ],
 )
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other sandboxes")
-def test_without_a_sandbox_there_is_no_shell(given_first, monkeypatch, program, reason):
+def test_without_a_sandbox_there_is_no_shell(given, monkeypatch, program, reason):
     """The warning says why, and what to install or allow; it is tried once."""
     monkeypatch.setattr(system_sandbox, "program", lambda: program)
     system_sandbox._bwrap.cache_clear()
     try:
-        found = given_first("tools: [read, bash]", trust=True)
+        found = given("tools: [read, bash]", trust=True)
     finally:
         system_sandbox._bwrap.cache_clear()
     assert found.offered == ()
     assert reason in found.withheld["bash"]
 
 
-def test_other_systems_have_no_shell(given_first, monkeypatch):
+def test_other_systems_have_no_shell(given, monkeypatch):
     """Where there is no sandbox, no command is run."""
     monkeypatch.setattr(sys, "platform", "win32")
-    found = given_first("tools: bash", trust=True)
+    found = given("tools: bash", trust=True)
     assert (found.offered, "there is none for this system" in found.withheld["bash"]) == ((), True)
 
 
@@ -238,18 +225,6 @@ def test_a_folder_that_cannot_be_read_is_an_obstacle(tmp_path):
     reader, any_ = named("reader", "paths: ['*.md']"), named("finder")
     reasons = obstacles([reader, any_], tmp_path / "gone", no_obstacle)
     assert [*reasons] == [reader.path]
-
-
-def test_a_search_that_takes_long_counts_as_success(tmp_path, monkeypatch):
-    """In a folder without end the search is given up after its time, for all files together."""
-    walk = EndlessWalk(monkeypatch)
-    try:
-        files = [named(f"reader{number}", "paths: ['*.md']") for number in range(20)]
-        assert obstacles(files, tmp_path, no_obstacle, seconds=0.05) == {}
-        assert walk.entered.is_set()
-        assert walk.ended.wait(60)
-    finally:
-        walk.stop()
 
 
 def test_the_same_reason_is_said_once():
@@ -344,16 +319,9 @@ def test_the_shares_of_8192_tokens():
     assert fitted.warnings == ()
 
 
-@given(
-    context=st.integers(256, 2**25),
-    front=st.integers(0, 50_000),
-    calls=st.integers(1, 200),
-)
+@hypothesis.given(context=st.integers(256, 2**25), front=st.integers(0, 50_000), calls=st.integers(1, 200))
 def test_prompt_results_and_reply_fit_into_any_context(context, front, calls):
-    """Right before a summary would be made, the next request and its reply still fit, at three characters a token.
-
-    That holds wherever the prompt leaves room at all, and for turns whose results are not at their minimum.
-    """
+    """Right before a summary would be made, the next request and its reply still fit, at three characters a token."""
     reply = min(32_000, max(context // 4, 1))
     front_tokens = -(-front // CHARACTERS_PER_TOKEN)
     room = context - reply - front_tokens
@@ -393,13 +361,6 @@ def test_an_explicit_summarize_at_wins(at):
     assert (fitted.settings.summarize_at, fitted.settings.context_target) == (at, None)
 
 
-def test_a_preset_suits_any_model_and_does_not_win():
-    """`finalize` summarizes at 150,000 tokens, which a small context never holds; the file's own value stays."""
-    fitted = fit(8192, preset="finalize", **PRESETS["finalize"])
-    assert (fitted.settings.summarize_at, fitted.warnings) == (5108, ())
-    assert fit(8192, preset="finalize", **{**PRESETS["finalize"], "summarize_at": 3000}).settings.summarize_at == 3000
-
-
 # Who gets the tools of the API: files that name them and allow it, and those in a project that the user trusts.
 
 
@@ -407,22 +368,10 @@ BOTH = "tools: search, WebSearch, WebFetch"
 
 
 @pytest.fixture
-def given_offers(tmp_path, monkeypatch):
-    """Return a function that writes a specialist and returns what it is offered."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+def given_offers(given, monkeypatch):
+    """Return a function that writes a specialist, trusted, and returns what it is offered by an API with tools."""
     monkeypatch.setattr(server_tools, "find_spec", lambda _name: True)
-    with project(tmp_path / "project") as made:
-
-        def write(*lines, trust=True, on_server=True, by_program=False, resumed=None):
-            file = load(made.specialist(*lines))
-            settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
-            trusting = Trust(given=trust, folder=tmp_path / "trusted")
-            offers = with_server_tools(OFFERS, settings, on_server=on_server)
-            origins = origins_of_stored(settings, file) if resumed is not None else None
-            origins = ValueOrigins() if by_program else origins
-            return offered_tools(RunContext(file, settings, made.root, trusting, origins), offers)
-
-        yield write
+    return lambda *lines, trust=True, on_server=True, **how: given(*lines, trust=trust, on_server=on_server, **how)
 
 
 def names(found):

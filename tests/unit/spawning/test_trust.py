@@ -145,6 +145,7 @@ for number in range(30):
 """
 
 
+@pytest.mark.exhaustive
 def test_several_processes_may_store_trust_at_once(tmp_path):
     """Concurrent writers lose no permission, and no partially written file is ever read."""
     command = [sys.executable, "-W", "error", "-c", MANY, str(tmp_path)]

@@ -1,10 +1,6 @@
 """Checking an answer against `output_schema`: keywords, references, and the reasons given."""
 
 import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,29 @@ from run_specialist.specialist import schema_checks
 from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
 from run_specialist.specialist.loader import load, load_text
 from run_specialist.specialist.schema_checks import MOST_PATTERNS
-from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
+
+PERSON = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#"}}},
+    "additionalProperties": False,
+}
+
+
+DRAFT7, DRAFT4 = ({"$schema": f"http://json-schema.org/draft-0{number}/schema#"} for number in (7, 4))
+
+
+def load_schema(schema: dict[str, Any]) -> AnswerSchema:
+    """Load a schema that refers to no files."""
+    return AnswerSchema.load(schema, Path())
+
+
+def refused(value: Any, folder: Path = Path()) -> str:
+    """Return the reason why a schema is refused."""
+    with pytest.raises(ValueError, match=r"(?s).") as caught:
+        AnswerSchema.load(value, folder)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -37,29 +55,29 @@ def test_a_pattern_may_match_anywhere(pattern, text, found):
 
 
 SAME_WORDS = [
-    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"c": 1, "a": 1, "b": 1}),
-    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "b": 1}),
-    ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": 1, "c": None}),
-    ({"pattern": "^a"}, "b"),
-    *(
-        ({"uniqueItems": True}, value)
-        for value in (
-            [1, 1.0], [1, True], [0, False], ["1", 1], [[], {}], [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}],
-            [{"a": 1}, {"a": True}], [[1], [True]], [None, None], [{}, {}], "aa", [],
-        )
+    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, [{"c": 1, "a": 1, "b": 1}]),
+    ({"properties": {"a": {}}, "additionalProperties": False}, [{"a": 1, "b": 1}]),
+    ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, [{"a": 1, "b": 1, "c": None}]),
+    ({"pattern": "^a"}, ["b"]),
+    (
+        {"uniqueItems": True},
+        [
+            *([1, 1.0], [1, True], [0, False], ["1", 1], [[], {}], [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}]),
+            *([{"a": 1}, {"a": True}], [[1], [True]], [None, None], [{}, {}], "aa", []),
+        ],
     ),
-    ({"uniqueItems": False}, [1, 1]),
-]  # fmt: skip
+    ({"uniqueItems": False}, [[1, 1]]),
+]
 
 
-@pytest.mark.exhaustive(one_in=7)
-@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
-@pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
-def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect, schema, value):
-    """The replaced keywords give the same messages as the library's own."""
-    said = load_schema({**dialect, **schema}).reason(value)
+@pytest.mark.exhaustive(one_in=6)
+@pytest.mark.parametrize(("schema", "values"), SAME_WORDS)
+def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, schema, values):
+    """The replaced keywords give the same messages as the library's own, in each dialect."""
+    dialects = [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}]
+    said = [list(map(load_schema({**dialect, **schema}).reason, values)) for dialect in dialects]
     monkeypatch.setattr(schema_checks, "OURS", {})
-    assert said == load_schema({**dialect, **schema}).reason(value)
+    assert said == [list(map(load_schema({**dialect, **schema}).reason, values)) for dialect in dialects]
 
 
 @pytest.mark.exhaustive(one_in=5)
@@ -67,10 +85,8 @@ def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect
     ("schema", "value", "said"),
     [
         (PERSON, "x", "the answer: 'x' is not of type 'object'"),
-        (PERSON, None, "the answer: None is not of type 'object'"),
         (PERSON, {"name": "x", "children": [{}]}, "children[0]: 'name' is a required property"),
         ({"properties": {"a b": {"const": 1}}}, {"a b": 2}, '["a b"]: 1 was expected'),
-        ({"prefixItems": [{"type": "null"}]}, [0], "[0]: 0 is not of type 'null'"),
         ({"anyOf": [{"enum": ["a", "b"]}, {"type": "array"}]}, "x", "the answer: 'x' is not one of ['a', 'b']"),
         (
             {"anyOf": [{"type": "string"}, {"type": "null"}]},
@@ -88,15 +104,10 @@ def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect
             "v: 1 is not of type 'null'",
         ),
         ({"anyOf": [{"required": ["a", "b"]}, {"required": ["a", "c"]}]}, {"c": 1}, "the answer: 'a' is a required"),
-        (
-            {**DRAFT7, "items": [{"type": "string"}], "definitions": {"x": {}}},
-            [1],
-            "[0]: 1 is not of type 'string'",
-        ),
+        ({**DRAFT7, "items": [{"type": "string"}], "definitions": {"x": {}}}, [1], "[0]: 1 is not of type 'string'"),
         ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, 3, "the answer: 3 is greater than or equal to"),
         ({**DRAFT7, "$ref": "#/definitions/x", "type": "null", "definitions": {"x": {"minimum": 2}}}, 2, None),
         (PERSON, {"name": float("nan")}, "the answer cannot be checked: "),
-        ({"multipleOf": 0.5}, 10**400, "the answer cannot be checked: "),
     ],
 )
 def test_the_reason_names_the_place(schema, value, said):
@@ -150,17 +161,11 @@ def test_a_check_that_takes_too_long_is_stopped(monkeypatch):
     assert schema.reason({}) is None
     assert schema.reason({"deep": 1}) is None
     assert "takes too long to check" in str(schema.reason({"deep": 2}))
+    named = {**explosive(40), "$schema": "https://json-schema.org/draft/2020-12/schema", "items": {"$ref": "#"}}
+    assert "takes too long to check" in str(load_schema(named).reason([{"deep": 2}]))
 
 
-def test_a_dialect_at_the_root_does_not_bypass_the_limit(monkeypatch):
-    """A schema that names its dialect in `$schema` does not bypass the limit."""
-    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
-    name = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    schema = load_schema({**explosive(40), **name, "items": {"$ref": "#"}})
-    assert "takes too long to check" in str(schema.reason([{"deep": 2}]))
-
-
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
@@ -188,7 +193,7 @@ AAAA = "a" * 60 + "!"
 
 
 @pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}, DRAFT7])
+@pytest.mark.parametrize("dialect", [{}, DRAFT7])
 @pytest.mark.parametrize(
     ("schema", "value", "said"),
     [
@@ -209,11 +214,14 @@ def test_no_pattern_backtracks_forever(dialect, schema, value, said):
     assert load_schema({**dialect, **schema}).reason(value) == said
 
 
-def test_unique_items_are_not_compared_pairwise():
-    """`uniqueItems` does not compare all items pairwise."""
-    items = [{"a": number} for number in range(60_000)]
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.parametrize(
+    "items", [[{"a": n} for n in range(20_000)], [n * (2**61 - 1) for n in range(40_000)]], ids=len
+)
+def test_unique_items_are_not_compared_pairwise(items):
+    """`uniqueItems` does not compare all items pairwise, nor multiples of 2**61 - 1, which all have hash 0."""
     assert load_schema({"uniqueItems": True}).reason(items) is None
-    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
+    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, items[7]]))
 
 
 def test_an_answer_nested_too_deeply_is_refused():
@@ -227,7 +235,7 @@ def test_an_answer_nested_too_deeply_is_refused():
         return below(frames - 1) if frames else str(schema.reason(deep))
 
     # Try many stack depths: parts of the library do not survive Python's recursion limit.
-    assert {below(frames) for frames in range(40)} == {"the answer is nested too deeply to be checked"}
+    assert {below(frames) for frames in range(0, 40, 2)} == {"the answer is nested too deeply to be checked"}
     itself = {"if": {"const": {"x": 1}}, "then": {"$ref": "#"}}
     assert "nested too deeply" in str(load_schema(itself).reason({"x": 1}))
     assert (
@@ -236,22 +244,13 @@ def test_an_answer_nested_too_deeply_is_refused():
     )
 
 
+@pytest.mark.exhaustive
 def test_a_schema_with_very_many_patterns_is_refused():
     """A schema with more patterns than the compile cache holds is refused, as each name would recompile them."""
     most = {"patternProperties": {f"^a{i}": {} for i in range(MOST_PATTERNS)}}
     assert load_schema(most).reason({"b": 1}) is None
     one_more = {**most, "properties": {"text": {"pattern": "^b"}}}
     assert f"has more than {MOST_PATTERNS} patterns" in refused(one_more)
-
-
-def test_numbers_with_equal_hashes_are_compared_quickly():
-    """Multiples of 2**61 - 1, which all have hash 0, also as floats, are compared quickly."""
-    same = 2**61 - 1
-    items = [number * same for number in range(100_000)]
-    begun = time.monotonic()
-    assert load_schema({"uniqueItems": True}).reason(items) is None
-    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, same]))
-    assert time.monotonic() - begun < 30
 
 
 # Embedding `output_schema` in a tool's schema: references still resolve to the same place.
@@ -269,12 +268,8 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
     [
         ({"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"}, {"type": "null"}),
         ({"items": {"$ref": "#"}}, {"items": {"$ref": "#/properties/answer"}}),
-        (
-            {"$ref": "#/$defs/a", "$defs": {"a": {}}},
-            {"$ref": "#/properties/answer/$defs/a", "$defs": {"a": {}}},
-        ),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {}}}, {"$ref": "#/properties/answer/$defs/a", "$defs": {"a": {}}}),
         # References to an anchor resolve wherever the anchor is.
-        ({"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}, {"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}),
         # Data contains no references, and names in `properties` are not keywords.
         *(({key: [{"$ref": "#"}]}, {key: [{"$ref": "#"}]}) for key in ("const", "enum", "default", "examples")),
         (
@@ -289,7 +284,6 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
             {"$defs": {"i": NESTED}, "allOf": [{"$ref": "item.json"}, {"$ref": "#/properties/answer/$defs/i"}]},
         ),
         # A schema of an older dialect that 2020-12 refuses cannot be embedded.
-        ({**DRAFT7, "items": [{}]}, None),
         ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, None),
     ],
 )
@@ -350,27 +344,16 @@ def test_a_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
     assert AnswerSchema.load(str(tmp_path / name), Path("/nowhere")).schema == PERSON
 
 
-def test_the_schema_is_a_copy_of_the_given_dict():
-    """Changing the given dict afterwards does not change the schema."""
-    given_one = {"required": ["a"]}
-    schema = load_schema(given_one)
-    given_one["required"].append("b")
-    assert schema.schema == {"required": ["a"]}
-
-
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
         ("a.json", "{\n  nope", "a.json:2:7: "),
-        ("a.yaml", "type: [\n", "a.yaml:2:1: "),
         ("a.yaml", "? [a]\n: b\n", "a key must be a text"),
         ("a.yaml", "", "a.yaml: must be a JSON Schema, which is a map"),
-        ("a.json", "[1]", "a.json: must be a JSON Schema, which is a map"),
         ("a.json", "false", "a.json: is false, which no answer can match"),
         ("a.json", '{"minimum": NaN}', "a.json: minimum: 'NaN' is not of type 'number'"),
         ("a.yaml", "minimum: .inf", "a.yaml: contains a value that JSON cannot represent"),
         ("a.json", "[" * 900, "nested more than 60 levels deep"),
-        ("a.yaml", "- " * 1_000, "nested more than 60 levels deep"),
         ("a.json", json.dumps({"title": "x" * 300_000}), "a.json: is longer than 262,144 characters"),
         ("a.json", "{}" + " " * 8_400_000, "a.json: is larger than 8,192 KiB"),
         ("a.json", '{"type": "numbr"}', "a.json: type: 'numbr' is not one of ['array'"),
@@ -385,22 +368,10 @@ def test_a_bad_file_is_named_with_the_reason(tmp_path, name, text, said):
     assert why.startswith(str(tmp_path / name))
 
 
-def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
-    """A missing file, a folder, a pipe that would block and an unusable name are refused."""
-    os.mkfifo(tmp_path / "pipe")
-    assert refused("gone.json", tmp_path) == f"{tmp_path / 'gone.json'}: cannot be read: No such file or directory"
-    assert refused("", tmp_path).endswith("is not a regular file")
-    assert refused("pipe", tmp_path).endswith("is not a regular file")
-    assert "pipe/x: cannot be read: " in refused("pipe/x", tmp_path)
-    assert "cannot be read" in refused("a\0b", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
         ({"properties": {"age": {"type": "numbr"}}}, "properties.age.type: 'numbr' is not one of ['array', 'boolean'"),
-        ({"properties": {"odd key": {"minimum": "x"}}}, "properties[\"odd key\"].minimum: 'x' is not of type 'number'"),
-        ({"pattern": "("}, "pattern: '(' cannot be matched here: unclosed group"),
         (
             {"properties": {"a b": {"items": {"pattern": "(?=a)"}}}},
             "properties[\"a b\"].items.pattern: '(?=a)' cannot be matched here: look-around",
@@ -408,27 +379,16 @@ def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
         ({"items": {**DRAFT7}}, "items.$schema: is allowed only at the top level"),
         ({"$schema": "https://example.com/own"}, "$schema: 'https://example.com/own' is not supported"),
         ({"items": {"unevaluatedProperties": False}}, "items.unevaluatedProperties: is not supported; use additionalP"),
-        ({"$schema": 3}, "$schema: 3 is not supported"),
         ({"$ref": "#/$defs/x"}, "the reference '#/$defs/x' does not exist in the schema"),
         ({"$ref": "http://127.0.0.1:9/x"}, "does not exist in the schema; schemas are not fetched"),
         ({"title": "x", "$ref": "#/title"}, "the reference '#/title' does not lead to a schema"),
         ({"x": {"y": {"type": "numbr"}}, "$ref": "#/x/y"}, "at '#/x/y': type: 'numbr' is not one of"),
-        ({"$ref": "#"}, "refers to itself without end"),
-        ({"not": {"dependentSchemas": {"x": {"$ref": "#"}}}}, "refers to itself without end"),
         ({"x": {1, 2}}, "contains a value that JSON cannot represent: Object of type set"),
     ],
 )
 def test_an_invalid_schema_is_refused_with_its_place(schema, said):
     """A bad schema is refused at load time, before any answer arrives."""
     assert said in refused(schema)
-
-
-def test_a_dict_that_contains_itself_is_refused():
-    """A dict that contains itself, which only a program can create, is refused."""
-    schema: dict[str, Any] = {}
-    schema["items"] = schema
-    assert "contains a value that JSON cannot represent" in refused(schema)
-    assert refused({"title": "x" * 300_000}) == "is longer than 262,144 characters"
 
 
 def test_a_file_with_an_invalid_schema_cannot_run(tmp_path):
@@ -460,30 +420,6 @@ def test_an_invalid_schema_is_reported_beside_other_errors():
     assert all(str(problem).isprintable() for problem in odd.problems)
 
 
-@pytest.mark.exhaustive
-def test_files_without_a_schema_do_not_import_the_validator(tmp_path):
-    """Listing and checking import the validator only when a file needs it."""
-    (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: d\n---\nBody\n", "utf-8")
-    script = (
-        "import sys; from run_specialist.cli.manage import main; sys.argv = ['specialists', 'check', sys.argv[1]]\n"
-    )
-    script += "try: main()\nfinally: print('jsonschema' in sys.modules, 'referencing' in sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "False False"
-
-
-def test_aliases_that_expand_too_far_are_refused(tmp_path):
-    """A few lines of YAML whose aliases expand to millions of values are refused."""
-    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
-    )
-    (tmp_path / "a.yaml").write_text(bomb, "utf-8")
-    assert "has more than 50,000 values" in refused("a.yaml", tmp_path)
-    (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
-    # An alias inside its own anchor is read as plain text, as in front matter.
-    assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}
-
-
 # `evidence: require` beside `output_schema`: the schema needs a place for quotes.
 
 
@@ -503,8 +439,6 @@ def schema(evidence, **more):
         schema({"anyOf": [LIST, {"type": "null"}]}),
         schema({"type": "array", "items": {"$ref": "#/$defs/Quote"}}, **{"$defs": {"Quote": ITEM}}),
         {"$ref": "#/$defs/Answer", "$defs": {"Answer": schema(LIST)}},
-        {"allOf": [schema(LIST)]},
-        schema({"$ref": "#/$defs/a~1b"}, **{"$defs": {"a/b": LIST}}),
     ],
 )
 def test_g_5_a_schema_with_quotes_is_recognized(given):
@@ -515,14 +449,11 @@ def test_g_5_a_schema_with_quotes_is_recognized(given):
 @pytest.mark.parametrize(
     "given",
     [
-        {},
-        schema({"type": "array"}),
         schema({"type": "array", "items": {"type": "string"}}),
         schema({"type": "array", "items": {"type": "object", "properties": {"quote": {}}}}),
         {"type": "object", "properties": {"quotes": LIST}},
         {"$ref": "#"},
         {"allOf": [{"$ref": "#"}], "anyOf": 3},
-        {"$ref": "other.json"},
         {"$ref": "#/$defs/gone"},
     ],
 )

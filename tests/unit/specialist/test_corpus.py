@@ -29,6 +29,7 @@ def test_file_loads_as_expected(entry: dict[str, Any]) -> None:
         assert expected["error_key"] in {problem.key for problem in file.problems if problem.level == "error"}
 
 
+@pytest.mark.exhaustive
 def test_every_problem_lies_within_its_file() -> None:
     """No problem points at a line beyond the end of its file."""
     for entry in ENTRIES:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.errors import NotTrusted, SpecialistUnusable, UsageError
+from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.choose import make_provider
 from run_specialist.spawning.trust import RunContext, Trust, check_model
 from run_specialist.specialist import registry as agent_graph
@@ -12,7 +12,6 @@ from run_specialist.specialist.dialects import dialect_of, served_name, unserved
 from run_specialist.specialist.loader import SpecialistFile, load, load_text
 from run_specialist.specialist.project import packaged, places
 from run_specialist.specialist.registry import Registry
-from run_specialist.specialist.settings import resolve
 
 TEXT = "---\ndescription: d\n---\nBody\n"
 TOML = 'description = "d"\ndeveloper_instructions = "Body"\n'
@@ -29,16 +28,9 @@ FOUND = {
     "specialists/deep/i.md": "run-specialist",
 }
 NOT_FOUND = (
-    ".github/agents/README.md",
-    ".github/agents/deep/no.agent.md",
-    ".github/no.agent.md",
-    ".gemini/agents/_draft.md",
-    ".gemini/agents/deep/no.md",
-    ".codex/agents/no.md",
-    ".codex/config.toml",
-    ".cursor/agents/no.toml",
-    ".claude/agents/.hidden/no.md",
-    "specialists/no.toml",
+    *(".github/agents/README.md", ".github/agents/deep/no.agent.md", ".github/no.agent.md", ".gemini/agents/_draft.md"),
+    *(".gemini/agents/deep/no.md", ".codex/agents/no.md", ".codex/config.toml", ".cursor/agents/no.toml"),
+    *(".claude/agents/.hidden/no.md", "specialists/no.toml"),
 )
 
 
@@ -72,32 +64,10 @@ def test_every_dialect_is_found_in_a_project(project: Path) -> None:
     assert {file.specialist and file.specialist.prompt for file in own} == {"Body"}
 
 
-def test_the_nearer_dialect_hides_the_farther_one(project: Path) -> None:
-    """Of one name the project's file wins over the user's, ours over theirs; each hidden one says by which."""
-    home = project.parent / "home"
-    chain = (
-        project / "specialists" / "same.md",
-        project / ".claude" / "agents" / "same.md",
-        project / ".codex" / "agents" / "same.toml",
-        home / ".config" / "run-specialist" / "specialists" / "same.md",
-        home / ".gemini" / "agents" / "same.md",
-    )
-    for path in chain:
-        write(path)
-    registry = listed(project)
-    assert registry.find("same").path == chain[0]
-    same = [file for file in registry.files() if file.name == "same"]
-    assert [file.path for file in same] == list(chain)
-    hidden = [[p.text for p in file.problems if p.level == "warning"] for file in same]
-    assert hidden == [[], *[[f"hidden by a nearer file with the same name, {chain[0]}"]] * 4]
-
-
 @pytest.mark.parametrize(
     ("path", "name"),
     [
         ("/repo/opencode/agents/x.md", "run-specialist"),
-        ("/repo/opencode/agents.md", "run-specialist"),
-        ("/repo/.claude/agents", "claude"),
         ("/repo/.claude/agents/.codex/agents/x.md", "codex"),
         ("/repo/.claude/worktrees/a/specialists/x.md", "run-specialist"),
         ("/elsewhere/x.toml", "codex"),
@@ -106,17 +76,6 @@ def test_the_nearer_dialect_hides_the_farther_one(project: Path) -> None:
 def test_the_dialect_follows_from_the_path(path: str, name: str) -> None:
     """The innermost folder of a program decides; a folder that only has the name of a program does not."""
     assert dialect_of(Path(path)).name == name
-
-
-def test_a_folder_of_a_program_that_is_a_link_out_of_the_project_is_not_read(project: Path) -> None:
-    """A link that leads out of the project is listed with an error, whichever program's folder it is."""
-    outside = project.parent / "outside"
-    write(outside / "x.toml")
-    (project / ".codex").mkdir()
-    (project / ".codex" / "agents").symlink_to(outside)
-    (bad,) = [file for file in listed(project).files() if file.status == "error"]
-    assert bad.path == project / ".codex" / "agents"
-    assert "cannot be listed" in bad.problems[0].text
 
 
 # What keys of other programs mean here.
@@ -136,10 +95,8 @@ def warned(file: SpecialistFile) -> list[str]:
     ("front", "agents"),
     [
         ("tools: Read, Agent(worker, web-researcher)", ("worker", "web-researcher")),
-        ("tools: [Read, Task(worker)]", ("worker",)),
         ("tools: [Read, Agent(a, b), Task(b, c)]", ("a", "b", "c")),
         ("tools: Read, Agent", ()),
-        ("tools: Read, Agent()", ()),
         ("tools: Read, Bash(git log, a)", ()),
         ("tools: Agent(a)\nagents: [b]", ("b",)),
         ("agents: '*'", ("*",)),
@@ -148,16 +105,7 @@ def warned(file: SpecialistFile) -> list[str]:
 def test_agents_may_be_named_under_tools(front: str, agents: tuple[str, ...]) -> None:
     """`Agent(a, b)` and `Task(a)` name the specialists that may be asked, unless `agents` does."""
     file = loaded(front)
-    assert file.specialist is not None
     assert file.specialist.agents == agents
-
-
-def test_agents_under_tools_count_as_set_by_the_file() -> None:
-    """The derived value has the line of `tools`, and no default replaces it."""
-    file = loaded("color: red\ntools: Read, Agent(a)")
-    assert file.specialist is not None
-    assert (file.lines["agents"], "agents" in file.specialist.model_fields_set) == (5, True)
-    assert warned(file) == []
 
 
 @pytest.mark.parametrize(
@@ -167,7 +115,6 @@ def test_agents_under_tools_count_as_set_by_the_file() -> None:
 def test_effort_has_the_names_of_other_programs(key: str, value: str, effort: str | None) -> None:
     """Each name of the key is the same key; an invalid effort is ignored with a warning."""
     file = loaded(f"{key}: {value}")
-    assert file.specialist is not None
     assert file.specialist.effort == effort
     assert warned(file) == ([] if effort else ["effort"])
 
@@ -251,18 +198,9 @@ SERVED = {
     "ollama/llama3:8b": "ollama:llama3:8b",
 }
 KEPT = (
-    "sonnet",
-    "inherit",
-    "offline",
-    "claude-sonnet-5-5",
-    "claude-sonnet-4-20250514",
-    "claude-3-5-sonnet-latest",
-    "us.anthropic.claude-sonnet-4-20250514-v1:0",
-    "openai:gpt-5",
-    "ollama:library/llama3",
-    "local:/models/gemini.gguf",
-    "my-model",
-    "",
+    *("sonnet", "inherit", "offline", "claude-sonnet-5-5", "claude-sonnet-4-20250514", "claude-3-5-sonnet-latest"),
+    *("us.anthropic.claude-sonnet-4-20250514-v1:0", "openai:gpt-5", "ollama:library/llama3"),
+    *("local:/models/gemini.gguf", "my-model", ""),
 )
 REFUSED = ("gemini-3-flash", "Gemini 3 Pro (Preview)", "google/gemini-3-pro", "openrouter/x", "deepseek-chat", "llama3")
 
@@ -297,7 +235,6 @@ def test_the_file_keeps_its_name_and_the_settings_get_the_id() -> None:
     """Listings show what the file says; a run asks for the id."""
     text = "---\nname: agent\ndescription: d\nmodel: Claude Sonnet 4.5 (copilot)\n---\nBody\n"
     file = load_text(text, Path("agent.md"))
-    assert file.specialist is not None
     assert (file.model, file.specialist.model) == ("Claude Sonnet 4.5 (copilot)", "claude-sonnet-4-5")
     assert file.status == "ok"
 
@@ -311,7 +248,6 @@ async def test_a_local_model_needs_trust_by_each_of_its_names(tmp_path: Path, mo
     for model in ("ollama:qwen3", "ollama/qwen3", "openrouter/ollama/qwen3"):
         path.write_text(f"---\nname: agent\ndescription: d\nmodel: {model}\n---\nBody\n")
         file = load(path, tmp_path / "project")
-        assert file.specialist is not None
         trust = Trust(folder=tmp_path / "trusted")
         context = RunContext(file, file.specialist, tmp_path / "project", trust)
         with pytest.raises(NotTrusted, match="to Ollama at"):
@@ -334,8 +270,11 @@ def problems_of(*files, further=()):
     return {one.name: [(problem.level, problem.text) for problem in one.problems] for one in found}
 
 
-def test_existing_agents_cause_no_problem():
-    """Agents are found by name, file stem or in any case, also in more distant folders."""
+def test_existing_agents_cause_no_problem(tmp_path):
+    """Agents are found by name, file stem, path or in any case, also in more distant folders."""
+    (tmp_path / "b.md").write_text("---\nname: b\ndescription: Is b.\n---\nYou answer.\n")
+    assert problems_of(file("a", str(tmp_path / "b.md")))["a"] == []
+    assert problems_of(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist named ")
     other = load_text("---\nname: Toad\ndescription: Is.\n---\nYou answer.\n", Path("/s/toads.md"))
     assert problems_of(file("a", "b", "TOAD", "toads"), file("b"), further=[other])["a"] == []
 
@@ -348,7 +287,6 @@ def test_an_unknown_agent_is_a_warning_with_a_suggestion():
         "/s/a.md:4:1: agents: no specialist named zebra",
     ]
     assert checked.status == "warning"
-    assert checked.specialist is not None
 
 
 def test_an_unusable_agent_is_a_warning_with_the_reason():
@@ -366,32 +304,16 @@ CIRCLE = "calls form a cycle: {}; remove one of these names"
 
 
 def test_a_cycle_is_an_error_in_each_of_its_files():
-    """Each file in a cycle gets an error with the path from itself; files that lead into it get a warning."""
+    """Each checked file in a cycle gets an error with the path from itself; files that lead into it get a warning."""
     said = problems_of(file("a", "b"), file("b", "c", "d"), file("c", "a"), file("d"), file("e", "a"))
     assert said["a"] == [("error", CIRCLE.format("a -> b -> c -> a"))]
     assert said["b"] == [("error", CIRCLE.format("b -> c -> a -> b"))]
     assert said["c"] == [("error", CIRCLE.format("c -> a -> b -> c"))]
     assert said["d"] == []
     assert said["e"] == [("warning", "a cannot be run: it is part of a cycle")]
-
-
-def test_a_file_that_lists_itself_is_a_cycle():
-    """A file that lists itself is the smallest cycle."""
     assert problems_of(file("a", "a"))["a"] == [("error", CIRCLE.format("a -> a"))]
-
-
-def test_a_cycle_through_a_more_distant_file_is_reported():
-    """A cycle through a more distant file is reported for the checked file only."""
     said = problems_of(file("a", "b"), further=[file("b", "a", folder="/far")])
-    assert list(said) == ["a"]
-    assert said["a"][0] == ("error", CIRCLE.format("a -> b -> a"))
-
-
-def test_an_agent_may_be_given_as_a_path(tmp_path):
-    """An agent may be given as a path, as elsewhere; a missing file is reported."""
-    (tmp_path / "b.md").write_text("---\nname: b\ndescription: Is b.\n---\nYou answer.\n")
-    assert problems_of(file("a", str(tmp_path / "b.md")))["a"] == []
-    assert problems_of(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist named ")
+    assert said == {"a": [("error", CIRCLE.format("a -> b -> a"))]}
 
 
 def test_the_number_of_warnings_is_limited():
@@ -401,28 +323,6 @@ def test_the_number_of_warnings_is_limited():
     assert said[-1] == ("warning", "290 more names that cannot be called")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Create a folder with a cycle of two files and one separate file."""
-    for one in (file("a", "b"), file("b", "a"), file("c")):
-        listed = f"agents: [{', '.join(one.specialist.agents)}]\n" if one.specialist.agents else ""
-        (tmp_path / f"{one.name}.md").write_text(
-            f"---\nname: {one.name}\ndescription: Is.\n{listed}---\nYou answer.\n", encoding="utf-8"
-        )
-    return tmp_path
-
-
-@pytest.mark.parametrize("by_path", [False, True])
-def test_a_file_in_a_cycle_is_refused(folder, by_path):
-    """A file in a cycle is refused by name and by path; the folder's other files can be run."""
-    registry = Registry([folder])
-    for name, other in (("a", "b"), ("b", "a")):
-        found = registry.find(str(folder / f"{name}.md") if by_path else name)
-        with pytest.raises(SpecialistUnusable, match=rf"{name}\.md:4:1: agents: .*: {name} -> {other} -> {name};"):
-            resolve(found, {})
-    resolve(registry.find("c"), {})
-
-
 def ring(size):
     """Return files of which each lists the next one, and the last lists the first."""
     return [file(f"n{number}", f"n{(number + 1) % size}") for number in range(size)]
@@ -430,11 +330,11 @@ def ring(size):
 
 @pytest.mark.exhaustive
 def test_long_chains_are_checked_without_recursion():
-    """A ring and a chain of 2,000 files and a fully connected team are checked without recursion."""
-    assert {text[:21] for said in problems_of(*ring(2_000)).values() for _, text in said} == {"calls form a cycle: n"}
-    chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(2_000)))
-    assert chain["n1999"] == [("warning", "no specialist named n2000; did you mean n200 or n1200 or n1000?")]
-    team = problems_of(*(file(f"n{number}", *(f"n{other}" for other in range(90))) for number in range(90)))
+    """A ring and a chain of 1,000 files and a fully connected team are checked without recursion."""
+    assert {text[:21] for said in problems_of(*ring(1_000)).values() for _, text in said} == {"calls form a cycle: n"}
+    chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(1_000)))
+    assert "no specialist named n1000; did you mean " in chain["n999"][0][1]
+    team = problems_of(*(file(f"n{number}", *(f"n{other}" for other in range(40))) for number in range(40)))
     assert all(said[0][0] == "error" for said in team.values())
 
 

@@ -1,19 +1,28 @@
 """Rules 4 and 5 of lenient loading: text values, and broken YAML."""
 
 import codecs
-import json
-import os
 import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from run_specialist.specialist.loader import SpecialistFile, load, load_text
+from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.problems import MAX_PROBLEMS
 from run_specialist.specialist.registry import Registry
-from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
+
+HEAD = "name: agent\ndescription: Finds notes\n"
+
+
+def file_of(front: str, body: str = "You find notes.") -> SpecialistFile:
+    """Load a file with this front matter and a matching path."""
+    return load_text(f"---\n{front.rstrip()}\n---\n{body}\n", Path("agent.md"))
+
+
+def lines_of(file: SpecialistFile) -> list[str]:
+    """Return the problems of a file without their path."""
+    return [str(problem).removeprefix("agent.md:") for problem in file.problems]
 
 
 @pytest.mark.parametrize("name", ["yes", "2024", "2026-01-05", "1:30", "true", "1e3"])
@@ -26,10 +35,8 @@ def test_rule_4_names_are_always_read_as_text(name: str) -> None:
     ("written", "description"),
     [
         ("Finds issue #12 and C# notes #fast", "Finds issue #12 and C# notes #fast"),
-        ("#1 in notes", "#1 in notes"),
         ("!important read the notes", "!important read the notes"),
         ("&co notes of all", "&co notes of all"),
-        ("*any", "*any"),
         ("!!python/name:os.system x", "!!python/name:os.system x"),
     ],
 )
@@ -50,7 +57,6 @@ def test_rule_4_quotes_and_blocks_follow_yaml() -> None:
 def test_rule_4_duplicate_keys_last_wins() -> None:
     """Rule 4: the last of duplicate keys wins, in any spelling, and the warning names both lines."""
     file = file_of(HEAD + "maxTurns: 3\nmax-turns: 4\ncountdown:\n  from: 1\n  from: 2")
-    assert file.specialist is not None
     assert (file.specialist.turns_limit, file.specialist.countdown.from_) == (4, 2)
     assert lines_of(file) == [
         "5:1: turns_limit: given on lines 4 and 5; the last one is used",
@@ -69,16 +75,12 @@ def test_rule_5_broken_yaml_is_read_field_by_field() -> None:
 
 
 def test_rule_5_only_known_keys_end_a_description() -> None:
-    """Rule 5: dialogue in an example is text, and so are keys inside an open example."""
+    """Rule 5: dialogue in an example is text, and so are keys inside an example, unless nothing closes it."""
     talk = 'Examples:\n\n<example>\nContext: now\nuser: "hi"\nmodel: of thinking\n</example>\nassistant: done'
     file = file_of(f"name: agent\ndescription: {talk}\ncolor: red\nmodel: opus")
     assert file.description == talk
     assert file.model == "opus"
     assert "color" in file.lines
-
-
-def test_rule_5_an_unclosed_example_does_not_absorb_later_keys() -> None:
-    """Rule 5: an unclosed `<example>` does not absorb the keys below it."""
     file = file_of("name: agent\ndescription: a: <example> b\nmodel: opus")
     assert (file.description, file.model) == ("a: <example> b", "opus")
 
@@ -89,11 +91,8 @@ def test_rule_5_an_unclosed_example_does_not_absorb_later_keys() -> None:
         (r"Use it: yes\nand no", "Use it: yes\nand no"),
         ('"Finds" and "reads": notes', '"Finds" and "reads": notes'),
         ('"He said "hi" to me"', 'He said "hi" to me'),
-        ("'It's fine'", "It's fine"),
         (r'"Finds \d+ and \"x\""', r'Finds \d+ and "x"'),
         ('"never closed', "never closed"),
-        ("'it's never closed", "'it's never closed"),
-        ("[draft] notes", "[draft] notes"),
         ("{{var}} notes", "{{var}} notes"),
     ],
 )
@@ -112,14 +111,6 @@ def test_rule_5_comments_above_the_next_key_are_removed() -> None:
     assert file_of(f"name: agent\ndescription: {kept}\nmodel: opus").description == kept
 
 
-def test_rule_5_a_warning_names_the_last_line_of_broken_text() -> None:
-    """Rule 5: the warning for a broken value names the last line of its text."""
-    file = file_of("name: agent\ndescription: One: a\nTwo\n\nThree\ntools:\n\t- Read\nmodel: opus")
-    assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
-    assert lines_of(file)[0] == "3:1: description: is not valid YAML; using its text up to line 6"
-    assert "7:1: tools: is not valid YAML; using its text up to line 8" in lines_of(file)
-
-
 # Rules 1 to 3 of lenient loading: encoding, fences, and files without front matter.
 
 
@@ -128,7 +119,6 @@ def test_a_well_formed_file_has_no_problems() -> None:
     file = file_of(HEAD + "tools: Read, Grep\nmodel: sonnet\ntool_calls_limit: 12")
     assert (file.status, file.problems) == ("ok", ())
     assert (file.name, file.description, file.tools, file.model) == ("agent", "Finds notes", ("Read", "Grep"), "sonnet")
-    assert file.specialist is not None
     assert file.specialist.prompt == "You find notes."
     assert file.specialist.tool_calls_limit == 12
 
@@ -173,7 +163,6 @@ def test_rule_1_invalid_utf8_is_replaced_and_located() -> None:
 def test_rule_1_nul_and_lone_surrogates_are_replaced() -> None:
     """Rule 1: NUL and lone surrogates are replaced with a warning."""
     file = load_text(f"---\n{HEAD}---\nBo\0dy \ud800", Path("agent.md"))
-    assert file.specialist is not None
     assert file.specialist.prompt == "Bo\ufffddy \ufffd"
     assert file.status == "warning"
 
@@ -184,6 +173,8 @@ def test_rule_1_nul_and_lone_surrogates_are_replaced() -> None:
         (f"\n\n---\n{HEAD}---\nBody", 3),
         (f"<!-- made by hand\nor not -->\n---\n{HEAD}---\nBody", 3),
         (f"# generated\n---\n{HEAD}---\nBody", 2),
+        (f"# made\n---\n# about it\n{HEAD}---\nBody", 2),
+        (f"---\n# about it\n{HEAD}\nBody", 1),
         (f"----\n{HEAD}---\nBody", 1),
         (f"--- \n{HEAD}---\nBody", 1),
         (f"---\n{HEAD}------\nBody", 4),
@@ -197,7 +188,6 @@ def test_rule_2_malformed_fences_are_accepted_with_a_warning(text: str, line: in
     """Rule 2: malformed fences are recognized, and the warning names the line."""
     file = load_text(text, Path("agent.md"))
     assert (file.name, file.description) == ("agent", "Finds notes")
-    assert file.specialist is not None
     assert file.specialist.prompt.endswith("Body")
     assert [(problem.line, problem.level) for problem in file.problems] == [(line, "warning")]
 
@@ -207,33 +197,8 @@ def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
     text = f"---\n{HEAD}tools: Read\n\n# Title\n\nYou do this: well.\n\n---\n\nMore"
     file = load_text(text, Path("agent.md"))
     assert file.tools == ("Read",)
-    assert file.specialist is not None
     assert file.specialist.prompt == "# Title\n\nYou do this: well.\n\n---\n\nMore"
     assert any("no closing fence" in problem.text for problem in file.problems)
-
-
-def test_rule_2_a_title_ends_an_unclosed_description() -> None:
-    """Rule 2: an unclosed description ends at the body's title."""
-    body = "# Finder\n\n## Role\nYou find: notes."
-    file = load_text(f"---\nname: agent\ndescription: Finds notes\n{body}\n\n---\n\nMore", Path("agent.md"))
-    assert (file.description, file.model) == ("Finds notes", None)
-    assert file.specialist is not None
-    assert file.specialist.prompt == f"{body}\n\n---\n\nMore"
-    assert "4:1: the front matter has no closing fence; the body is assumed to start here" in lines_of(file)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"---\n# about it\n{HEAD}\nBody",
-        f"---\n\n# about it\n{HEAD}\nBody",
-        f"# made\n---\n# about it\n{HEAD}---\nBody",
-    ],
-)
-def test_rule_2_comments_above_the_first_key(text: str) -> None:
-    """Rule 2: a comment between a malformed fence and the first key is skipped."""
-    file = load_text(text, Path("agent.md"))
-    assert (file.name, file.description, len(file.problems)) == ("agent", "Finds notes", 1)
 
 
 def test_rule_3_a_code_fence_around_the_file_is_reported() -> None:
@@ -241,12 +206,6 @@ def test_rule_3_a_code_fence_around_the_file_is_reported() -> None:
     file = load_text(f"```agent\n---\n{HEAD}---\nBody\n```", Path("finder.md"))
     assert file.name == "finder"
     assert "no front matter (the file starts with a code fence)" in file.problems[0].text
-
-
-def test_rule_2_indented_lines_belong_to_the_key_above_when_unclosed() -> None:
-    """Rule 2: in unclosed front matter, a block value may contain a blank line."""
-    file = load_text("---\nname: agent\ndescription: |\n  One\n\n  Two\nmodel: opus\n\nBody", Path("agent.md"))
-    assert (file.description, file.model) == ("One\n\nTwo", "opus")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +216,6 @@ def test_rule_3_a_file_without_front_matter_uses_its_name_and_text(text: str) ->
     file = load_text(text, Path("some/finder.agent.md"))
     assert file.name == "finder"
     assert file.description
-    assert file.specialist is not None
     assert file.specialist.prompt == text.strip()
     assert "no front matter" in str(file.problems)
     assert file.status == "warning"
@@ -305,7 +263,6 @@ def test_rule_6_none_is_no_limit(written: str) -> None:
     """Rule 6: `none` is an explicit value that means no limit."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.status) == ("none", "ok")
-    assert file.specialist is not None
     assert file.specialist.tool_calls_limit is None
     assert "tool_calls_limit" in file.specialist.model_fields_set
 
@@ -315,7 +272,6 @@ def test_rule_6_an_empty_limit_counts_as_not_given(written: str) -> None:
     """Rule 6: an empty key counts as not given, with a warning."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.status) == (None, "warning")
-    assert file.specialist is not None
     assert file.specialist.tool_calls_limit == 30
     assert "tool_calls_limit" not in file.specialist.model_fields_set
 
@@ -336,9 +292,7 @@ def test_rule_6_all_errors_at_once() -> None:
     ("written", "tools"),
     [
         ("Read, Bash(git log:*, git show:*), Agent(a, b)", ("Read", "Bash(git log:*, git show:*)", "Agent(a, b)")),
-        ("[Read, 'Agent(a, b)']", ("Read", "Agent(a, b)")),
         ("[Read, Agent(a, b)]", ("Read", "Agent(a, b)")),
-        ("Read, Grep]", ("Read", "Grep")),
         ("[Read, Grep, Bash(git log:*)", ("Read", "Grep", "Bash(git log:*)")),
         ("Read Grep Bash(git log)", ("Read", "Grep", "Bash(git log)")),
         ("|\n  Read\n  Grep", ("Read", "Grep")),
@@ -347,9 +301,7 @@ def test_rule_6_all_errors_at_once() -> None:
         ("{'*': false}", ()),
         ("{'*': false, read: true}", ("read",)),
         ("*", None),
-        ("['*']", None),
         ("[]", ()),
-        ("''", ()),
         ("", None),
     ],
 )
@@ -361,7 +313,6 @@ def test_rule_7_tools_are_read_in_every_form(written: str, tools: tuple[str, ...
 def test_rule_7_a_map_that_only_disables_tools_restricts_nothing_else() -> None:
     """Rule 7: a map that only turns tools off restricts nothing else."""
     file = file_of(HEAD + "tools: {bash: false}\ndisallowed_tools: Grep")
-    assert file.specialist is not None
     assert (file.specialist.tools, set(file.specialist.disallowed_tools)) == (None, {"bash", "Grep"})
 
 
@@ -398,24 +349,10 @@ def test_s0_9_an_invalid_file_is_reported_and_the_others_load(tmp_path: Path) ->
     assert files["good"].specialist is not None
 
 
-@pytest.mark.parametrize("make", ["folder", "missing", "fifo"])
-def test_rule_8_an_unreadable_path_is_an_error(make: str, tmp_path: Path) -> None:
-    """Rule 8: a folder, a missing file and a pipe are reported as problems, not raised."""
-    path = tmp_path / "x.md"
-    if make == "folder":
-        path.mkdir()
-    elif make == "fifo":
-        os.mkfifo(path)
-    file = load(path)
-    assert (file.name, file.status, file.specialist) == ("x", "error", None)
-    assert (file.problems[0].line, file.problems[0].column) == (1, 1)
-
-
 def test_rule_9_limits_of_other_programs_set_only_the_turns_limit() -> None:
     """Rule 9: other programs' limits, such as `steps`, set only the turns limit."""
     file = file_of(HEAD + "steps: 7")
     assert file.tool_calls_limit is None
-    assert file.specialist is not None
     assert (file.specialist.turns_limit, file.specialist.tool_calls_limit) == (7, 30)
 
 
@@ -423,13 +360,6 @@ def test_g8_a_number_of_tool_calls_is_probably_their_limit() -> None:
     """`tool_calls: 30` is an error that names `tool_calls_limit`."""
     (problem,) = file_of(HEAD + "tool_calls: 30").problems
     assert problem.text == "must be native or json (tool_calls_limit limits their number), got 30"
-
-
-def test_rule_7_a_map_that_disables_all_keeps_the_enabled_tools() -> None:
-    """Rule 7: a map that turns everything off keeps only the tools that it turns on."""
-    file = file_of(HEAD + "tools:\n  '*': false\n  read: true\n  bash: false")
-    assert file.specialist is not None
-    assert (file.specialist.tools, file.specialist.disallowed_tools) == (("read",), ("bash",))
 
 
 # Agent files in TOML, as Codex has them.
@@ -466,7 +396,6 @@ def test_a_whole_file_is_read() -> None:
     assert (file.name, file.dialect) == ("pr_explorer", "codex")
     assert file.description == "Finds the code path: 'quoted', # no comment."
     assert (file.model, file.tools, file.tool_calls_limit) == ("gpt-5.3-codex-spark", ("read", "grep"), 7)
-    assert file.specialist is not None
     assert file.specialist.effort == "medium"
     assert file.specialist.prompt == "Stay in exploration mode.\n# Not a comment."
     assert file.specialist.mcp_servers == {"docs": {"url": "https://developers.openai.com/mcp"}}
@@ -480,9 +409,7 @@ def test_a_whole_file_is_read() -> None:
         ('name = "x"\nmodel = "open\n', 2, "is not valid TOML"),
         ('name = "x"\n', 1, "developer_instructions: missing, so there is no prompt"),
         ('name = "x"\ndeveloper_instructions = 3\n', 2, "developer_instructions: must be a text"),
-        ('name = "x"\ndeveloper_instructions = "  "\n', 2, "developer_instructions: must be a text"),
         ('developer_instructions = "b"\ntool_calls_limit = "many"\n', 2, "tool_calls_limit: must be an integer"),
-        ("", 1, "developer_instructions: missing"),
     ],
 )
 def test_an_unusable_file_has_one_error_with_its_line(text: str, line: int, said: str) -> None:
@@ -504,34 +431,10 @@ def test_unknown_and_repeated_keys_are_warnings() -> None:
     assert file.model == "b"
 
 
-_VALUES = st.recursive(
-    st.booleans() | st.integers() | st.text(st.characters(codec="ascii"), max_size=5) | st.floats(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def in_toml(value: object) -> str:
-    """Write a value as TOML, on one line."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(in_toml, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(key)} = {in_toml(item)}' for key, item in value.items())}}}"
-    return str(value).lower() if isinstance(value, bool | float) else json.dumps(value)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.sampled_from(["tools", "agents", "countdown", "mcp_servers", "output_schema", "name", "effort"]), _VALUES)
-def test_any_value_of_any_key_loads(key: str, value: object) -> None:
-    """A value of the wrong kind gives a problem, never an exception."""
-    assert loaded(f'developer_instructions = "b"\n{key} = {in_toml(value)}\n').name
-
-
 # Random and malicious files load without a crash.
 
 
 PATH = Path("agent.md")
-HOSTILE_HEAD = "name: agent\ndescription: d\n"
 # fmt: off
 PIECES = st.sampled_from([
     "---", "...", "\n", "\n\n", "\t", "  ", " ", ":", ": ", "- ", "#", "# ", "!", "&", "*", "[", "]", "{", "}",
@@ -570,27 +473,24 @@ def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:
     check(load_text(text, PATH), text)
 
 
+@pytest.mark.exhaustive(one_in=8)
 @pytest.mark.parametrize(
     "front",
     [
         "output_schema: " + "[" * 100_000,
         "output_schema: " + "{a: " * 20_000,
         "- " * 50_000,
-        "? " * 50_000,
         "a:\n" + "".join(" " * depth + "a:\n" for depth in range(1, 400)),
-        HOSTILE_HEAD + "k: v\n" * 200_000,
-        HOSTILE_HEAD + "".join(f"k{i}: v\n" for i in range(100_000)),
+        HEAD + "k: v\n" * 200_000,
+        HEAD + "".join(f"k{i}: v\n" for i in range(100_000)),
         "name: agent\ndescription: " + "d " * 500_000,
         "name: agent\ndescription: a: " + '"' * 1_000_000,
         "name: agent\ndescription: a: b\n" + "<example>\n" * 100_000,
-        HOSTILE_HEAD + "tools: [" + "(, " * 10_000 + "]",
-        HOSTILE_HEAD + "tools: " + "(" * 100_000,
-        HOSTILE_HEAD + "x: " + "&a " * 1_000,
-        HOSTILE_HEAD + "\n" * 1_000_000,
-        " " * 1_000_000,
+        HEAD + "tools: [" + "(, " * 10_000 + "]",
+        HEAD + "x: " + "&a " * 1_000,
+        HEAD + "\n" * 1_000_000,
         "<!--" * 100_000,
         "!<" + "x" * 100_000,
-        '"' + "\\u0041" * 100_000,
         'x: "\\UFFFFFFFF"',
     ],
     ids=lambda front: front[:20],
@@ -608,26 +508,19 @@ def test_alias_bombs_do_not_grow() -> None:
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
     )
-    file = load_text(f"---\n{HOSTILE_HEAD}{bomb}output_schema: {{a: *h}}\n---\nBody", PATH)
+    file = load_text(f"---\n{HEAD}{bomb}output_schema: {{a: *h}}\n---\nBody", PATH)
     assert [(p.key, p.level) for p in file.problems if p.level == "error"] == [("output_schema", "error")]
-
-
-def test_deep_chains_of_aliases_are_an_error() -> None:
-    """A chain of aliases counts as deep as its expansion, so a chain that is too deep is an error."""
-    chain = "k0: &a0 [x]\n" + "".join(f"k{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 3000))
-    file = load_text(f"---\n{HOSTILE_HEAD}{chain}output_schema: {{a: *a2999}}\n---\nBody", PATH)
-    assert file.status == "error"
 
 
 def test_tags_construct_nothing() -> None:
     """A YAML tag that would run code in an unsafe loader is ignored."""
-    file = load_text(f"---\n{HOSTILE_HEAD}tools: !!python/object/apply:os.abort [Read]\n---\nBody", PATH)
+    file = load_text(f"---\n{HEAD}tools: !!python/object/apply:os.abort [Read]\n---\nBody", PATH)
     assert file.tools == ("Read",)
 
 
 def test_keys_that_are_not_text_are_reported() -> None:
     """Numbers, null, lists and merge keys used as keys are reported and have no effect."""
-    file = load_text(f"---\n{HOSTILE_HEAD}1: x\nnull: y\n? [a]\n: z\n<<: {{model: opus}}\n---\nBody", PATH)
+    file = load_text(f"---\n{HEAD}1: x\nnull: y\n? [a]\n: z\n<<: {{model: opus}}\n---\nBody", PATH)
     assert (file.name, file.model, file.status) == ("agent", None, "warning")
     assert [problem.line for problem in file.problems] == [4, 5, 6, 8]
 
@@ -639,6 +532,7 @@ def test_a_suggested_name_is_printable() -> None:
     assert r"did you mean loo\u2028\x1bk?" in problem.text
 
 
+@pytest.mark.exhaustive
 def test_suggestions_are_limited_to_the_first_names() -> None:
     """Suggestions are made only for the first few names, because comparing all would take minutes."""
     names, functions = (", ".join(f"{kind}{number}x" for number in range(3_000)) for kind in ("saer", "m:sear"))

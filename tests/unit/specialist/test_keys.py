@@ -10,18 +10,17 @@ from pydantic import ValidationError
 from run_specialist.spawning.extra_tools import SHELL_OFFER
 from run_specialist.spawning.prompt_texts import folder_name, memory_place
 from run_specialist.specialist.fields import CANONICAL, Countdown, Specialist, json_schema
-from run_specialist.specialist.loader import SpecialistFile, load, load_text
+from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.project import packaged
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.tool_names import BUILT_IN, ResolvedTools, names_tool, resolve_tools
 from run_specialist.tools.shell.tool import CommandRules
 
-HEAD = "name: agent\ndescription: d\n"
 
-
-def loaded(line: str) -> SpecialistFile:
-    """Load a file with an additional line of front matter."""
-    return load_text(f"---\n{HEAD}{line}\n---\nBody", Path("agent.md"))
+def loaded(*lines: str) -> SpecialistFile:
+    """Load a file with additional lines of front matter, which begin on line 4."""
+    text = "\n".join(["---", "name: agent", "description: d", *lines, "---", "Body", ""])
+    return load_text(text, Path("agent.md"))
 
 
 def value(line: str) -> Any:
@@ -36,25 +35,19 @@ def value(line: str) -> Any:
     ("line", "expected"),
     [
         ("time_limit: 90s", 90),
-        ("time_limit: 1.5 h", 5400),
         ("timeout_mins: 5", 300),
-        ("timeout-mins: 90s", 90),
         ("time_limit: none", None),
         ("max_cost_usd: '1'", 1),
         ("tool_timeout: 2m", 120),
         ("maxToken: 150000", 150_000),
-        ("max_total_chars: 7", 7),
         ("max_tool_calls: 8", 8),
         ("share_budget: no", False),
         ("landing: Force", "force"),
-        ("effort: high", "high"),
-        ("preset: openai-loop", "openai-loop"),
         ("paths: thoughts/, docs/*.md", ("thoughts/", "docs/*.md")),
         ("python_tools: [pkg.mod:fn]", ("pkg.mod:fn",)),
         ("mcp-servers: {web: {command: x}}", {"web": {"command": "x"}}),
         ("output_schema: {type: object}", {"type": "object"}),
         ("countdown: {from: 0.8, style: budget, warnAt: 2}", Countdown(from_=0.8, style="budget", warn_at=2)),
-        ("countdown: none", Countdown(from_=None)),
         ("disallowedTools: Bash, Read(a, b)", ("Bash", "Read(a, b)")),
     ],
 )
@@ -70,15 +63,9 @@ def test_every_kind_of_value_is_read_under_each_name(line: str, expected: object
             "time_limit: .inf",
             "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got .inf",
         ),
-        ("cost_limit: .nan", "cost_limit: must be an amount in USD of at least 0, or none, got .nan"),
-        (
-            "tool_timeout: 0",
-            "tool_timeout: must be a number of seconds above 0, or a duration like 90s or 10m, got 0",
-        ),
-        ("parallel_tools_limit: 0", "parallel_tools_limit: must be an integer of at least 1, got 0"),
+        ("tool_timeout: 0", "tool_timeout: must be a number of seconds above 0, or a duration like 90s or 10m, got 0"),
         ("budget_notice: 1", "budget_notice: must be true or false, got 1"),
         ("paths: /etc", "paths: must be folders or globs under the root, got /etc"),
-        ("paths: [ok, ../up]", "paths: must be folders or globs under the root, got ../up"),
         ("python_tools: [a:b, c]", "python_tools: must be a list of module:function, got c"),
         (
             "countdown: {from: true}",
@@ -109,14 +96,12 @@ def test_a_wrong_type_that_restricts_nothing_is_a_warning(line: str, key: str, l
     """A value of the wrong type is only a warning if it does not restrict the specialist."""
     file = loaded(line)
     assert file.status == "warning"
-    assert file.specialist is not None
     assert getattr(file.specialist, key) == left
 
 
 def test_an_empty_key_in_a_map_counts_as_not_given() -> None:
     """An empty key inside a map counts as not given, so a forgotten value disables nothing."""
     file = loaded("countdown:\n  from:\n  warn_at: 2")
-    assert file.specialist is not None
     assert file.specialist.countdown == Countdown(warn_at=2)
     assert [str(p) for p in file.problems] == ["agent.md:5:3: countdown: from is empty and ignored"]
 
@@ -133,10 +118,6 @@ def test_an_unusable_name_is_replaced_by_the_file_name() -> None:
     for written in ("[a]", "{a: b}", "''", "", "null", '"\\x01\\x02"'):
         file = load_text(f"---\nname: {written}\ndescription: d\n---\nBody", Path("agent.md"))
         assert (file.name, file.status) == ("agent", "warning")
-
-
-def test_only_control_characters_are_removed_from_names() -> None:
-    """Control characters are removed from a name; slashes and colons are kept."""
     file = load_text('---\nname: "SE: a/b\\n\\x1b[31m"\ndescription: d\n---\nBody', Path("agent.md"))
     assert file.name == "SE: a/b [31m"
 
@@ -144,7 +125,6 @@ def test_only_control_characters_are_removed_from_names() -> None:
 def test_fields_set_are_the_keys_of_the_file() -> None:
     """Defaults and placeholders do not count as given."""
     file = load_text("---\ndescription: d\ntool_calls_limit: none\nmodel:\n---\nBody", Path("agent.md"))
-    assert file.specialist is not None
     assert file.specialist.model_fields_set == {"description", "tool_calls_limit"}
     assert dict(file.lines) == {"description": 2, "tool_calls_limit": 3, "model": 4}
 
@@ -201,12 +181,9 @@ def test_every_key_is_described() -> None:
     "front",
     [
         {"tool_calls_limit": "none", "tools": "Read, Grep", "color": "red"},
-        {"tool_calls_limit": 0, "tools": ["Read"], "time_limit": "90s", "cost_limit": 0.5},
         {"countdown": {"from": 3, "style": "budget", "warn_at": 0.9}, "landing": "none"},
-        {"countdown": "none"},
         {"python_tools": "app.tools:look", "agents": "finder, checker", "mcp_servers": {"owls": {"command": "owls"}}},
         {"python_tools": ["app.tools:look"], "agents": ["finder"], "mcp_servers": ["owls"], "share_budget": False},
-        {"countdown": {"from": "none", "style": "json", "warn_at": "none"}, "preset": "openai-loop"},
     ],
 )
 def test_valid_front_matter_is_accepted(front: dict[str, object]) -> None:
@@ -218,11 +195,8 @@ def test_valid_front_matter_is_accepted(front: dict[str, object]) -> None:
     "front",
     [
         {"tool_calls_limit": -1},
-        {"tool_calls_limit": "x"},
         {"landing": "soon"},
         {"countdown": {"form": 1}},
-        {"countdown": "off"},
-        {"preset": "fast"},
     ],
 )
 def test_invalid_front_matter_is_refused(front: dict[str, object]) -> None:
@@ -236,28 +210,20 @@ def test_invalid_front_matter_is_refused(front: dict[str, object]) -> None:
 PROJECT = Path("/project")
 
 
-def loaded_key(*lines: str):
-    """Load a specialist with these keys."""
-    return load_text("\n".join(["---", "name: finder", "description: d", *lines, "---", "Body"]), Path("finder.md"))
-
-
 @pytest.mark.parametrize(
     ("lines", "scope"),
     [
         (["memory: user"], "user"),
         (["memory: Project"], "project"),
-        (["memory: local"], "local"),
         (["memory: none"], None),
-        ([], None),
         (["tools: [read, vscode/memory]"], "local"),
         (["tools: [read, memory]", "memory: user"], "user"),
-        (["tools: ['*']"], None),
         (["tools: ['mem*', read]"], None),
     ],
 )
 def test_the_key_and_the_tool_name_what_is_kept(lines, scope):
     """A file that names the tool of that name without the key keeps local notes; a pattern names nothing."""
-    file = loaded_key(*lines)
+    file = loaded(*lines)
     assert file.specialist.memory == scope
     assert [one.text for one in file.problems if one.level == "warning" and one.key == "memory"] == []
 
@@ -265,7 +231,7 @@ def test_the_key_and_the_tool_name_what_is_kept(lines, scope):
 @pytest.mark.parametrize("value", ["true", "everywhere", "[user]", "{a: b}"])
 def test_another_value_is_a_warning(value):
     """Without notes a specialist runs as well, so a bad value makes no file unusable."""
-    file = loaded_key(f"memory: {value}")
+    file = loaded(f"memory: {value}")
     assert file.specialist.memory is None
     (problem,) = [one for one in file.problems if one.key == "memory"]
     assert (problem.line, problem.level) == (4, "warning")
@@ -302,39 +268,25 @@ def test_unusual_names_cannot_lead_elsewhere():
     assert folder_name("plugin:agent") == "plugin-agent"
 
 
-def test_a_restriction_to_reading_is_a_warning_beside_notes():
-    """A specialist that keeps notes does not only read."""
-    levels = [
-        next(one.level for one in loaded_key("permissionMode: plan", *more).problems if one.key == "permissionMode")
-        for more in ([], ["memory: project"])
-    ]
-    assert levels == ["notice", "warning"]
-
-
 # The key `offline`: its values, its spellings, and what happens to a value that is neither.
-
-
-def loaded_offline_key(*lines: str):
-    """Return a file with these lines of front matter."""
-    return load_text("\n".join(["---", "name: a", "description: d", *lines, "---", "Body", ""]), Path("a.md"))
 
 
 def test_it_answers_unless_the_file_says_otherwise():
     """The default is `answer`; `refuse` is read in any case and spelling, without a problem."""
-    assert loaded_offline_key().specialist.offline == "answer"
+    assert loaded().specialist.offline == "answer"
     for line in ("offline: refuse", "offline: Refuse", "Offline: 'refuse'", "offline: !!str refuse"):
-        assert loaded_offline_key(line).specialist.offline == "refuse"
-        assert loaded_offline_key(line).problems == ()
-    assert loaded_offline_key("offline: answer").specialist.offline == "answer"
+        assert loaded(line).specialist.offline == "refuse"
+        assert loaded(line).problems == ()
+    assert loaded("offline: answer").specialist.offline == "answer"
 
 
 @pytest.mark.parametrize("value", ["never", "false", "true", "0", "[refuse, answer]", "{mode: answer}", "1.5"])
 def test_an_unclear_value_counts_as_refuse(value):
     """Any other value is a warning with its place and refuses, because ignoring it could lift a restriction."""
-    file = loaded_offline_key(f"offline: {value}")
+    file = loaded(f"offline: {value}")
     assert (file.status, file.specialist.offline) == ("warning", "refuse")
     (problem,) = file.problems
-    assert str(problem).startswith("a.md:4:10: offline: must be answer or refuse, got ")
+    assert str(problem).startswith("agent.md:4:10: offline: must be answer or refuse, got ")
     assert str(problem).endswith("; read as refuse")
 
 
@@ -345,18 +297,6 @@ def test_of_the_package_only_the_fact_checker_refuses():
 
 
 # The key `permission` of opencode: uses that it does not explicitly allow are not allowed here.
-
-
-@pytest.fixture
-def loaded_permissions(tmp_path):
-    """Return a function that writes a specialist with these lines and loads it."""
-
-    def write(*lines):
-        file = tmp_path / "finder.md"
-        file.write_text("\n".join(["---", "name: finder", "description: Finds.", *lines, "---", "You find.", ""]))
-        return load(file)
-
-    return write
 
 
 @pytest.mark.parametrize(
@@ -371,9 +311,9 @@ def loaded_permissions(tmp_path):
         ("permission: {'*': deny, bash: allow}", "ls", None),
     ],
 )
-def test_allowed_commands_stay_and_others_do_not(loaded_permissions, permission, allowed, refused):
+def test_allowed_commands_stay_and_others_do_not(permission, allowed, refused):
     """The last rule that matches holds; one for everything replaces those before it."""
-    file = loaded_permissions("tools: {bash: true, read: true}", permission)
+    file = loaded("tools: {bash: true, read: true}", permission)
     settings = file.specialist
     rules = CommandRules(settings.tools, settings.disallowed_tools)
     assert SHELL_OFFER.is_wanted(settings)
@@ -394,20 +334,20 @@ def test_allowed_commands_stay_and_others_do_not(loaded_permissions, permission,
         "permission: {bash: {'git *': allow, '*': deny}}",
     ],
 )
-def test_what_would_be_asked_or_denied_is_not_offered(loaded_permissions, permission):
+def test_what_would_be_asked_or_denied_is_not_offered(permission):
     """Nobody can be asked here."""
-    assert not SHELL_OFFER.is_wanted(loaded_permissions("tools: [bash, read]", permission).specialist)
+    assert not SHELL_OFFER.is_wanted(loaded("tools: [bash, read]", permission).specialist)
 
 
-def test_rules_of_both_kinds_allow_nothing(loaded_permissions):
+def test_rules_of_both_kinds_allow_nothing():
     """Both would have to hold, which is not decided."""
-    file = loaded_permissions("tools: ['Bash(git:*)']", "permission: {bash: {'*': deny, 'git log': allow}}")
+    file = loaded("tools: ['Bash(git:*)']", "permission: {bash: {'*': deny, 'git log': allow}}")
     assert not SHELL_OFFER.is_wanted(file.specialist)
 
 
-def test_other_permissions_are_still_reported(loaded_permissions):
+def test_other_permissions_are_still_reported():
     """A warning says that they have no effect."""
-    problems = loaded_permissions("tools: [bash]", "permission: {external_directory: deny, bash: allow}").problems
+    problems = loaded("tools: [bash]", "permission: {external_directory: deny, bash: allow}").problems
     assert any(problem.key == "permission" and "no effect" in problem.text for problem in problems)
 
 
@@ -483,13 +423,9 @@ def test_unknown_names_are_reported() -> None:
 # The tools that change files: their names in other programs, and the key `writable` that they require.
 
 
-TOOLS_HEAD = "---\nname: x\ndescription: x\n"
-
-
 def problems(*lines):
     """Return the warnings and errors of a file with these keys."""
-    file = load_text("\n".join([TOOLS_HEAD + "\n".join(lines), "---", "x", ""]), Path("x.md"))
-    return [problem.text for problem in file.problems if problem.level != "notice"]
+    return [problem.text for problem in loaded(*lines).problems if problem.level != "notice"]
 
 
 def test_without_writable_a_warning_says_what_to_add():

@@ -13,7 +13,7 @@ from run_specialist.specialist.registry import Registry
 from tests.link_swapper import can_swap, swapped
 
 TEXT = "---\nname: NAME\ndescription: Finds.\n---\nYou find notes.\n"
-TRIES = 300
+TRIES = 100
 
 
 @pytest.fixture(autouse=True)
@@ -174,15 +174,6 @@ def test_special_files_are_never_opened(root: Path, home: Path, *, own: bool) ->
             os.chdir(here)
         assert set(listed(root).values()) == {"error"}
         assert len(listed(root)) == 6
-
-
-def test_a_proc_file_is_refused_even_if_the_project_is_the_root_folder() -> None:
-    """`/proc` files are not regular files, so they are refused even if the project is `/`."""
-    if not Path("/proc/self/environ").exists():
-        pytest.skip("there are no files of processes")
-    for project in (Path("/"), None):
-        file = load(Path("/proc/self/environ"), project)
-        assert [problem.text for problem in file.problems] == ["is not a regular file"]
 
 
 def schema(root: Path, value: str, project: Path | None) -> SpecialistFile:

@@ -72,19 +72,13 @@ def test_environment_headers_folder_and_timeout_are_read() -> None:
 
 MISFITS = [
     ({}, "has no command and no url"),
-    ({"args": ["x"]}, "has no command and no url"),
-    ({"command": "  "}, "has no command and no url"),
     ({"command": "x", "url": "http://h/"}, "has both a command and a url"),
     ({"command": "x", "transport": "sse"}, "type must be stdio or http"),
     ({"url": "ftp://h/"}, "url must be an http:// or https:// URL"),
-    ({"httpUrl": "http:///x"}, "url must be"),
-    ({"url": 5}, "url must be"),
     ({"command": "x", "args": "y"}, "args must be a list of texts"),
-    ({"command": "x", "args": [{"a": 1}]}, "args must be a list of texts"),
     ({"command": [None]}, "command must be a command with its arguments"),
     ({"command": "'x"}, "command must be a command with its arguments"),
     ({"command": "x", "env": ["A=1"]}, "env must be a map of names to texts"),
-    ({"command": "x", "env": {"A": [1]}}, "env must be a map of names to texts"),
     ({"url": "http://h/", "headers": "x"}, "headers must be a map of names to texts"),
     ({"command": "x", "cwd": 5}, "cwd must be a folder"),
     *(({"command": "x", "timeout": one}, "timeout must be above 0 and at most 600 seconds") for one in (601, 0, True)),
@@ -138,7 +132,6 @@ def test_a_bare_name_is_not_looked_up_outside_the_project(tmp_path: Path) -> Non
     [
         (b"{", "is not valid JSON"),
         (b"\xff\xfe\x00", "is not valid JSON"),
-        (b"[1]", "has no map mcpServers"),
         (b'{"mcpServers": 5}', "has no map mcpServers"),
         (b" " * (1024 * 1024 + 1), "is larger than 1,024 KiB"),
         (b"[" * 100_000, "is not valid JSON"),
@@ -175,11 +168,9 @@ def test_the_displayed_server_contains_no_secrets() -> None:
 @pytest.mark.parametrize(
     ("entry", "loopback"),
     [
-        ({"command": "x"}, False),
         ({"url": "http://localhost:8/mcp"}, True),
         ({"url": "http://127.1.2.3/mcp"}, True),
         ({"url": "http://[::1]:8/mcp"}, True),
-        ({"url": "https://example.org/mcp"}, False),
         ({"url": "http://localhost.example.org/"}, False),
         ({"url": "http://localhost@example.org/"}, False),
         ({"url": "http://127.0.0.1.example.org/"}, False),
@@ -266,18 +257,10 @@ def test_a_misspelt_server_key_is_reported():
     assert str(problem).startswith("n.md:5:3: mcp_servers: owls: arg: unknown key; did you mean args?")
 
 
-@pytest.mark.parametrize(("entry", "why"), [(5, "must be a map"), ("npx", "must be a map"), ([1], "must be a map")])
-def test_an_entry_that_is_no_map_is_unusable(entry: object, why: str) -> None:
+def test_an_entry_that_is_no_map_is_unusable() -> None:
     """An entry that is not a map is unusable, because a string could be a command or a name."""
-    assert read({"it": entry})["it"].unusable.startswith(why)
-
-
-def test_variables_are_listed_once_each() -> None:
-    """Variables in command, URL, folder, env and headers are listed once each, with or without a default."""
-    command = one(command=["${A}", "x${B:-y}"], cwd="${C}", env={"D": "${E}", "F": "${A}"})
-    assert command.variables == ("A", "B", "C", "E")
-    assert one(url="https://h/${A}", headers={"B": "Bearer ${C}"}).variables == ("A", "C")
-    assert one(url="https://h/$A").variables == ()
+    for entry in (5, "npx", [1]):
+        assert read({"it": entry})["it"].unusable.startswith("must be a map")
 
 
 def test_a_command_with_separate_args_is_not_split() -> None:

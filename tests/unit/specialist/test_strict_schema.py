@@ -17,13 +17,8 @@ from tests.plugins.tiers import examples
 from tests.wire import structured_outputs as outputs
 
 RULES = (
-    outputs.mistyped,
-    outputs.bounded,
-    outputs.unsupported,
-    outputs.open_objects,
-    outputs.optional,
-    outputs.complex_values,
-    outputs.recursive,
+    *(outputs.mistyped, outputs.bounded, outputs.unsupported, outputs.open_objects, outputs.optional),
+    *(outputs.complex_values, outputs.recursive),
 )
 NAMES = st.sampled_from(["a", "b", "long name", "ü"])
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3)
@@ -111,10 +106,7 @@ def test_g1_any_schema_becomes_one_that_both_vendors_take(schema):
 
 @given(schema=SCHEMAS, data=st.data())
 def test_g1_what_the_model_writes_can_be_turned_back(schema, data):
-    """A value of the strict schema matches it and, turned back, is valid by the original schema, bounds apart.
-
-    What only a string of JSON can hold is checked by the reader: the vendor does not constrain what is in the string.
-    """
+    """A value of the strict schema matches it and, turned back, is valid by the original schema, bounds apart."""
     made = strict(schema)
     value = data.draw(values(made))
     assert matches(value, made)
@@ -225,8 +217,6 @@ def test_a_hostile_schema_is_bounded_and_spoils_no_other_part(hostile):
 @pytest.mark.parametrize(
     "schema",
     [
-        {"type": "object", "properties": []},
-        {"type": "object", "properties": {"a": True}, "required": "a"},
         {"type": "object", "properties": {"a": {"enum": 5}}, "required": [["a"]]},
         {"type": "object", "properties": {"a": {"anyOf": 5}, "b": {"anyOf": [5]}, "c": {"type": [{}]}}},
         {"type": "object", "properties": {"a": {"$ref": 5}, "b": {"$ref": "#/properties/a/0"}, "c": {"enum": [[]]}}},
@@ -262,9 +252,7 @@ NUMBERS = st.sampled_from([0, 1, 30, -1, 10**12, 0.5, 1.0, 2.5, -0.1, float("inf
 SIMPLE = WORDS | NUMBERS | st.text(max_size=12)
 MAPPING_NAMES = st.sampled_from(["Read", "grep", "from", "style", "*", "", " ", "\u00e9\u2028", "one two"])
 VALUES = st.recursive(
-    SIMPLE,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(MAPPING_NAMES, inner, max_size=3),
-    max_leaves=6,
+    SIMPLE, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(MAPPING_NAMES, inner, max_size=3), max_leaves=6
 )
 SPELT = {"odd": lambda key: key, "hyphens": lambda key: key.replace("_", "-"), "upper": str.upper}
 MAPPINGS = st.dictionaries(

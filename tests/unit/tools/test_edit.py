@@ -3,7 +3,9 @@
 import asyncio
 import os
 import random
+import shutil
 import socket
+import subprocess
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -12,16 +14,79 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from run_specialist.budget import Budget
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.record.journal import FileChanging
 from run_specialist.safety import safe_files
 from run_specialist.safety.safe_files import digest_of, temporary_name
+from run_specialist.specialist.fields import Specialist
 from run_specialist.tools import text_edit as subject
-from run_specialist.tools.edit import RESULT_DIFF, undo
+from run_specialist.tools.base import Context
+from run_specialist.tools.edit import RESULT_DIFF, Patch, WorkingCopy, editing_offers, undo
 from run_specialist.tools.file_checkpoint import EVENT_DIFF
-from run_specialist.tools.text_edit import MOST, Replacement, decoded, diff_of, edited, encoded, rewritten, shortened
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.text_edit import MOST, Replacement, diff_of, edited, rewritten
 from tests.link_swapper import can_swap, swapped
-from tests.unit.tools.edited_files import EditingRun, apply_patch, names_in
+
+
+class Log:
+    """Keeps what tools report, and stores their records."""
+
+    def __init__(self) -> None:
+        self.events, self.records = [], []
+        self.works = True
+        """Whether the store can be written."""
+        self.before_storing = lambda: None
+
+    def notify(self, event) -> None:
+        """Keep an event."""
+        self.events.append(event)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a store."""
+        return True
+
+    async def stored(self, record) -> bool:
+        """Keep a record, unless the store does not work."""
+        self.before_storing()
+        await asyncio.sleep(0)
+        if self.works:
+            self.records.append(record)
+        return self.works
+
+
+class EditingRun:
+    """The tools of one run."""
+
+    def __init__(self, root: Path, *writable: str, dry_run: bool = False, closed: tuple[Path, ...] = ()) -> None:
+        """Offer all file tools, `edit` and `write` below a root."""
+        self.root, self.log = root, Log()
+        self.patch = Patch() if dry_run else None
+        copy = WorkingCopy(root, self.patch, lambda: closed)
+        settings = Specialist(name="x", description="x", prompt="x", tools=("edit", "write"), writable=writable)
+        tools = [offer.make(settings, root) for offer in editing_offers(copy)]
+        self.tools = {tool.name: tool for tool in (*file_tools(root, copy=copy), *tools)}
+
+    async def calling(self, name: str, **arguments) -> str:
+        """Call a tool, and return the text of its result."""
+        context = Context("run", "call_1", Budget(()), 60.0, log=self.log)
+        return (await self.tools[name].call(arguments, context)).text
+
+    def call(self, name: str, **arguments) -> str:
+        """Call a tool, and return the text of its result."""
+        return asyncio.run(self.calling(name, **arguments))
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def apply_patch(folder: Path, patch: str) -> None:
+    """Let git apply a patch to the files of a folder."""
+    command = [str(shutil.which("git")), "apply"]
+    subprocess.run(command, cwd=folder, input=patch.encode(), check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -95,16 +160,16 @@ def test_a_new_file_is_written_with_its_folders(run):
 
 
 def test_several_edits_are_made_all_or_none(run):
-    """If one of them fails, the file stays as it is."""
+    """If one of them fails, the file stays as it is; each one sees what those before it have changed."""
     run.call("read", path="docs/a.md")
     wrong = [{"old": "one", "new": "1"}, {"old": "three", "new": "3"}]
     assert "docs/a.md: edit 2 of 2: `old` is not in the file" in refused(run, "edit", path="docs/a.md", edits=wrong)
     assert "either" in refused(run, "edit", path="docs/a.md", old="a", new="b", edits=wrong)
     assert "are required" in refused(run, "edit", path="docs/a.md", old="a")
     run.call(
-        "edit", path="docs/a.md", edits=[{"old": "one", "new": "1"}, {"old": "o", "new": "0", "replace_all": True}]
+        "edit", path="docs/a.md", edits=[{"old": "one", "new": "oo"}, {"old": "o", "new": "0", "replace_all": True}]
     )
-    assert (run.root / "docs/a.md").read_text() == "1\ntw0\n"
+    assert (run.root / "docs/a.md").read_text() == "00\ntw0\n"
 
 
 def test_mode_and_line_ends_stay(run, write, tmp_path):
@@ -197,15 +262,6 @@ async def test_parallel_edits_of_one_file_are_made_in_turn(run):
     assert (run.root / "docs/a.md").read_text() == "1\n2\n"
 
 
-def test_the_root_may_be_a_link(run, tmp_path):
-    """Files below it are read and changed as below its target."""
-    (tmp_path / "link").symlink_to(run.root)
-    through = EditingRun(tmp_path / "link", "docs/")
-    through.call("read", path="docs/a.md")
-    assert "Changed docs/a.md" in through.call("edit", path="docs/a.md", old="two", new="2")
-    assert (run.root / "docs/a.md").read_text() == "one\n2\n"
-
-
 # Replacements of passages: exact, unique, and with the line ends of the file.
 
 
@@ -228,11 +284,6 @@ def test_line_ends_and_marks_stay(text, old, new, result):
         result = "a\nx\r\ny\n"
         old, new = "b\r\nc", "x\r\ny"
     assert edited(text, [Replacement(old, new)]) == result
-
-
-def test_several_replacements_are_made_one_after_the_other():
-    """The second one sees what the first one has changed."""
-    assert edited("a b", [Replacement("a", "b"), Replacement("b", "c", replace_all=True)]) == "c c"
 
 
 @pytest.mark.parametrize(
@@ -266,15 +317,6 @@ def test_a_whole_file_keeps_its_mark_and_line_ends():
     assert rewritten("[redacted]", "see [redacted]") == "see [redacted]"
 
 
-def test_only_characters_of_utf_8_are_read_and_written():
-    """Other encodings and binary files are refused, because a change could damage them; and half of a character."""
-    for data in (b"a\xffb", "text".encode("utf-16"), b"a\0b"):
-        with pytest.raises(ToolError, match=r"not UTF-8|binary"):
-            decoded(data)
-    with pytest.raises(ToolError, match="surrogate"):
-        encoded("a\ud800b")
-
-
 # Undoing changes: newest first, only in files that have not changed since.
 
 
@@ -292,18 +334,6 @@ def test_what_others_have_touched_is_left_alone(root, write):
     assert undone() == ("left", "deleted since")
     (root / "a.md").symlink_to("c.md")
     assert undone() == ("left", "changed since")
-
-
-@pytest.mark.parametrize("made", [0, 1, 2])
-def test_a_change_that_was_recorded_but_not_made_is_known(root, write, made):
-    """A process was killed in between: the changes before are undone, and its temporary files are deleted."""
-    contents = ["zero\n", "one\n", "two\n"]
-    write({"a.md": contents[made]})
-    records = [_record("a.md", before, after) for before, after in pairwise(contents)]
-    write({records[made - 1].temporary: "half"})
-    (one,) = undo(root, records, dry_run=False)
-    assert one.result == ("restored" if made else "unchanged")
-    assert [(path.name, path.read_text()) for path in root.iterdir()] == [("a.md", "zero\n")]
 
 
 def test_changes_after_those_of_others_are_taken_back_alone(root, write):
@@ -396,16 +426,6 @@ def test_long_texts_are_compared_quickly():
     assert (diff_of("x", before, after).added, diff_of("x", before, "y\n" * 30_000).counts) == (10_000, "+30000 -20000")
 
 
-@pytest.mark.parametrize(("most", "kept", "rest"), [(1_000, 5, ""), (12, 1, "[4 more lines"), (0, 0, "[5 more lines")])
-def test_a_long_diff_is_cut_at_a_line(most, kept, rest):
-    """A line says how much is left out."""
-    diff = "".join(f"+line {n}\n" for n in range(5))
-    short = shortened(diff, most)
-    assert short.startswith(diff[: 8 * kept])
-    assert rest in short
-    assert (short == diff) == (not rest)
-
-
 # What `edit` and `write` cannot change, whatever a model asks for and whatever happens to the files meanwhile.
 # EDIT_TRIES sets the number of tries against links that are swapped in, 10 by default.
 
@@ -429,41 +449,48 @@ ALLOWED = """
 
 
 @pytest.fixture
-def run_attacks(root):
+def open_run(root):
     """Return a run that may change everything below its root but one folder."""
     return EditingRun(root, ".", closed=((root / "own").resolve(),))
 
 
-def refused_attacks(run_attacks, path, name="write", **arguments):
+def refused_path(open_run, path, name="write", **arguments):
     """Return why a call fails; nothing was recorded, and no file was made."""
-    before = sorted(map(str, run_attacks.root.rglob("*")))
+    before = sorted(map(str, open_run.root.rglob("*")))
     arguments = arguments or {"content": "x"}
     with pytest.raises(ToolError) as error:
-        run_attacks.call(name, path=path, **arguments)
-    assert sorted(map(str, run_attacks.root.rglob("*"))) == before
+        open_run.call(name, path=path, **arguments)
+    assert sorted(map(str, open_run.root.rglob("*"))) == before
     return str(error.value)
 
 
-@pytest.mark.parametrize("path", CLOSED)
-def test_what_decides_about_agents_and_programs_is_closed(run_attacks, path):
+def test_what_decides_about_agents_and_programs_is_closed(open_run):
     """Git, secrets, agent files and settings of any program, in any spelling, although all is writable."""
-    assert "may not be changed: " in refused_attacks(run_attacks, path)
+    for path in CLOSED:
+        assert "may not be changed: " in refused_path(open_run, path), path
 
 
-@pytest.mark.parametrize("path", ALLOWED)
-def test_files_with_similar_names_are_open(run_attacks, path):
+def test_files_with_similar_names_are_open(open_run):
     """Only whole names count."""
-    run_attacks.call("write", path=path, content="x")
-    assert (run_attacks.root / path).read_text() == "x"
+    for path in ALLOWED:
+        open_run.call("write", path=path, content="x")
+        assert (open_run.root / path).read_text() == "x"
 
 
-OUTSIDE = ["../x.md", "/etc/x.md", "sub/../../x.md", "~/x.md/../../../x.md", "a\0b", "a\nb", "", ".", "x" * 5_000]
-
-
-@pytest.mark.parametrize("path", OUTSIDE)
-def test_paths_that_lead_out_or_are_none_are_refused(run_attacks, path):
+def test_paths_that_lead_out_or_are_none_are_refused(open_run):
     """`..`, absolute paths, NUL, line breaks, the root itself, and paths that are too long."""
-    assert refused_attacks(run_attacks, path)
+    for path in (
+        "../x.md",
+        "/etc/x.md",
+        "sub/../../x.md",
+        "~/x.md/../../../x.md",
+        "a\0b",
+        "a\nb",
+        "",
+        ".",
+        "x" * 5_000,
+    ):
+        assert refused_path(open_run, path)
 
 
 @pytest.mark.parametrize(
@@ -478,13 +505,11 @@ def test_paths_that_lead_out_or_are_none_are_refused(run_attacks, path):
 )
 def test_only_writable_paths_are_changed(root, writable, allowed, others):
     """Folders, files and globs, as in `paths`; an empty list is nothing."""
-    run_attacks = EditingRun(root, *writable)
+    open_run = EditingRun(root, *writable)
     if allowed:
-        run_attacks.call("write", path=allowed, content="x")
+        open_run.call("write", path=allowed, content="x")
     for path in others:
-        assert "you may change" in refused_attacks(run_attacks, path) or "cannot be changed" in refused_attacks(
-            run_attacks, path
-        )
+        assert "you may change" in refused_path(open_run, path) or "cannot be changed" in refused_path(open_run, path)
 
 
 def test_a_writable_folder_that_leads_out_is_refused(root, tmp_path):
@@ -494,37 +519,37 @@ def test_a_writable_folder_that_leads_out_is_refused(root, tmp_path):
         EditingRun(root, "docs/")
 
 
-def test_links_are_followed_and_then_checked(run_attacks, write, tmp_path):
+def test_links_are_followed_and_then_checked(open_run, write, tmp_path):
     """To a file outside, into `.git`, to a secret, and to one that may be changed, which stays a link."""
     write({"a.md": "a\n", ".git/config": "x", "docs/b.md": "b\n"})
     for name, target in {
         "out": tmp_path / "secret.txt",
-        "git": run_attacks.root / ".git",
-        "ok.md": run_attacks.root / "a.md",
+        "git": open_run.root / ".git",
+        "ok.md": open_run.root / "a.md",
     }.items():
-        (run_attacks.root / name).symlink_to(target)
-    (run_attacks.root / "gone").symlink_to(tmp_path / "new.txt")
-    assert "outside the root" in refused_attacks(run_attacks, "out")
-    assert "outside the root" in refused_attacks(run_attacks, "gone")
-    assert "belongs to git" in refused_attacks(run_attacks, "git/config")
-    run_attacks.call("read", path="ok.md")
-    assert "Changed a.md" in run_attacks.call("edit", path="ok.md", old="a", new="b")
-    assert (run_attacks.root / "ok.md").is_symlink()
+        (open_run.root / name).symlink_to(target)
+    (open_run.root / "gone").symlink_to(tmp_path / "new.txt")
+    assert "outside the root" in refused_path(open_run, "out")
+    assert "outside the root" in refused_path(open_run, "gone")
+    assert "belongs to git" in refused_path(open_run, "git/config")
+    open_run.call("read", path="ok.md")
+    assert "Changed a.md" in open_run.call("edit", path="ok.md", old="a", new="b")
+    assert (open_run.root / "ok.md").is_symlink()
     assert not (tmp_path / "new.txt").exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
-def test_only_regular_files_are_changed(run_attacks):
+def test_only_regular_files_are_changed(open_run):
     """Folders, FIFOs, sockets, devices and kernel files are neither read nor written, and nothing blocks."""
-    (run_attacks.root / "folder").mkdir()
-    os.mkfifo(run_attacks.root / "fifo")
+    (open_run.root / "folder").mkdir()
+    os.mkfifo(open_run.root / "fifo")
     there = socket.socket(socket.AF_UNIX)
     here = Path.cwd()
-    os.chdir(run_attacks.root)
+    os.chdir(open_run.root)
     there.bind("socket")
     os.chdir(here)
     for path in ("folder", "fifo", "socket", "fifo/x"):
-        assert "cannot be changed" in refused_attacks(run_attacks, path), path
+        assert "cannot be changed" in refused_path(open_run, path), path
     there.close()
     for root, paths in {"/dev": ("null", "zero"), "/proc/self": ("comm", "environ", "new", "cwd/new")}.items():
         kernel = EditingRun(Path(root), ".")
@@ -533,30 +558,33 @@ def test_only_regular_files_are_changed(run_attacks):
                 kernel.call("write", path=path, content="x")
 
 
-def test_hard_links_and_read_only_files_are_not_replaced(run_attacks, write, tmp_path):
+def test_hard_links_and_read_only_files_are_not_replaced(open_run, write, tmp_path):
     """The other name would keep the old content; and read-only means that."""
     write({"a.md": "a\n", "b.md": "b\n"})
-    os.link(run_attacks.root / "a.md", tmp_path / "other-name.md")
-    (run_attacks.root / "b.md").chmod(0o444)
+    os.link(open_run.root / "a.md", tmp_path / "other-name.md")
+    (open_run.root / "b.md").chmod(0o444)
     for path, reason in {"a.md": "hard link", "b.md": "read-only"}.items():
-        run_attacks.call("read", path=path)
+        open_run.call("read", path=path)
         with pytest.raises(ToolError, match=reason):
-            run_attacks.call("edit", path=path, old=path[0], new="x")
-        assert (run_attacks.root / path).read_text() == f"{path[0]}\n"
-    assert names_in(run_attacks.root) == ["a.md", "b.md"]
+            open_run.call("edit", path=path, old=path[0], new="x")
+        assert (open_run.root / path).read_text() == f"{path[0]}\n"
+    assert names_in(open_run.root) == ["a.md", "b.md"]
 
 
-def test_files_that_are_too_large_or_not_text_are_refused(run_attacks, write):
+def test_files_that_are_too_large_or_not_text_are_refused(open_run, write):
     """Before and after the change; files that are not UTF-8 text stay unchanged."""
     write({"big.md": "x" * (MOST + 1), "latin.md": "ä".encode("latin-1"), "nul.md": b"a\0b" * 40, "a.md": "a"})
-    for path in ("big.md", "latin.md", "a.md"):
-        run_attacks.call("read", path=path)
-    assert "larger than 2,000,000 bytes" in refused_attacks(run_attacks, "big.md", "edit", old="x", new="y")
-    assert "not UTF-8" in refused_attacks(run_attacks, "latin.md", "edit", old="x", new="y")
-    assert "read it first" in refused_attacks(run_attacks, "nul.md")
-    assert "at most 2,000,000" in refused_attacks(run_attacks, "a.md", content="x" * (MOST + 1))
-    assert "at most 2,000,000" in refused_attacks(run_attacks, "a.md", "edit", old="a", new="x" * (MOST + 1))
-    assert "NUL" in refused_attacks(run_attacks, "new.md", content="a\0")
+    write({"wide.md": "text".encode("utf-16")})
+    for path in ("big.md", "latin.md", "wide.md", "a.md"):
+        open_run.call("read", path=path)
+    assert "larger than 2,000,000 bytes" in refused_path(open_run, "big.md", "edit", old="x", new="y")
+    for path in ("latin.md", "wide.md"):
+        assert "not UTF-8" in refused_path(open_run, path, "edit", old="x", new="y")
+    assert "read it first" in refused_path(open_run, "nul.md")
+    assert "at most 2,000,000" in refused_path(open_run, "a.md", content="x" * (MOST + 1))
+    assert "at most 2,000,000" in refused_path(open_run, "a.md", "edit", old="a", new="x" * (MOST + 1))
+    assert "NUL" in refused_path(open_run, "new.md", content="a\0")
+    assert "surrogate" in refused_path(open_run, "new.md", content="a\ud800b")
 
 
 SWAPS = {
@@ -581,21 +609,21 @@ def test_what_is_swapped_before_the_replacement_is_noticed(root, write, tmp_path
     away.parent.mkdir()
     away.write_text("two\n")
     write({"docs/a.md": "two\n"})
-    run_attacks, swapped_once = EditingRun(root, "docs/"), []
-    run_attacks.call("read", path="docs/a.md")
+    open_run, swapped_once = EditingRun(root, "docs/"), []
+    open_run.call("read", path="docs/a.md")
 
     def swap_now():
         if not swapped_once:
             swapped_once.append(SWAPS[swap](root, away))
 
     if moment == "recorded":
-        run_attacks.log.before_storing = swap_now
+        open_run.log.before_storing = swap_now
     else:
         original = safe_files._write_new
         monkeypatch.setattr(safe_files, "_write_new", lambda *given: (original(*given), swap_now()))
     with pytest.raises(ToolError, match="was not changed: "):
-        run_attacks.call("edit", path="docs/a.md", old="two", new="2")
-    assert (swapped_once != [], away.read_text(), run_attacks.log.events) == (True, "two\n", [])
+        open_run.call("edit", path="docs/a.md", old="two", new="2")
+    assert (swapped_once != [], away.read_text(), open_run.log.events) == (True, "two\n", [])
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".tmp")]
     assert "2\n" not in {path.read_text() for path in tmp_path.rglob("*.md") if path.is_file()}
 
@@ -603,17 +631,17 @@ def test_what_is_swapped_before_the_replacement_is_noticed(root, write, tmp_path
 def test_a_new_file_does_not_replace_one_that_appears(root, write, monkeypatch):
     """It is created only if there is none, also where the file system has no hard links."""
     write({"docs/x": ""})
-    run_attacks = EditingRun(root, "docs/")
-    run_attacks.log.before_storing = lambda: (root / "docs/a.md").write_text("mine\n")
+    open_run = EditingRun(root, "docs/")
+    open_run.log.before_storing = lambda: (root / "docs/a.md").write_text("mine\n")
     with pytest.raises(ToolError, match="was created in the meantime"):
-        run_attacks.call("write", path="docs/a.md", content="theirs\n")
+        open_run.call("write", path="docs/a.md", content="theirs\n")
     monkeypatch.setattr(os, "link", lambda *_, **__: (_ for _ in ()).throw(PermissionError))
     (root / "docs/a.md").unlink()
     with pytest.raises(ToolError, match="was created in the meantime"):
-        run_attacks.call("write", path="docs/a.md", content="theirs\n")
+        open_run.call("write", path="docs/a.md", content="theirs\n")
     assert (root / "docs/a.md").read_text() == "mine\n"
-    run_attacks.log.before_storing = lambda: None
-    run_attacks.call("write", path="docs/b.md", content="b\n")
+    open_run.log.before_storing = lambda: None
+    open_run.call("write", path="docs/b.md", content="b\n")
     assert names_in(root / "docs") == ["a.md", "b.md", "x"]
 
 
@@ -626,14 +654,14 @@ def test_links_that_are_swapped_all_the_time_lead_no_change_out(root, write, tmp
     (outside / "x.md").write_text("word\n")
     (tmp_path / "one").symlink_to(outside)
     (tmp_path / "two").symlink_to(outside / "x.md")
-    run_attacks, changed = EditingRun(root, "."), 0
+    open_run, changed = EditingRun(root, "."), 0
     with swapped((root / "folder", tmp_path / "one"), (root / "file.md", tmp_path / "two")):
         for number in range(TRIES):
             for path in ("folder/x.md", "file.md", f"folder/new{number}.md"):
                 with suppress(ToolError):
-                    run_attacks.call("read", path=path)
+                    open_run.call("read", path=path)
                 with suppress(ToolError):
-                    run_attacks.call("write", path=path, content=f"word {number}\n")
+                    open_run.call("write", path=path, content=f"word {number}\n")
                     changed += 1
     assert names_in(outside) == ["x.md"]
     assert (outside / "x.md").read_text() == "word\n"

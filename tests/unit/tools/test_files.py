@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
 from run_specialist.errors import ToolError
-from run_specialist.loop import evidence
-from run_specialist.loop.job import Executed
-from run_specialist.record.messages import ToolCall
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Output
 from run_specialist.tools.files import file_tools
@@ -48,14 +45,6 @@ def test_read_numbers_lines_and_gives_the_next_offset(call, write):
         "   912\tline 912",
         "[lines 911-912 of 912]",
     ]
-
-
-def test_read_stays_below_the_result_limit(call, write):
-    """A result that would exceed the limit ends after a complete line and gives the next offset."""
-    write({"a.md": "".join(f"{'x' * 90}{number}\n" for number in range(200))})
-    result = call("read", path="a.md", result_limit=2000)
-    assert len(result) <= 2000
-    assert result.endswith("[lines 1-19 of 200; read on with offset=20]")
 
 
 def test_read_past_the_end_is_an_error_and_an_empty_file_is_reported(call, write):
@@ -95,19 +84,6 @@ def test_a_very_long_line_is_clipped_unless_read_alone(call, write):
     assert result[2] == "     3\tend"
     alone = call("read", path="a.md", offset=2, limit=1)
     assert 19_000 < len(alone) <= 20_000
-
-
-def test_a_paragraph_in_one_line_is_read_whole(call, write):
-    """Of notes with one paragraph per line `read` shows each whole, and `grep` the 500 characters around a match."""
-    paragraphs = [f"{number} {'word ' * 390}end{number}" for number in range(3)]
-    assert all(1_900 < len(paragraph) <= 2_000 for paragraph in paragraphs)
-    write({"a.md": "\n".join(paragraphs) + "\n"})
-    read = call("read", path="a.md").split("\n")
-    assert [line.split("\t")[1] for line in read[:3]] == paragraphs
-    found = call("grep", pattern="end1")
-    assert found.startswith("a.md:2: … ")
-    assert found.endswith("end1 … [clipped: 1956 characters; read it alone with limit=1]")
-    assert len(found) < 600
 
 
 @pytest.mark.parametrize(("result_limit", "most"), [(20_000, 2_000), (4_000, 1_000), (2_000, 500), (800, 500)])
@@ -171,11 +147,12 @@ def test_glob_reports_its_limit_and_refuses_invalid_patterns(call, write):
     assert call("glob", pattern="*.rs").startswith("[no file matches")
     with pytest.raises(ToolError, match=r"outside the root|leads out"):
         call("glob", pattern="../*")
-    with pytest.raises(ToolError, match="too many wildcards"):
-        call("glob", pattern="*a" * 20)
+    for pattern in ("*a" * 20, "{a,b}" * 60):
+        with pytest.raises(ToolError, match="too many wildcards"):
+            call("glob", pattern=pattern)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("result_limit", [1, 50, 200, 1000])
 def test_every_result_stays_below_its_limit(call, write, result_limit):
     """No tool exceeds the result limit, however small it is."""
@@ -193,58 +170,24 @@ def test_every_result_stays_below_its_limit(call, write, result_limit):
 # Out-of-range numbers in tool arguments give a result or a one-line error.
 
 
-NUMBERS = (-(10**19), -(2**63), -1, 0, 1, 2**31, 2**63 - 1, 2**63, 2**63 + 1, 10**19, 10**40)
-TAKES = {
-    "search": ({"query": "owls"}, ("limit",)),
-    "grep": ({"pattern": "owls"}, ("context", "limit")),
-    "glob": ({"pattern": "*"}, ("limit",)),
-    "read": ({"path": "a.md"}, ("offset", "limit")),
-    "ls": ({}, ()),
-    "get_tool_response": ({"execution_id": "call_1"}, ("offset",)),
-}
-"""Required arguments of each tool, and the names of its numeric arguments."""
-EACH = [(tool, argument, number) for tool, (_, numbers) in TAKES.items() for argument in numbers for number in NUMBERS]
-
-
-@pytest.fixture
-def tools(root, write):
-    """Return the reading tools by name, with a file and an archived output for them."""
-    write({"a.md": "owls eat mice\ntoads sleep\n"})
-    archive = Archive()
-    archive.add("call_1", "what it returned")
-    return {tool.name: tool for tool in (*file_tools(root), get_tool_response_tool(archive, 1000))}
-
-
-def test_every_integer_argument_is_listed(tools):
-    """`TAKES` lists every integer argument of the tools; a new one must be added there."""
-    found = {
-        name: tuple(key for key, value in tool.input_schema["properties"].items() if value.get("type") == "integer")
-        for name, tool in tools.items()
-    }
-    assert found == {name: numbers for name, (_, numbers) in TAKES.items()}
-
-
-@pytest.mark.exhaustive(one_in=7)
-@pytest.mark.parametrize(("tool", "argument", "number"), EACH)
-def test_any_number_gives_a_result_or_a_one_line_error(tools, tool, argument, number):
+@pytest.mark.parametrize("number", [-(2**63), -1, 0, 2**31, 2**63 + 1, 10**40])
+def test_any_number_gives_a_result_or_a_one_line_error(call, write, number):
     """Any number gives a result or a one-line ToolError, never a Python exception such as ValueError."""
-    try:
-        text, errors = asyncio.run(tools[tool].call({**TAKES[tool][0], argument: number})).text, 0
-    except ToolError as error:
-        text, errors = str(error), 1
-    assert text
-    assert not errors or len(text.splitlines()) == 1
-    assert "ValueError" not in text
-    assert errors or 0 <= number <= 2**31
-
-
-def test_a_huge_offset_is_beyond_the_end(call, write):
-    """A huge offset is an error that reports the line count; an empty file is reported as empty."""
-    write({"a.md": "one\ntwo\n", "empty.md": ""})
-    for offset in (2**63, 10**19):
-        with pytest.raises(ToolError, match=r"^a.md ends before line \d+; it has 2 lines$"):
-            call("read", path="a.md", offset=offset)
-        assert call("read", path="empty.md", offset=offset) == "[the file is empty]"
+    write({"a.md": "owls eat mice\ntoads sleep\n"})
+    takes = [
+        *(("search", {"query": "owls"}, "limit"), ("glob", {"pattern": "*"}, "limit")),
+        *(("grep", {"pattern": "owls"}, name) for name in ("context", "limit")),
+        *(("read", {"path": "a.md"}, name) for name in ("offset", "limit")),
+    ]
+    for tool, arguments, name in takes:
+        try:
+            text, errors = call(tool, **arguments, **{name: number}), 0
+        except ToolError as error:
+            text, errors = str(error), 1
+        assert text
+        assert not errors or len(text.splitlines()) == 1
+        assert "ValueError" not in text
+        assert errors or 0 <= number <= 2**31
 
 
 # Patterns without backtracking match the same paths, and no pattern or file name can hang the program.
@@ -282,30 +225,10 @@ def test_no_pattern_backtracks_exponentially(pattern, path):
     assert not compile_globs([pattern]).fullmatch(f"/{path}")
 
 
-def test_a_hostile_gitignore_does_not_hang_the_search(call, write):
-    """A tree with a hostile .gitignore and matching file names is searched like any other."""
-    write({".gitignore": "*a" * 30 + "*b\n", f"{'a' * 250}.md": "needle", f"{'a' * 100}b": "needle"})
-    assert call("grep", pattern="needle") == f"{'a' * 250}.md:1: needle"
-
-
-def test_character_classes_do_not_match_a_slash(call, write):
-    """As in git, `[!a]` matches one character of a name, never `/`; classes such as `[[:alpha:]]` cause no warning."""
-    write({".gitignore": "x[!a]y\n[[:alpha:]]z\n", "x/y": "needle", "xby": "needle"})
+def test_character_classes_match_as_in_git(call, write):
+    """`[!a]` matches no `/`, `[[:alpha:]]` causes no warning, and `[]*`, a class that has no end, hides nothing."""
+    write({".gitignore": "x[!a]y\n[[:alpha:]]z\n[]*\n[!]*\n", "x/y": "needle", "xby": "needle"})
     assert call("grep", pattern="needle") == "x/y:1: needle"
-
-
-def test_an_unfinished_character_class_selects_nothing(call, write):
-    """As in git, `[]*` does not hide all files: the bracket after the first one belongs to a class that has no end."""
-    write({".gitignore": "[]*\n[!]*\n", "x": "needle", "y.md": "needle"})
-    assert call("glob", pattern="*") == ".gitignore\nx\ny.md"
-
-
-def test_braces_do_not_multiply_without_end(call, write):
-    """A glob with many pairs of braces is refused before it is expanded."""
-    write({"a.md": "x"})
-    with pytest.raises(ToolError, match="too many wildcards"):
-        call("glob", pattern="{a,b}" * 60)
-    assert call("glob", pattern="{a,b}.{md,rst}") == "a.md"
 
 
 # The archive stores full outputs, and `get_tool_response` reads them in slices.
@@ -384,15 +307,6 @@ async def test_two_outputs_with_one_id_are_both_stored():
     assert whole.startswith("first\n[")
     assert whole[starts[1] :] == "second"
     assert ([*archive], filled(a="text").add("a", "text")) == (["same"], 0)
-
-
-def test_notes_of_the_archive_are_not_evidence():
-    """Quotes are not verified against the separator notes that the archive itself inserts."""
-    archive = filled(a="first")
-    archive.add("a", "second")
-    executed = Executed(ToolCall("a", "look", {}), archive["a"], is_error=False)
-    first, note = evidence.check([("a", "second"), ("a", "another output of the same id")], [executed])
-    assert (first.verified, note.verified) == (True, False)
 
 
 # Which names the file tools, the commands of `bash` and the sandbox of macOS refuse: one list for all of them.
@@ -553,7 +467,6 @@ def test_a_link_to_a_secret_file_opens_nothing(call, write, root):
     [
         ([".env"], [".env"]),
         ([".env*"], [".env", ".env.local", ".envoy"]),
-        ([".env.*"], [".env.local"]),
         (["**/.env"], [".env", "sub/.env"]),
         (["**", ".env"], [".env", ".envoy", "x.md"]),
         ([".", "sub/.env"], [".envoy", "sub/.env", "x.md"]),
@@ -561,26 +474,18 @@ def test_a_link_to_a_secret_file_opens_nothing(call, write, root):
         ([".ssh/*"], [".ssh/config", ".ssh/id_rsa"]),
         ([".", ".ssh/config"], [".envoy", ".ssh/config", "x.md"]),
         (["tls/*.pem"], ["tls/a.pem"]),
-        (["**/*.pem"], ["tls/a.pem"]),
         (["*.pem"], []),
-        (["tls"], []),
         (["tls/*"], []),
-        (["**"], [".envoy", "x.md"]),
         (["*"], [".envoy", "x.md"]),
         (["."], [".envoy", "x.md"]),
         (["[.]*"], [".envoy"]),
-        ([".e*"], [".envoy"]),
         (["**/config"], []),
-        (["**/id_*"], []),
         (["sub/../.env"], [".env"]),
     ],
     ids=" ".join,
 )
 def test_paths_open_a_secret_file_only_by_its_name(call, write, paths, opened):
-    """`paths` opens a secret file by its name or by a glob for such names.
-
-    A folder, or a glob that merely matches the name, does not open it.
-    """
+    """`paths` opens a secret file by its name or by a glob for such names."""
     names = (".env", ".env.local", ".envoy", "x.md", "sub/.env", ".ssh/config", ".ssh/id_rsa", "tls/a.pem")
     write(dict.fromkeys(names, "needle"))
     found = [line.split(":")[0] for line in call("grep", paths=tuple(paths), pattern="needle").splitlines()]
@@ -594,10 +499,7 @@ def test_paths_open_a_secret_file_only_by_its_name(call, write, paths, opened):
 
 
 def test_a_link_among_paths_opens_no_secret_file(call, write, root):
-    """A link in `paths` does not open a secret file under another name.
-
-    The project controls where a link leads; the specialist's file controls which secrets are opened.
-    """
+    """A link in `paths` does not open a secret file under another name."""
     write({".ssh/config": "needle", ".env": "needle", ".aws/credentials": "needle"})
     (root / "docs").symlink_to(".ssh")
     (root / "notes.md").symlink_to(".env")

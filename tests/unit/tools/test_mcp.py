@@ -7,7 +7,6 @@ import subprocess
 import sys
 from typing import Any
 
-import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,11 +14,10 @@ from mcp.types import CallToolResult, ImageContent, TextContent
 from mcp.types import Tool as ListedTool
 
 from run_specialist.errors import ToolError
-from run_specialist.safety.redact import redact
 from run_specialist.specialist.mcp_servers import ServerConfig
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import LONGEST_DESCRIPTION, fit_schema, replace_lone_surrogates, tool_name, tools_of
-from run_specialist.tools.mcp_session import LONGEST_RESULT, Web, text_of
+from run_specialist.tools.mcp_session import LONGEST_RESULT, text_of
 from tests.wire.mcp_servers.running_servers import connected
 from tests.wire.mcp_servers.web import good_web, raw_web
 
@@ -47,10 +45,7 @@ def test_tool_names_are_unique_and_valid(called):
 
 
 def test_tool_names_do_not_depend_on_the_order_of_the_list():
-    """Names do not depend on the order of the list, so a resumed run finds the same tools.
-
-    `a.b` and `a_b` cannot both become `a_b`, so one of them gets a hash.
-    """
+    """Names do not depend on the order of the list, so a resumed run finds the same tools."""
     listed = ["a_b", "a.b", "x" * 99]
     there = {called: one.name for called, one in made("s", *listed).items()}
     assert {called: one.name for called, one in made("s", *listed[::-1]).items()} == there
@@ -94,16 +89,12 @@ def test_a_valid_schema_is_unchanged(schema):
     [
         ({}, EMPTY, {}),
         ({"type": "object", "properties": None}, EMPTY, {}),
-        ({"type": "string"}, EMPTY, {}),
         ({"$schema": "http://json-schema.org/draft-07/schema#", **EMPTY}, EMPTY, {}),
         ({"anyOf": [{"required": ["a"]}], **EMPTY}, EMPTY, {"anyOf": [{"required": ["a"]}]}),
     ],
 )
 def test_the_top_level_of_a_schema_becomes_an_object(schema, fit, lost):
-    """The top level of a schema becomes a plain object.
-
-    Model APIs refuse choices such as `anyOf` there, so these move to the description.
-    """
+    """The top level of a schema becomes a plain object."""
     made, told = fit_schema(schema)
     assert made == fit
     assert json.loads(told.partition("Schema: ")[2] or "{}") == lost
@@ -114,17 +105,12 @@ def test_the_top_level_of_a_schema_becomes_an_object(schema, fit, lost):
     [
         {"type": "object", "properties": {"a": {"type": "nonsense"}}},
         {"type": "object", "properties": {"a b": {"type": "string"}}},
-        {"type": "object", "properties": {"a" * 65: {"type": "string"}}},
-        {"type": "object", "properties": ["a"]},
         {"type": "object", "properties": {}, "required": "a"},
         {"type": "object", "properties": {"a": {"description": "x" * 200_000}}},
     ],
 )
 def test_a_schema_that_apis_refuse_moves_to_the_description(schema):
-    """A schema that model APIs would refuse moves to the description.
-
-    The tool then accepts any arguments, and the server checks them.
-    """
+    """A schema that model APIs would refuse moves to the description."""
     made, told = fit_schema(schema)
     assert made == EMPTY
     assert told.startswith("The arguments are held against this JSON Schema: {")
@@ -168,12 +154,9 @@ def test_a_server_error_is_a_tool_error():
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        (rb'"plain"', "plain"),
-        (rb'"\u4e2d\u00e9\n"', "\u4e2d\u00e9\n"),
         (rb'"\ud83d\uDE00"', "\U0001f600"),
         (rb'"cut \ud83d"', "cut \ufffd"),
         (rb'"\uDE00 cut"', "\ufffd cut"),
-        (rb'"\ud83d\ud83d\ude00"', "\ufffd\U0001f600"),
         (rb'"\ud83d\u0041"', "\ufffdA"),
         (rb'"\\ud83d"', r"\ud83d"),
         (rb'"\\\ud83d"', "\\\ufffd"),
@@ -196,10 +179,7 @@ def raw():
 
 @pytest.mark.exhaustive
 async def test_a_real_server_answers_over_http(tmp_path, capfd):
-    """A real server answers calls over HTTP, and nothing reaches the terminal.
-
-    Covers an error, 5 MB, a result that is too large, a timeout, and a server that was killed.
-    """
+    """A real server answers calls over HTTP, and nothing reaches the terminal."""
     with good_web() as (url, process):
         async with connected(tmp_path, ServerConfig("good", url=url)) as one:
             assert one.warnings == ()
@@ -227,18 +207,11 @@ async def test_requests_have_the_configured_headers(tmp_path, monkeypatch, raw):
     assert "geheim" not in str(one.warnings)
 
 
+@pytest.mark.exhaustive
 async def test_an_answer_sent_as_an_event_may_be_large(tmp_path, raw):
     """A single server-sent event may hold 5 MB."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/events")) as one:
         assert await one.call("look") == "x" * 2_000_000 + "\n[3,000,000 more characters were not kept]"
-
-
-async def test_an_invalid_tool_is_omitted_with_a_warning(tmp_path, raw):
-    """Over HTTP too, an invalid tool is omitted with a warning, and the others can be called."""
-    async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/worn")) as one:
-        (told,) = one.warnings
-        assert "its tools torn are not what the protocol wants: inputSchema: Field required; the run continues" in told
-        assert await one.call("look") == "seen"
 
 
 async def test_loopback_requests_bypass_the_proxy(tmp_path, monkeypatch, raw):
@@ -254,8 +227,6 @@ async def test_loopback_requests_bypass_the_proxy(tmp_path, monkeypatch, raw):
     ("how", "why"),
     [
         ("401", "Server returned an error response (HTTP 401 Unauthorized)"),
-        ("404", "Not Found (HTTP 404 Not Found)"),
-        ("500", "Server returned an error response (HTTP 500 Internal Server Error)"),
         ("html", "Unexpected content type: text/html"),
         ("json", "Failed to parse JSON response"),
         ("huge", "Failed to parse JSON response: it is larger than 10 MiB"),
@@ -281,32 +252,14 @@ async def test_an_unreachable_url_causes_a_warning(tmp_path):
         assert [warning.split(": ")[2] for warning in one.warnings] == ["ConnectError", "OverflowError", "InvalidURL"]
 
 
+@pytest.mark.exhaustive
 async def test_a_forgotten_session_is_restarted_without_an_error(tmp_path, raw):
-    """If the server has forgotten the session, the call is repeated once in a new session.
-
-    The repetition is safe, because the first call was not run.
-    """
+    """If the server has forgotten the session, the call is repeated once in a new session."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/forgets")) as one:
         assert await one.call("look") == "seen"
     assert [asked["method"] for _, asked in raw.seen].count("initialize") == 2
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/forgetful")) as one:
         assert await one.call("look") == "ToolError: the server forgets who asks between one request and the next"
-
-
-async def test_only_a_refused_post_is_reported_as_a_failure():
-    """Only a refused POST is reported as a failure.
-
-    A server need not offer the GET stream that the library requests.
-    """
-    web = Web("http://127.0.0.1/mcp", {}, loopback=True)
-    for method, status, words in (
-        ("GET", 405, ""),
-        ("POST", 401, "HTTP 401 Unauthorized"),
-        ("DELETE", 405, "HTTP 401 U"),
-    ):
-        await web._check_response(httpx2.Response(status, request=httpx2.Request(method, "http://127.0.0.1/mcp")))
-        assert web.failure(redact).startswith(words)
-        assert bool(web.failure(redact)) is bool(words)
 
 
 PROGRAM = """

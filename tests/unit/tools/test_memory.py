@@ -4,18 +4,54 @@ import asyncio
 import fcntl
 import os
 import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from run_specialist.cli.live import call_text
 from run_specialist.errors import ToolError
 from run_specialist.record.events import Called
+from run_specialist.safety.redact import redactor
 from run_specialist.safety.safe_files import Folder
 from run_specialist.tools import memory
-from run_specialist.tools.memory import locked
-from run_specialist.tools.planning import TodoList, current, think_tool, todo_tool
+from run_specialist.tools.base import Tool
+from run_specialist.tools.memory import NotesFolder, locked, memory_tool
+from run_specialist.tools.planning import TodoList, think_tool, todo_tool
 from tests.link_swapper import can_swap, swapped
-from tests.unit.tools.notes import Notes
+
+FOLDER = ".run-specialist/memory-local/finder"
+
+
+@dataclass
+class Notes:
+    """The notes of the specialist `finder` of a project, as one run has them."""
+
+    project: Path
+    tool: Tool
+
+    @classmethod
+    def of(cls, project: Path, *secrets: str, result_limit: int = 20_000, is_dry: bool = False) -> "Notes":
+        """Return the notes of a project; `secrets` are masked."""
+        folder = NotesFolder(project, FOLDER, FOLDER.rpartition("/")[0])
+        return cls(project, memory_tool(folder, redactor(secrets), result_limit, is_dry=is_dry))
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the notes."""
+        return self.project / FOLDER
+
+    def call(self, command: str, path: str = "", **arguments: Any) -> str:
+        """Call the tool; return its result, or the error as the model reads it."""
+        try:
+            return asyncio.run(self.tool.call({"command": command, "path": path, **arguments})).text
+        except ToolError as error:
+            return f"error: {error}"
+
+    def text(self, note: str = "MEMORY.md") -> str:
+        """Return the content of a note."""
+        return (self.folder / note).read_text()
 
 
 @pytest.fixture
@@ -67,6 +103,7 @@ def test_a_note_that_this_run_has_not_seen_is_not_deleted(notes):
     assert notes.call("delete", "MEMORY.md") == "Deleted MEMORY.md."
 
 
+@pytest.mark.exhaustive
 def test_runs_at_the_same_time_lose_no_notes(notes):
     """Eight runs append to one note; only the lock of the folder separates them, as between processes."""
     errors = []
@@ -158,7 +195,7 @@ OUTSIDE = "outside stays as it is"
 
 
 @pytest.fixture
-def notes_hostile(tmp_path):
+def attacked(tmp_path):
     """Return the notes of a project, beside a file outside of it."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "x.md").write_text(OUTSIDE)
@@ -168,94 +205,94 @@ def notes_hostile(tmp_path):
     return made
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("../x.md", "a/../../x.md", "/etc/passwd", "..", "a/./b.md", "a//b.md", ".hidden.md", ".git/x.md"),
-        *("x\0.md", "x\n.md", "a\\b.md", "~/x.md", "-x.md", "x" * 70 + ".md", "a/b/c/d.md", "con:x.md"),
-        *("x.py", "x", "conftest.py", "x.md.sh", ".envrc", "a/.gitattributes"),
-        *("CLAUDE.md", "topics/AGENTS.md", "gemini.md", "SKILL.md", "x.agent.md", "copilot-instructions.md"),
-    ],
-)
-def test_names_that_are_no_names_of_notes(notes_hostile, name):
+NO_NAMES = [
+    *("../x.md", "a/../../x.md", "/etc/passwd", "..", "a/./b.md", "a//b.md", ".hidden.md", ".git/x.md"),
+    *("x\0.md", "x\n.md", "a\\b.md", "~/x.md", "-x.md", "x" * 70 + ".md", "a/b/c/d.md", "con:x.md"),
+    *("x.py", "x", "conftest.py", "x.md.sh", ".envrc", "a/.gitattributes"),
+    *("CLAUDE.md", "topics/AGENTS.md", "gemini.md", "SKILL.md", "x.agent.md", "copilot-instructions.md"),
+]
+
+
+def test_names_that_are_no_names_of_notes(attacked):
     """Nothing outside of the folder, nothing hidden, and nothing that a program reads or runs by itself."""
-    before = sorted(notes_hostile.project.rglob("*"))
-    for command in ("view", "create", "append", "str_replace", "delete"):
-        said = notes_hostile.call(command, name, file_text="b", old_str="a", new_str="b")
-        assert said.startswith("error: "), (command, said)
-    assert sorted(notes_hostile.project.rglob("*")) == before
+    before = sorted(attacked.project.rglob("*"))
+    for name in NO_NAMES:
+        for command in ("view", "create", "append", "str_replace", "delete"):
+            said = attacked.call(command, name, file_text="b", old_str="a", new_str="b")
+            assert said.startswith("error: "), (name, command, said)
+    assert sorted(attacked.project.rglob("*")) == before
 
 
-def _folder_is_a_link(notes_hostile, outside):
-    (notes_hostile.folder / "MEMORY.md").unlink()
-    notes_hostile.folder.rmdir()
-    notes_hostile.folder.symlink_to(outside)
+def _folder_is_a_link(attacked, outside):
+    (attacked.folder / "MEMORY.md").unlink()
+    attacked.folder.rmdir()
+    attacked.folder.symlink_to(outside)
 
 
-def _folder_above_is_a_link(notes_hostile, outside):
+def _folder_above_is_a_link(attacked, outside):
     (outside / "memory-local" / "finder").mkdir(parents=True)
     (outside / "memory-local" / "finder" / "x.md").write_text(OUTSIDE)
-    (notes_hostile.project / ".run-specialist").rename(notes_hostile.project / "before")
-    (notes_hostile.project / ".run-specialist").symlink_to(outside)
+    (attacked.project / ".run-specialist").rename(attacked.project / "before")
+    (attacked.project / ".run-specialist").symlink_to(outside)
 
 
 PREPARED = {
-    "link to a file": lambda notes_hostile, outside: (notes_hostile.folder / "x.md").symlink_to(outside / "x.md"),
-    "link to a folder": lambda notes_hostile, outside: (notes_hostile.folder / "topics").symlink_to(outside),
+    "link to a file": lambda attacked, outside: (attacked.folder / "x.md").symlink_to(outside / "x.md"),
+    "link to a folder": lambda attacked, outside: (attacked.folder / "topics").symlink_to(outside),
     "folder": _folder_is_a_link,
     "folder above": _folder_above_is_a_link,
-    "second name": lambda notes_hostile, outside: os.link(outside / "x.md", notes_hostile.folder / "x.md"),
-    "pipe": lambda notes_hostile, outside: os.mkfifo(notes_hostile.folder / "x.md"),
-    "no file": lambda notes_hostile, outside: (notes_hostile.folder / "x.md").mkdir(),
+    "second name": lambda attacked, outside: os.link(outside / "x.md", attacked.folder / "x.md"),
+    "pipe": lambda attacked, outside: os.mkfifo(attacked.folder / "x.md"),
+    "no file": lambda attacked, outside: (attacked.folder / "x.md").mkdir(),
 }
 
 
 @pytest.mark.parametrize("case", PREPARED)
-def test_links_and_files_that_are_none_are_not_followed(notes_hostile, case):
+def test_links_and_files_that_are_none_are_not_followed(attacked, case):
     """A note that leads elsewhere is neither read nor changed, and a pipe does not hold up the call."""
-    outside = notes_hostile.project.parent / "outside"
-    PREPARED[case](notes_hostile, outside)
+    outside = attacked.project.parent / "outside"
+    PREPARED[case](attacked, outside)
     name = "topics/x.md" if case == "link to a folder" else "x.md"
     for command in ("view", "append", "create", "str_replace", "delete"):
-        said = notes_hostile.call(command, name, file_text="b", old_str="outside", new_str="b")
+        said = attacked.call(command, name, file_text="b", old_str="outside", new_str="b")
         assert said.startswith("error: ") or (case == "second name" and command == "view"), (command, said)
     assert (outside / "x.md").read_text() == OUTSIDE
     assert all(path.read_text() == OUTSIDE for path in outside.rglob("x.md"))
 
 
-def test_the_list_has_only_notes(notes_hostile):
+def test_the_list_has_only_notes(attacked):
     """Links, hidden and temporary files, and files of other kinds are not listed."""
-    (notes_hostile.folder / "x.md").symlink_to(notes_hostile.project.parent / "outside" / "x.md")
-    (notes_hostile.folder / ".run-specialist-12.tmp").write_text("left over")
-    (notes_hostile.folder / "script.py").write_text("1")
-    (notes_hostile.folder / "loop").symlink_to(notes_hostile.folder)
-    (notes_hostile.folder / "a" / "b" / "c" / "d").mkdir(parents=True)
-    (notes_hostile.folder / "a" / "b" / "c" / "d" / "deep.md").write_text("1")
-    assert notes_hostile.call("view") == "MEMORY.md  2 bytes"
+    (attacked.folder / "x.md").symlink_to(attacked.project.parent / "outside" / "x.md")
+    (attacked.folder / ".run-specialist-12.tmp").write_text("left over")
+    (attacked.folder / "script.py").write_text("1")
+    (attacked.folder / "loop").symlink_to(attacked.folder)
+    (attacked.folder / "a" / "b" / "c" / "d").mkdir(parents=True)
+    (attacked.folder / "a" / "b" / "c" / "d" / "deep.md").write_text("1")
+    assert attacked.call("view") == "MEMORY.md  2 bytes"
 
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not can_swap(), reason="the system cannot exchange two names atomically")
-def test_a_folder_that_is_swapped_for_a_link_leads_nowhere(notes_hostile):
+def test_a_folder_that_is_swapped_for_a_link_leads_nowhere(attacked):
     """While the folder is exchanged for a link as fast as possible, nothing is written or read outside."""
-    outside, link = notes_hostile.project.parent / "outside", notes_hostile.project / "link"
+    outside, link = attacked.project.parent / "outside", attacked.project / "link"
     link.symlink_to(outside)
     (outside / "MEMORY.md").write_text(OUTSIDE)
     said = set()
-    with swapped((notes_hostile.folder, link)):
-        for number in range(200):
-            said.add(notes_hostile.call("append", "MEMORY.md", file_text=f"{number}")[:8])
-            assert OUTSIDE not in notes_hostile.call("view", "MEMORY.md")
+    with swapped((attacked.folder, link)):
+        for number in range(60):
+            said.add(attacked.call("append", "MEMORY.md", file_text=f"{number}")[:8])
+            assert OUTSIDE not in attacked.call("view", "MEMORY.md")
     assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(("x.md", "MEMORY.md"), OUTSIDE)
     assert said == {"Appended", "error: M"}
 
 
-def test_local_notes_are_ignored_by_git(notes_hostile):
+def test_local_notes_are_ignored_by_git(attacked):
     """The folder of local notes tells git to ignore all of it; a file that is there already stays."""
-    ignore = notes_hostile.folder.parent / ".gitignore"
+    ignore = attacked.folder.parent / ".gitignore"
     assert ignore.read_text() == "*\n"
     ignore.write_text("!*\n")
-    notes_hostile.call("append", "MEMORY.md", file_text="b")
+    attacked.call("append", "MEMORY.md", file_text="b")
     assert ignore.read_text() == "!*\n"
 
 
@@ -291,21 +328,6 @@ def test_a_list_that_is_none_is_refused(todos):
     with pytest.raises(ToolError):
         call(tool, todos=todos)
     assert call(tool).endswith("[ ] kept")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"todos": [{"content": "b", "status": "in_progress"}]}, "0 of 1 done: b"),
-        ({"todos": [{"content": "a"}]}, "0 of 1 done"),
-        ({"todos": [{"nothing": 1}]}, ""),
-        ({"todos": 3}, ""),
-        (None, ""),
-    ],
-)
-def test_the_item_in_progress_is_shown(arguments, text):
-    """A call is shown by its item in progress, whatever a model has given."""
-    assert current(arguments) == text
 
 
 def test_the_live_view_shows_the_item_in_progress():

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from run_specialist.budget import Budget
-from run_specialist.errors import ToolError
 from run_specialist.record.messages import ToolCall
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.base import Context, Output, Toolset
 from run_specialist.tools.python_tools import tool
 from run_specialist.tools.respond import MOST_EVIDENCE, Citation, Response, respond_tool
-from run_specialist.tools.threads import is_cancelled
 
 SAID = [{"source": "", "quote": "said so"}]
 
@@ -31,15 +29,12 @@ SAID = [{"source": "", "quote": "said so"}]
             {"answer": "Yes.", "evidence": [{"source": "a.md:1", "quote": "yes"}], "gaps": ["the date"]},
         ),
         (None, {"answer": ""}),
-        ({"Answer": "x"}, {"answer": ""}),
         ({"answer": ["x"]}, {"answer": '["x"]'}),
         ({"evidence": "said so"}, {"evidence": SAID}),
         ({"evidence": '["said so"]'}, {"evidence": SAID}),
-        ({"evidence": {"quote": " said so "}}, {"evidence": SAID}),
         ({"evidence": '{"quote": "said so", "source": null}'}, {"evidence": SAID}),
         ({"evidence": [{}, None, "", *["said so"] * 30]}, {"evidence": SAID * MOST_EVIDENCE}),
         ({"gaps": "the date"}, {"gaps": ["the date"]}),
-        ({"gaps": 7}, {"gaps": ["7"]}),
     ],
 )
 def test_arguments_are_read_in_any_form(arguments, expected):
@@ -70,12 +65,6 @@ def test_the_arguments_of_respond_are_described():
     assert all("description" in item for item in schema["properties"].values())
 
 
-def test_running_respond_is_an_error():
-    """Running `respond` is an error, because the loop never runs it."""
-    with pytest.raises(ToolError):
-        asyncio.run(respond_tool().call({"answer": "x"}))
-
-
 def shape(**schema: Any) -> AnswerSchema:
     """Return a loaded answer schema."""
     return AnswerSchema.load(schema, Path())
@@ -104,11 +93,8 @@ def test_without_a_schema_there_is_no_output():
         {"answer": MENU},
         {"answer": json.dumps(MENU)},
         {"answer": f"```json\n{json.dumps(MENU)}\n```"},
-        {"answer": f"Here it is: {json.dumps(MENU)}"},
         {"answer": "See there.", "output": MENU},
-        {"answer": "See there.", "output": json.dumps(MENU)},
         {"answer": {"dish": "x"}, "output": MENU},
-        {"answer": None, "output": MENU},
         MENU,
         {"answer": "", **MENU},
     ],
@@ -129,13 +115,10 @@ def test_an_answer_that_matches_is_the_output(arguments):
     [
         (TEXT, "Yes, [1] says so.", "Yes, [1] says so."),
         (TEXT, '{"a": 1}', '{"a": 1}'),
-        (TEXT, "42", "42"),
         (ANY, "42", "42"),
         (ANY, '{"a": 1}', {"a": 1}),
         (shape(type="integer"), "42", 42),
         (shape(type="null"), None, None),
-        (shape(type="boolean"), False, False),
-        (WORDS, '["a"]', ["a"]),
         (WORDS, 'These:\n ["a"]\nand no more', ["a"]),
     ],
 )
@@ -151,13 +134,10 @@ def test_text_is_parsed_as_the_schema_requires(schema, answer, output):
     [
         ({"answer": {"dish": "x"}}, '{"dish": "x"}', "the answer: 'price' is a required property"),
         ({"answer": '{"dish": 1, "price": 2}'}, '{"dish": 1, "price": 2}', "dish: 1 is not of type 'string'"),
-        ({"answer": "Nothing."}, "Nothing.", "the answer: 'Nothing.' is not of type 'object'"),
         ({"answer": "Nothing.", "output": {"dish": 1, "price": 1}}, "Nothing.", "the answer: 'Nothing.' is not of"),
         ({"answer": {"dish": "x", "price": float("nan")}}, '{"dish": "x", "price": NaN}', "the answer cannot be"),
-        ({"dish": "x"}, "", "the answer: 'price' is a required property"),
         ({"answer": " "}, " ", "there is no answer"),
         ({"evidence": [], "gaps": []}, "", "there is no answer"),
-        (None, "", "there is no answer"),
     ],
 )
 def test_an_invalid_answer_keeps_its_text_and_gets_a_reason(arguments, text, reason):
@@ -187,9 +167,7 @@ def test_of_several_calls_the_one_that_matches_counts():
     "text",
     [
         json.dumps(MENU),
-        f"  {json.dumps(MENU)}\n",
         f"The menu:\n```json\n{json.dumps(MENU, indent=2)}\n```\nEnjoy {{it}}.",
-        f"```\n{json.dumps(MENU)}\n```",
         f"I saw {{x}} and {{}} first. Then {json.dumps(MENU)}, and {json.dumps({**MENU, 'price': 1})}",
         json.dumps({"answer": MENU, "gaps": []}),
         f"respond({json.dumps({'answer': json.dumps(MENU)})})",
@@ -254,14 +232,6 @@ def test_the_tool_contains_the_schema_of_the_answer():
     assert (tool.name, tool.description) == (plain.name, plain.description)
 
 
-def test_a_schema_of_an_older_dialect_is_in_the_description():
-    """A schema in an older dialect, which an API may refuse, is shown in the description of `answer`."""
-    old = {"$schema": "http://json-schema.org/draft-04/schema#", "maximum": 3, "exclusiveMaximum": True}
-    answer = respond_tool(shape(**old)).input_schema["properties"]["answer"]
-    assert answer.keys() == {"description"}
-    assert json.dumps(old) in answer["description"]
-
-
 # A tool made from a function: its thread and its cancellation; and a toolset.
 
 
@@ -288,32 +258,8 @@ async def test_functions_run_in_a_thread_and_coroutines_in_the_loop():
     assert {(thread is threading.main_thread(), thread.daemon) for thread in threads} == {(True, False), (False, True)}
 
 
-async def test_the_result_of_a_cancelled_thread_is_discarded():
-    """The result of a thread that ends after its call was cancelled is discarded."""
-    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
-
-    @tool
-    def slow() -> str:
-        """Wait."""
-        begun.set()
-        may_end.wait(60)
-        ended.set()
-        return "late"
-
-    task = asyncio.create_task(slow.call({}))
-    await asyncio.to_thread(begun.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    may_end.set()
-    assert await asyncio.to_thread(ended.wait, 10)
-
-
 async def test_cancelling_a_call_runs_its_callbacks():
-    """Cancelling a call runs the callbacks that its function registered with `when_cancelled`.
-
-    The function can then end what it has started, which nothing else would end.
-    """
+    """Cancelling a call runs the callbacks that its function registered with `when_cancelled`."""
     begun, ended = threading.Event(), threading.Event()
 
     @tool
@@ -328,17 +274,6 @@ async def test_cancelling_a_call_runs_its_callbacks():
     assert not ended.is_set()
     task.cancel()
     assert await asyncio.to_thread(ended.wait, 30)
-
-
-async def test_each_call_has_its_own_cancellation_state():
-    """Each call has its own cancellation state, even when two calls share one context."""
-
-    @tool
-    def count():
-        """Count."""
-        yield is_cancelled()
-
-    assert [(await count.call({}, CONTEXT)).text for _ in range(2)] == ["[false]", "[false]"]
 
 
 def test_a_toolset_is_sorted_and_the_last_of_a_name_wins():

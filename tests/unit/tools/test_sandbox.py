@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from run_specialist.errors import RunSpecialistError, ToolError, UsageError
 from run_specialist.tools import sandbox
-from run_specialist.tools.files import describe, file_tools
-from run_specialist.tools.sandbox import Entry, Sandbox, escape_path, unescape_path
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.sandbox import Sandbox, escape_path, unescape_path
 from tests.link_swapper import can_swap, swapped
 
 
@@ -53,18 +53,19 @@ def test_absolute_paths_inside_are_fine(call, write, root):
     assert call("glob", pattern=f"{root}/a/*.md") == "a/x.md"
 
 
-@pytest.mark.parametrize("target", ["../secret.txt", "..", "/etc", "/etc/passwd", "chain", "folder/../../secret.txt"])
-def test_links_out_of_the_root_show_no_content(call, write, root, target):
+def test_links_out_of_the_root_show_no_content(call, write, root):
     """A link, a chain of links or a linked folder that leaves the root shows no content from outside."""
     write({"folder/x.md": "x"})
     (root / "chain").symlink_to("../secret.txt")
-    (root / "link").symlink_to(target)
-    for path in ("link", "link/secret.txt", "link/passwd"):
-        with pytest.raises(ToolError):
-            call("read", path=path)
+    targets = ["../secret.txt", "..", "/etc", "/etc/passwd", "chain", "folder/../../secret.txt"]
+    for number, target in enumerate(targets):
+        (root / f"link{number}").symlink_to(target)
+        for path in (f"link{number}", f"link{number}/secret.txt", f"link{number}/passwd"):
+            with pytest.raises(ToolError):
+                call("read", path=path)
     assert "marzipan is" not in all_output(call)
     assert "word is marzipan" not in all_output(call)
-    assert "leads to what you may not read" in call("ls")
+    assert call("ls").count("leads to what you may not read") == len(targets) + 1
 
 
 def test_a_file_below_a_link_out_of_the_root_is_not_found(call, root, tmp_path):
@@ -223,23 +224,6 @@ def test_nested_gitignore_files_and_negation_take_effect(call, write):
             call("read", path=hidden)
 
 
-def test_gitignore_that_opens_only_some_kinds_of_files(call, write):
-    """Patterns that ignore everything and include some files again work as in git."""
-    write(
-        {
-            ".gitignore": "*\n!*/\n!*.md\n",
-            "a.txt": "needle",
-            "sub/a.md": "needle",
-            "sub/a.txt": "needle",
-            "docs/.gitignore": "x/**\n",
-            "docs/x/.gitignore": "!b.md\n",
-            "docs/x/a.md": "needle",
-            "docs/x/b.md": "needle",
-        }
-    )
-    assert call("grep", pattern="needle") == "docs/x/b.md:1: needle\nsub/a.md:1: needle"
-
-
 def test_git_folders_are_hidden_and_other_dotfiles_visible(call, write):
     """`.git` is hidden at any depth and in any case; other dotfiles are visible."""
     write({".git/config": "needle", "sub/.GIT/x": "needle", ".env.example": "needle"})
@@ -261,11 +245,11 @@ def test_paths_limit_the_visible_files(call, write):
             call("read", paths=paths, path=hidden)
 
 
-@pytest.mark.parametrize("paths", [(".",), ("",), ("./",)])
-def test_the_root_among_paths_allows_all_files(call, write, paths):
+def test_the_root_among_paths_allows_all_files(call, write):
     """The root among `paths` allows all files."""
     write({"a.md": "needle"})
-    assert call("grep", paths=paths, pattern="needle") == "a.md:1: needle"
+    for path in (".", "", "./"):
+        assert call("glob", paths=(path,), pattern="*") == "a.md"
 
 
 def test_paths_may_refer_to_a_linked_folder(call, write, root):
@@ -278,8 +262,8 @@ def test_paths_may_refer_to_a_linked_folder(call, write, root):
 # Hostile trees: endless files, very long paths, devices, programs in the root, and files that disappear.
 
 
-LEVELS = 250
-NAME = "folder-in-folder"
+LEVELS = 22
+NAME = "folder-in-folder" * 12
 
 
 @pytest.fixture
@@ -340,17 +324,8 @@ def test_a_program_named_rg_in_the_root_is_not_run(call, write, root, monkeypatc
     assert not (root / "harmed").exists()
 
 
-def test_a_deleted_file_is_marked_as_gone(root):
-    """A file that is deleted while its folder is listed is marked as gone."""
-    assert describe(Sandbox(root), Entry("gone.md", "file")) == "gone.md  (is gone by now)"
-    assert describe(Sandbox(root), Entry("gone", "folder")) == "gone/  unreadable"
-
-
 def test_hard_links_can_be_read(call, root, tmp_path):
-    """A hard link to a file outside the root can be read.
-
-    Any user who can create the link could also have copied the file.
-    """
+    """A hard link to a file outside the root can be read."""
     os.link(tmp_path / "secret.txt", root / "second.txt")
     assert "marzipan" in call("read", path="second.txt")
 
@@ -375,19 +350,18 @@ NAMES = [
 ]
 
 
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("ripgrep", [True, False])
-def test_odd_file_names_are_printed_and_read_back(call, write, name, ripgrep, monkeypatch):
+def test_odd_file_names_are_printed_and_read_back(call, write, ripgrep, monkeypatch):
     """A printed path is on one line and can be passed to `read`."""
     if not ripgrep:
         monkeypatch.setenv("PATH", "")
-    write({name: "needle"})
-    printed = call("glob", pattern="*.md")
-    assert "\n" not in printed
-    assert call("grep", pattern="needle") == f"{printed}:1: needle"
-    assert f"{printed}:1: needle" in call("search", query="needle")
-    assert "needle" in call("read", path=printed)
+    write(dict.fromkeys(NAMES, "needle"))
+    printed = call("glob", pattern="*.md").split("\n")
+    lines = {f"{path}:1: needle" for path in printed}
+    assert len(printed) == len(NAMES)
+    assert set(call("grep", pattern="needle").split("\n")) == lines
+    assert lines <= set(call("search", query="needle", limit=50).split("\n"))
+    assert all("needle" in call("read", path=path) for path in printed)
 
 
 def test_names_that_are_not_utf8_can_be_read(call, root):
@@ -408,10 +382,10 @@ def test_printed_paths_are_one_line_of_valid_text(path):
 
 
 # Nothing outside the root is shown, even while files and folders are being swapped for links. SANDBOX_TRIES sets
-# the number of tries, 15 by default.
+# the number of tries, 5 by default.
 
 
-TRIES = int(os.environ.get("SANDBOX_TRIES", "15"))
+TRIES = int(os.environ.get("SANDBOX_TRIES", "5"))
 CALLS = [
     ("read", {"path": "folder/x.md"}),
     ("read", {"path": "file.md"}),

@@ -24,10 +24,10 @@ from run_specialist.errors import ToolError
 from run_specialist.safety.safe_files import Folder
 from run_specialist.tools import search as index_module
 from run_specialist.tools.files import file_tools
-from run_specialist.tools.ignore import IgnoreFile, IgnoreRules
-from run_specialist.tools.sandbox import Sandbox, files, read_text
+from run_specialist.tools.ignore import IgnoreRules
+from run_specialist.tools.sandbox import Sandbox, files
 from run_specialist.tools.scripts import lines_in, lines_of
-from run_specialist.tools.search import SearchIndex, content_terms, passages, stem
+from run_specialist.tools.search import SearchIndex, passages
 
 
 def paths_of(result: str) -> list[str]:
@@ -173,13 +173,6 @@ def test_the_index_closes_its_connection(root, write):
     gc.collect()
 
 
-def test_a_full_index_reports_the_omitted_files(call, write, monkeypatch):
-    """Files that do not fit into the index are counted, with an example."""
-    monkeypatch.setattr(index_module, "LARGEST_INDEX", 10)
-    write({"a.md": "needle", "b.md": "needle"})
-    assert "[large files not searched: 1, such as b.md; use grep]" in call("search", query="needle")
-
-
 def cut(text: str, *, prose: bool = True) -> list[tuple[list[str], list[str]]]:
     """Return the headings and the lines of each passage."""
     found = passages(text.split("\n"), prose=prose)
@@ -199,15 +192,6 @@ def test_both_kinds_of_headings_are_recognized():
     assert cut("# comment\nx = 1", prose=False) == [([], ["# comment", "x = 1"])]
 
 
-def test_a_heading_without_text_is_a_passage():
-    """A heading without text below is a passage, so no line is lost."""
-    assert cut("# A\n## B\n## C\ntext\n## D") == [
-        (["# A"], ["## B"]),
-        (["# A", "## C"], ["text"]),
-        (["# A", "## D"], ["## D"]),
-    ]
-
-
 @given(st.text("# ab\n-=`~\t.", max_size=200))
 def test_passages_keep_every_line_and_its_number(text):
     """In any text, the lines of passages and headings keep their line numbers."""
@@ -216,30 +200,6 @@ def test_passages_keep_every_line_and_its_number(text):
     for passage in passages(lines, prose=True):
         held.update([*passage.headings, *passage.lines])
     assert all(lines[number - 1] == line for number, line in held.items())
-
-
-def test_stop_words_are_dropped_only_beside_other_words():
-    """Stop words are dropped unless the query has no other words; identifiers stay in one piece."""
-    assert content_terms("Why was the HttpServer retry loop in parse.rs:207 (v0.3) there?") == [
-        "HttpServer",
-        "retry",
-        "loop",
-        "parse.rs:207",
-        "v0.3",
-    ]
-    assert content_terms("What is it?") == ["What", "is", "it"]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        *(("caches", "cache"), ("planned", "plan"), ("running", "run"), ("stories", "story"), ("tests", "test")),
-        *(("retried", "retry"), ("retries", "retried")),
-    ],
-)
-def test_inflections_have_the_same_stem(one, other):
-    """Plural, past and -ing forms have the same stem as the base word."""
-    assert stem(one) == stem(other)
 
 
 # Search in a root too large to index all passages: files are ranked first, then the best are read again and cut.
@@ -291,6 +251,7 @@ def test_both_index_forms_rank_the_same_files_first(notes_large, small, large):
         assert len(hits.best) >= min(10, hits.total)
 
 
+@pytest.mark.exhaustive
 def test_every_note_is_searched(large):
     """A word in a few notes, including the first and the last, is found in all of them."""
     hits = large.search(SEAL, 10)
@@ -302,41 +263,13 @@ def test_every_note_is_searched(large):
 
 def test_matching_files_are_counted(call, write, by_files):
     """The notes below the hits count files and list the words that are in none."""
-    write({f"{number}.md": "needle\n\n" * 9_000 for number in range(3)})
+    write({f"{number}.md": "needle\n\n" * 1_500 for number in range(3)})
     result = call("search", query="needle haystack", limit=1).split("\n")
     assert result[-3:] == [
         "[files per word: needle 3]",
         "[in no file: haystack]",
         "[1 best of the passages of 3 files; read(path, offset=line-10, limit=40) shows more]",
     ]
-
-
-@pytest.mark.parametrize(
-    ("query", "path"),
-    [
-        ("settings", "settings.md"),  # only in the file name
-        ("http server", "camel.md"),  # joined
-        ("timeout", "hyphen.md"),  # hyphenated in the file
-        ("What is it?", "stop.md"),  # only stop words
-        ("v0.3", "version.md"),
-    ],
-)
-def test_other_spellings_are_found_at_query_time(call, write, monkeypatch, query, path):
-    """The index holds only the words as written; other spellings are tried at query time."""
-    monkeypatch.setattr(index_module, "LARGEST_CUT", 0)
-    write(
-        {
-            "settings.md": "Nothing.",
-            "camel.md": "See HttpServerConfig.",
-            "hyphen.md": "The time-out tests.",
-            "stop.md": "What it is.",
-            "version.md": "We shipped v0.3 today, not 0.3v.",
-            "server.md": "Http.\n\nA server.",
-        }
-    )
-    result = call("search", query=query)
-    assert path in {line.partition(":")[0] for line in result.split("\n")}
-    assert "[in no file" not in result
 
 
 def test_a_hit_deep_in_a_long_file_has_its_heading_and_number(call, write, by_files):
@@ -375,35 +308,6 @@ def test_a_file_that_holds_more_of_the_query_goes_first(call, write, by_files):
     assert call("search", query="left right").startswith("both.md:1: The left")
 
 
-def test_many_tiny_files_count_towards_the_size_limit(root, write, monkeypatch):
-    """The fixed cost per file counts toward the size limit, so many tiny files are searched by files."""
-    monkeypatch.setattr(index_module, "LARGEST_CUT", 1_000)
-    write({f"{number}.md": "a" for number in range(5)})
-    assert SearchIndex(Sandbox(root)).search("a", 1).unit == "files"
-
-
-def test_reading_an_endless_file_stops_at_the_limit():
-    """Reading an endless file stops at the requested limit."""
-
-    class Endless(io.RawIOBase):
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer: bytearray) -> int:
-            self.given = getattr(self, "given", 0) + len(buffer)
-            assert self.given < 1_000_000
-            buffer[:] = b"a" * len(buffer)
-            return len(buffer)
-
-        def seekable(self) -> bool:
-            return True
-
-        def seek(self, offset: int, whence: int = 0) -> int:
-            return offset
-
-    assert read_text(SimpleNamespace(open=lambda _: io.BufferedReader(Endless())), "endless", 100_000) is None
-
-
 def _gone(path: Path) -> None:
     path.unlink()
 
@@ -421,11 +325,11 @@ def _grown(path: Path) -> None:
     os.truncate(path, index_module.LARGEST_FILE + 1)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("change", [_gone, _emptied, _swapped, _grown])
 def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_files, change: Callable[[Path], None]):
     """A file that was deleted, emptied, enlarged or replaced by a link yields nothing; the others are found."""
-    write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 900 for number in range(40)})
+    write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 150 for number in range(40)})
     index = SearchIndex(Sandbox(root))
     assert len(index.search("needle", 50).best) == 40
     for number in range(30):
@@ -439,7 +343,7 @@ def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_
 
 def test_a_search_that_runs_out_of_time_reports_it(call, write, by_files, monkeypatch):
     """When time runs out, the files read so far are searched, and a note reports it."""
-    write({f"{number}.md": "needle\n" * 9_000 for number in range(9)})
+    write({f"{number}.md": "needle\n" * 1_000 for number in range(9)})
     read, read_text = [], index_module.read_text
     monkeypatch.setattr(index_module, "read_text", lambda *given: read.append(given) or read_text(*given))
     monkeypatch.setattr(index_module, "time", SimpleNamespace(monotonic=lambda: 30.0 if len(read) > 2 else 0.0))
@@ -457,33 +361,20 @@ def test_the_index_numbers_lines_as_read_does(text):
 # A .gitignore of any size takes effect and is compiled once; if it is too large, its folder stays closed.
 
 
-MANY = 120_000
+MANY = 30_000
 
 
 def test_a_gitignore_with_very_many_lines_takes_effect(call, write):
-    """Among 120,000 lines, names, paths, endings and folders are hidden, and later lines win."""
+    """Among 30,000 lines, names, paths, endings and folders are hidden, and later lines win."""
     lines = [*(f"x{number}" for number in range(MANY)), "/top.md", "*.tmp.log", "build/", "!x7", "sub/x8.md", "y*z"]
     write({".gitignore": "\n".join(lines)})
-    hidden = ["x0", "sub/x119999", "top.md", "a.tmp.log", "build/a.md", "sub/x8.md", "sub/y--z"]
+    hidden = ["x0", "sub/x29999", "top.md", "a.tmp.log", "build/a.md", "sub/x8.md", "sub/y--z"]
     seen = ["sub/build", "sub/top.md", "x7", "x8.md"]
     write(dict.fromkeys([*hidden, *seen], "needle"))
     assert call("grep", pattern="needle").splitlines() == [f"{path}:1: needle" for path in seen]
     for path in hidden:
         with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
             call("read", path=path)
-
-
-def test_the_last_matching_line_decides():
-    """The last matching line decides, with and without wildcards.
-
-    This also holds if one expression merges older and newer lines.
-    """
-    file = IgnoreFile(
-        b"\n".join([b"!a*", b"a.md", b"zz*q", b"b.md", b"!b*", b"!*.log", b"x*.log", b"!*.?d/", b"x.md/"])
-    )
-    names = {"a.md": True, "b.md": False, "ab": False, "x1.log": True, "y.log": False, "c": None, "zzq": True}
-    assert {name: file.hides(name, is_folder=False) for name in names} == names
-    assert [file.hides(name, is_folder=True) for name in ("x.md", "y.md", "c")] == [True, False, None]
 
 
 def test_a_changed_gitignore_takes_effect_with_the_same_time_and_size(call, write, root):
@@ -500,13 +391,11 @@ def test_a_changed_gitignore_takes_effect_with_the_same_time_and_size(call, writ
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("*a*b*c\n" * 20_000, "more than 100,000 characters of patterns with wildcards"),
-        ("**/*a*a*a*/**/*a*a/**/b*a*b\n" * MANY, "more than 100,000 characters of patterns with wildcards"),
+        ("**/*a*a*a*/**/*a*a/**/b*a*b\n" * 5_000, "more than 100,000 characters of patterns with wildcards"),
         ("*a" * 60_000, "more than 100,000 characters of patterns with wildcards"),
-        ("x\n" * 2_000_001, "larger than 4 MB"),
         (None, "larger than 4 MB"),
     ],
-    ids=["wild", "catastrophic", "one line", "long", "huge"],
+    ids=["catastrophic", "one line", "huge"],
 )
 def test_a_gitignore_that_is_too_large_closes_its_folder(call, write, root, content, why):
     """A .gitignore that is too large closes its folder; `ls` and `read` give the reason, and other files are found."""
@@ -521,16 +410,13 @@ def test_a_gitignore_that_is_too_large_closes_its_folder(call, write, root, cont
         call("ls", path="sub")
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), ("search", {"query": "x"}), ("ls", {})],
-)
-def test_a_closed_root_is_reported_by_each_tool(call, write, name, arguments):
+def test_a_closed_root_is_reported_by_each_tool(call, write):
     """If the root's .gitignore is too large, each tool gives the reason instead of an empty result."""
-    write({".gitignore": "*a*b*c\n" * 20_000, "a.md": "x"})
-    with pytest.raises(ToolError, match=r"cannot be listed: \.gitignore: more than"):
-        call(name, **arguments)
+    write({".gitignore": "*a" * 60_000, "a.md": "x"})
+    arguments = {"glob": {"pattern": "*"}, "grep": {"pattern": "x"}, "search": {"query": "x"}, "ls": {}}
+    for name, given_ones in arguments.items():
+        with pytest.raises(ToolError, match=r"cannot be listed: \.gitignore: more than"):
+            call(name, **given_ones)
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files")])
@@ -554,10 +440,7 @@ def test_a_symlinked_gitignore_is_ignored(call, write, root):
 
 
 def test_odd_patterns_and_paths_match_as_in_git(call, write, root):
-    """Odd patterns and paths match as in git.
-
-    A byte order mark, a line break in a path, a pattern that is not UTF-8, and a pattern that ends in a space.
-    """
+    """Odd patterns and paths match as in git."""
     write({".gitignore": b"\xef\xbb\xbfa.md\n*.log\ncaf\xe9*\n\\*.b\\ \nc.d \n", "new\nline/x.log": "needle"})
     write(dict.fromkeys(["a.md", "*.b ", "c.d", "e.md"], "needle"))
     (root / os.fsdecode(b"caf\xe9.md")).write_text("needle")
@@ -574,7 +457,7 @@ PIECES = [
 ]
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.skipif(not shutil.which("git") or sys.platform == "win32", reason="git is asked what it hides")
 @pytest.mark.parametrize("seed", range(4))
 def test_random_patterns_hide_the_same_files_as_git(root, seed):

@@ -12,7 +12,7 @@ import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.shell import process, system_sandbox
-from run_specialist.tools.shell.process import KeptOutput, SandboxedProcess
+from run_specialist.tools.shell.process import SandboxedProcess
 from run_specialist.tools.threads import in_thread
 from tests.unit.tools.sandboxed_commands import (
     PATIENCE,
@@ -64,20 +64,6 @@ async def test_a_long_output_keeps_its_beginning_and_its_end(run):
     assert "[... of 588,895 bytes only the beginning and the end are here ...]" in output.text
 
 
-@pytest.mark.parametrize(("most", "limit"), [(10, 100), (100, 200), (1000, 80)])
-def test_what_is_kept_is_bounded(most, limit):
-    """Whatever the sizes of the parts, text and memory are bounded, and a short output is whole."""
-    kept = KeptOutput(most)
-    for _ in range(500):
-        kept.add(b"abcdefg")
-    assert len(kept.text(limit)) <= limit
-    assert "of 3,500 bytes" in kept.text(limit)
-    short = KeptOutput(most)
-    short.add(b"a" * (most - 1))
-    short.add(b"b")
-    assert short.text(most) == "a" * (most - 1) + "b"
-
-
 async def test_a_timeout_keeps_what_was_printed(run):
     """The command is stopped a little before the call would be given up."""
     mark = unique_mark()
@@ -106,6 +92,7 @@ asyncio.run(Commands(Path(sys.argv[1]))(f"(setsid nohup sleep 300 >/dev/null 2>&
 """
 
 
+@pytest.mark.exhaustive
 def test_a_killed_program_leaves_no_process(run):
     """After kill -9 of the program the kernel ends everything in the sandbox."""
     mark = unique_mark()
@@ -151,10 +138,7 @@ async def test_without_namespaces_the_command_has_a_folder_of_its_own(run, monke
     assert processes_with(mark) == []
 
 
-@pytest.mark.parametrize(
-    ("command", "reason"),
-    [("echo \0", "NUL"), ("x" * 100_001, "at most 100,000 characters")],
-)
+@pytest.mark.parametrize(("command", "reason"), [("echo \0", "NUL"), ("x" * 100_001, "at most 100,000 characters")])
 async def test_impossible_commands_are_errors(run, command, reason):
     """The model reads what is wrong."""
     with pytest.raises(ToolError, match=reason):

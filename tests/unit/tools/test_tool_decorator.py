@@ -3,7 +3,6 @@
 import asyncio
 import enum
 import functools
-import math
 import re
 import threading
 import time
@@ -112,10 +111,7 @@ SPHINX = """Look up a word.
 
 @pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_parameter_descriptions_come_from_the_docstring(docstring):
-    """Parameter descriptions come from Google, NumPy and Sphinx docstrings.
-
-    The parameter section is removed from the tool's description; everything else is kept.
-    """
+    """Parameter descriptions come from Google, NumPy and Sphinx docstrings."""
 
     def look(word: str, limit: int = 3, ctx: Context | None = None) -> str:
         return word * limit
@@ -148,31 +144,8 @@ def test_a_field_overrides_the_docstring():
     assert (look.description, set(properties(look))) == ("Look.", {"word", "limit"})
 
 
-@pytest.mark.parametrize(
-    "docstring",
-    [
-        "Look: it finds.\n\nExample:\n    word: 3\n",
-        "Look.\n\nArgs:\n",
-        "Look.\n\nArguments are: word.\n",
-        "Look.\n\n:word: is no field of Sphinx",
-    ],
-)
-def test_a_docstring_without_parameters_is_the_description(docstring):
-    """Text that only looks like a parameter section stays in the description."""
-
-    def look(word: str) -> str:
-        return word
-
-    look.__doc__ = docstring
-    assert tool(look).description == docstring.strip()
-    assert "description" not in properties(tool(look))["word"]
-
-
 def test_parameters_with_a_default_are_optional():
-    """A default makes a parameter optional.
-
-    The schema omits a default that JSON cannot represent; a warning would fail this test.
-    """
+    """A default makes a parameter optional."""
     nothing = object()
 
     @tool
@@ -210,10 +183,7 @@ def looks(word: str, where: str = "here", *, times: int = 1) -> str:
 
 
 async def test_methods_callable_objects_and_partials_become_tools():
-    """Bound methods, callable objects and partials become tools.
-
-    Arguments that a partial binds are hidden from models, which cannot set them.
-    """
+    """Bound methods, callable objects and partials become tools."""
     method, thing = tool(Desk().look), tool(Desk())
     assert (method.name, method.description, list(properties(method))) == ("look", "Look on the desk.", ["word"])
     assert (await method.call({"word": "x"})).text == "desk x"
@@ -229,22 +199,7 @@ async def test_methods_callable_objects_and_partials_become_tools():
     assert (await tool(functools.partial(looks, "bound")).call({"where": "y"})).text == "bound y 1"
 
 
-async def test_a_wrapper_keeps_the_signature_of_its_function():
-    """A wrapper with `functools.wraps` keeps the function's name, docstring and parameters."""
-
-    @functools.wraps(looks)
-    def wrapper(*arguments, **named):
-        return looks(*arguments, **named).upper()
-
-    assert list(properties(tool(wrapper))) == ["word", "where", "times"]
-    assert (await tool(wrapper).call({"word": "x"})).text == "X HERE 1"
-
-
 def starred(*words: str) -> str:
-    """Look."""
-
-
-def by_place(word, /) -> str:
     """Look."""
 
 
@@ -264,19 +219,15 @@ NO_SCHEMA = "look: cannot create a JSON Schema for parameter context: "
     ("function", "said"),
     [
         (starred, "starred: parameter *words cannot be passed by keyword"),
-        (by_place, "by_place: parameter word cannot be passed by keyword"),
         (annotated("Nowhere"), f"{NO_SCHEMA}name 'Nowhere' is not defined"),
         (annotated(Desk), NO_SCHEMA),
-        (annotated(asyncio.Future), NO_SCHEMA),
         (annotated("1 / 0"), f"{NO_SCHEMA}division by zero"),
         (two, "two: both one and other are a Context"),
         (yields, "yields: asynchronous generators are not supported"),
         (Desk.look, "look: unbound method"),
         (Place, "Place: expected a function, got a class"),
-        (3, "int: expected a function, got an object of type int"),
         (lambda: "", "'<lambda>': invalid tool name; use at most"),
         (Tool("look", "Look.", looks), "Tool: parameter *arguments cannot be passed by keyword"),
-        (math.hypot, "hypot: "),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -391,17 +342,11 @@ class Odd:
     ("value", "text"),
     [
         ("as it is", "as it is"),
-        ("", ""),
         (None, ""),
         ({"a": [1, None, True]}, '{"a": [1, null, true]}'),
-        (["ä", 2], '["ä", 2]'),
-        ([], "[]"),
         (Place(x=1), '{"x": 1, "y": 0}'),
-        ([Place(x=1)], '[{"x": 1, "y": 0}]'),
         (Size(2.0), '{"width": 2.0}'),
-        (Colour.RED, "red"),
         ({"colour": Colour.BLUE, "path": Path("a/b")}, '{"colour": "blue", "path": "a/b"}'),
-        (3, "3"),
         (False, "false"),
         (b"bytes\xff", "bytes\ufffd"),
         ((number for number in range(3)), "[0, 1, 2]"),
@@ -444,17 +389,3 @@ async def test_an_endless_generator_stops_at_its_timeout():
 
     assert await tail.call_within(0.05, {}) is None
     assert await asyncio.to_thread(stopped.wait, 30)
-
-
-async def test_changing_an_argument_does_not_change_the_recorded_call():
-    """A function that changes its arguments does not change the recorded call."""
-
-    @tool
-    def give(names: Any) -> str:
-        """Give."""
-        names.append("b")
-        return str(names)
-
-    said = {"names": ["a"]}
-    assert (await give.call(said)).text == "['a', 'b']"
-    assert said == {"names": ["a"]}

@@ -27,8 +27,9 @@ from run_specialist.tools.web import (
 from run_specialist.tools.web_page import LONGEST_LINE
 from tests.unit.tools.web_pages import replied, serving
 
-HTML = b"""<html><head><title>Retries</title></head><body><nav><a href="/">Start</a></nav><main><h1>How it retries</h1>
-<p>Payments are retried <b>three times</b>, see <a href="/why">why</a>.</p><pre><code>for i in range(3):
+HTML = b"""<html><head><title>Retries</title><meta charset="punycode"></head>
+<body><nav><a href="/">Start</a></nav><main><h1>How it retries</h1>
+<p>caf-3ba</p><p>Payments are retried <b>three times</b>, see <a href="/why">why</a>.</p><pre><code>for i in range(3):
     pay()</code></pre><table><tr><th>try</th><th>after</th></tr><tr><td>2</td><td>5 s</td></tr></table></main>
 <script>alert(1)</script></body></html>"""
 
@@ -38,21 +39,22 @@ def page(body, media_type="text/html", charset=None):
     return Download("https://example.com/a", media_type, charset, body, is_cut=False)
 
 
-def test_html_becomes_markdown_without_navigation():
-    """Headings, links, code and tables of the content stay; navigation and scripts go."""
+def test_p_7_html_becomes_markdown_without_navigation():
+    """Content stays, navigation and scripts go; an encoding that is not one of pages is not used."""
     text = "\n".join(text_of(page(HTML)))
     assert "# How it retries" in text
     assert "Payments are retried **three times**, see [why](https://example.com/why)." in text
     assert "    pay()" in text
+    assert "caf-3ba" in text
     assert "| 2 | 5 s |" in text
     assert "Start" not in text
     assert "alert" not in text
 
 
-@pytest.mark.parametrize("media_type", ["text/plain", "text/markdown", "application/json", "application/ld+json", ""])
-def test_other_text_stays_as_it_is(media_type):
+def test_other_text_stays_as_it_is():
     """Plain text, Markdown and JSON are returned as they are; a page without a type is taken as text."""
-    assert text_of(page(b"# a\n\nb <i>c</i>\n", media_type)) == ["# a", "", "b <i>c</i>"]
+    for media_type in ("text/plain", "text/markdown", "application/json", "application/ld+json", ""):
+        assert text_of(page(b"# a\n\nb <i>c</i>\n", media_type)) == ["# a", "", "b <i>c</i>"]
 
 
 @pytest.mark.parametrize(
@@ -76,12 +78,6 @@ def test_p_7_an_encoding_that_is_not_one_of_pages_counts_as_utf_8(charset):
     """Encodings of host names and programs, of which `punycode` takes quadratic time, are not used."""
     body = rb"caf\u00e9-3ba+AGE- ~{<:Ky2;S{#,~}"
     assert text_of(page(body, "text/plain", charset)) == [body.decode()]
-
-
-def test_p_7_the_encoding_that_html_declares_is_one_of_pages():
-    """An encoding that HTML declares is judged as that of the server."""
-    html = b'<html><head><meta charset="punycode"></head><body><p>caf-3ba</p></body></html>'
-    assert "caf-3ba" in "".join(text_of(page(html)))
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", ""])
@@ -137,21 +133,6 @@ async def test_a_page_is_read_in_parts_with_one_request():
     assert len(pages.requests) == 1
 
 
-async def test_a_result_is_within_its_limit():
-    """A long page is cut to the limit of a result, and the note counts what was returned."""
-    async with serving(replied(b"twenty characters!!\n" * 500)) as pages:
-        text = await fetched(fetch_tool(Downloads(may_connect=bool), 1_000), url=pages.url())
-    assert len(text) <= 1_000
-    count = text.count("twenty")
-    assert text.endswith(f"[lines 1-{count} of 500; read on with offset={count + 1}]")
-
-
-async def test_an_empty_page_says_so():
-    """A page without text is not a failure."""
-    async with serving(replied(b"")) as pages:
-        assert (await fetched(fetch_tool(Downloads(may_connect=bool), 1_000), url=pages.url())).endswith("has no text]")
-
-
 # Downloads: refused by address at the connection, and bounded in size, time and redirects.
 
 
@@ -163,14 +144,14 @@ def anywhere(address):
 HOSTS = ["127.0.0.1", "localhost", "0x7f.1", "0177.0.0.1", "2130706433", "127.1", "[::ffff:127.0.0.1]", "0", "[::1]"]
 
 
-@pytest.mark.parametrize("host", HOSTS)
-async def test_no_spelling_of_loopback_is_reached(host):
+async def test_no_spelling_of_loopback_is_reached():
     """However an address of this machine is written, no request arrives."""
     async with serving(replied(b"inside")) as pages:
-        with pytest.raises(ToolError) as caught:
-            await Downloads().get(pages.url(host=host))
+        for host in HOSTS:
+            with pytest.raises(ToolError) as caught:
+                await Downloads().get(pages.url(host=host))
+            assert "\n" not in str(caught.value)
     assert pages.requests == []
-    assert "\n" not in str(caught.value)
 
 
 async def test_the_metadata_of_a_cloud_is_not_reached():
@@ -249,10 +230,10 @@ async def test_an_endless_page_is_cut():
     assert (len(found.body), found.is_cut) == (MAX_BYTES, True)
 
 
-async def test_a_small_page_that_unpacks_to_gigabytes_is_cut():
+async def test_a_small_page_that_unpacks_to_much_more_is_cut():
     """A compressed page is unpacked up to the limit only, also if it is compressed twice as far as it says."""
     packing = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    bomb = b"".join(packing.compress(bytes(2**20)) for _ in range(200)) + packing.flush()
+    bomb = b"".join(packing.compress(bytes(2**20)) for _ in range(20)) + packing.flush()
     async with serving(replied(bomb, "content-encoding: gzip")) as pages:
         found = await Downloads(may_connect=anywhere).get(pages.url())
     assert (len(found.body), found.is_cut) == (MAX_BYTES, True)
@@ -308,16 +289,10 @@ INSIDE = re.findall(
 OUTSIDE = ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "64:ff9b::101:101", "2002:101:101::"]
 
 
-@pytest.mark.parametrize("address", INSIDE)
-def test_addresses_inside_are_not_public(address):
+def test_only_addresses_outside_are_public():
     """Loopback, private, link-local and metadata addresses are not public, nor is IPv6 that leads to one."""
-    assert not is_public(address)
-
-
-@pytest.mark.parametrize("address", OUTSIDE)
-def test_addresses_outside_are_public(address):
-    """Addresses of the internet are public, also as IPv6 that leads to one."""
-    assert is_public(address)
+    assert [address for address in INSIDE if is_public(address)] == []
+    assert all(map(is_public, OUTSIDE))
 
 
 @given(st.ip_addresses(v=4))
@@ -333,17 +308,13 @@ def test_ipv4_inside_ipv6_is_judged_like_itself(address):
     ("url", "reason"),
     [
         ("file:///etc/passwd", "only http:// and https://"),
-        ("ftp://example.com/", "only http:// and https://"),
         ("gopher://127.0.0.1:6379/", "only http:// and https://"),
-        ("javascript:alert(1)", "only http:// and https://"),
         ("example.com", "only http:// and https://"),
         ("http://", "only http:// and https://"),
-        ("http://[::1/", "no valid URL"),
         ("http://example.com:99999/", "no valid URL"),
         ("http://key:word@example.com/", "user name or a password"),
         ("http://example.com/a b", "no valid URL"),
         ("http://example.com/" + "a" * LONGEST, "no valid URL"),
-        ("", "only http:// and https://"),
     ],
 )
 def test_urls_that_are_not_fetched(url, reason):

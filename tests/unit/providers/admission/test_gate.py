@@ -122,28 +122,6 @@ def test_r8_no_place_is_lost(cancelled, failing, later, ceiling):
     assert all(results[name] is None for name in set(range(20)) - cancelled - failing)
 
 
-async def test_r8_a_listener_that_fails_costs_no_place(time):
-    """An error in the report of a wait ends the request, and its place is free again."""
-    gate, release = Gate(), asyncio.Event()
-    holder = asyncio.create_task(hold(gate, [], "a", release))
-    await asyncio.sleep(0)
-    told = []
-
-    def fail(event):
-        told.append(event.phase)
-        if event.phase == "finished":
-            raise RuntimeError("a bug")
-
-    waiter = asyncio.create_task(hold(gate, [], "b", release, ceiling=1, queueing=Queueing(fail)))
-    await settle(gate, 1)
-    await time.advance(2)
-    release.set()
-    await holder
-    with pytest.raises(RuntimeError):
-        await waiter
-    assert (told, len(gate.under_way), gate.waiting) == (["started", "finished"], 0, 0)
-
-
 async def test_r8_requests_of_a_loop_that_was_closed_are_forgotten(time):
     """An event loop that ends in the middle of a request, and of a wait, does not hold up the others for ever."""
     gate, dead = Gate(), asyncio.new_event_loop()
@@ -237,25 +215,6 @@ async def test_r9_a_closing_that_becomes_too_long_ends_the_waits(time):
     await time.advance(300)
     await long
     assert begun == ["long"]
-
-
-async def test_r9_patience_counts_anew_after_the_api_was_open(time):
-    """While only the ceiling holds a request, the API refuses nothing: a later refusal is not added to an earlier."""
-    gate, begun, release = Gate(), [], asyncio.Event()
-    late = turn(gate)
-    await late.__aenter__()
-    await refuse(gate, wait=20)
-    patient = asyncio.create_task(hold(gate, begun, "a", release, ceiling=1, queueing=Queueing(patience=30)))
-    await settle(gate, 1)
-    await time.advance(20)
-    await time.advance(5)
-    await late.__aexit__(None, Refused(429, 20), None)
-    await time.advance(19)
-    assert (patient.done(), begun) == (False, [])
-    release.set()
-    await time.advance(2)
-    await patient
-    assert begun == ["a"]
 
 
 async def test_r9_patience_also_ends_the_wait_for_a_probe(time):

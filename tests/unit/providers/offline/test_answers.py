@@ -23,12 +23,10 @@ def quotes_hold(root, finished):
     ("question", "fact", "source"),
     [
         ("Why did we get rid of the cache?", "stale entries broke logins", "notes/cache.md:7"),
-        ("How much slower did requests get without the cache?", "12 ms", "notes/cache.md:8"),
         ("Which PostgreSQL version did we settle on, and why not a newer one?", "16 (not 17)", "database.md:5"),
-        ("How many connections are in the pool?", "40 connections", "database.md:"),
         ("When did release 2.4 go out?", "2024-03-11", "notes/release.md:3"),
         ("summarise the cache", "stale entries", "notes/cache.md"),
-        ("PostgreSQL", "PostgreSQL 16", "database.md:5"),
+        ("Which release went out in March?", "2024-03-11", "notes/release.md:3"),
     ],
 )
 async def test_the_fact_is_quoted_with_its_line(ask, root, question, fact, source):
@@ -40,23 +38,7 @@ async def test_the_fact_is_quoted_with_its_line(ask, root, question, fact, sourc
     quotes_hold(root, finished)
 
 
-async def test_a_question_of_two_parts_gets_quotes_for_both(ask, root):
-    """Each part of a question is answered, from different lines if necessary."""
-    finished = await ask("How fast was the importer in the first load test, and how fast after batching?")
-    assert "300 rows" in finished.response.answer
-    assert "9,000 rows" in finished.response.answer
-    quotes_hold(root, finished)
-
-
-async def test_an_answer_combines_two_notes(ask, root):
-    """Parts about different subjects are answered from different notes."""
-    finished = await ask("Why was the cache removed, and how many connections does the pool hold?")
-    assert {"notes/cache.md", "notes/2024-01-05_database.md"} <= {
-        item.source.rpartition(":")[0] for item in finished.response.evidence
-    }
-    quotes_hold(root, finished)
-
-
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("question", "word"),
     [
@@ -71,13 +53,6 @@ async def test_a_word_that_is_in_no_note_is_reported_as_missing(ask, question, w
     assert re.match(rf"The files hold nothing on .*{word}", finished.response.answer)
     assert finished.response.evidence == []
     assert word in finished.response.gaps
-
-
-async def test_a_missing_name_is_reported_beside_a_known_one(ask):
-    """If one name is unknown and another known, the answer reports the first as missing and quotes the second."""
-    finished = await ask("What does Alice say about PostgreSQL?")
-    assert finished.response.answer.startswith("The files do not mention Alice;")
-    assert "PostgreSQL 16" in finished.response.answer
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -115,31 +90,7 @@ async def test_a_table_row_is_quoted_with_its_content(ask, root):
     quotes_hold(root, finished)
 
 
-async def test_each_part_of_a_question_gets_its_turn(ask):
-    """Many good lines for one part of a question do not crowd out those for the other."""
-    shards = "".join(
-        f"- The shard count of the zone {zone} is {zone}{zone}, after the shard move.\n\n" for zone in range(1, 9)
-    )
-    note = f"# Shards\n\n{shards}\n# Mover\n\nThe mover is written in Go.\n\nIts owner is the storage group.\n"
-    finished = await ask(
-        "What is the shard count of the zone, and who is the owner of the mover?", notes={"notes/shards.md": note}
-    )
-    assert "storage group" in "".join(item.quote for item in finished.response.evidence[:4])
-
-
-async def test_missing_ordinary_words_are_named_if_little_matches(ask):
-    """If the question is hardly answered, its missing words are named, also ordinary ones."""
-    finished = await ask("Who prints and binds the changelog by hand?")
-    assert finished.response.answer.startswith("The files do not mention prints or binds;")
-
-
-async def test_a_month_matches_dates_in_figures(ask):
-    """A month in the question matches dates in figures, even if no note contains the word "March"."""
-    finished = await ask("Which release went out in March?")
-    assert "2024-03-11" in finished.response.answer
-
-
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     "tools", [("search",), ("grep",), ("grep", "read"), ("glob", "read"), ("search", "read", "grep")], ids=str
 )
@@ -156,15 +107,6 @@ async def test_without_tools_the_answer_says_that_nothing_was_looked_up(ask):
     finished = await ask("Why was the cache removed?", tools=())
     assert finished.calls == ()
     assert finished.response.answer == "Nothing could be looked up, so no file has a word in this answer."
-
-
-async def test_a_heading_that_repeats_the_question_is_not_quoted(ask, root):
-    """A heading that only repeats the question is not quoted, but the text below it is."""
-    (root / "owls.md").write_text(
-        "# Owls\n\n## Why do owls hunt at night?\n\nOwls hunt at night because mice are awake then.\n"
-    )
-    finished = await ask("Why do owls hunt at night?")
-    assert [one.quote for one in finished.response.evidence] == ["Owls hunt at night because mice are awake then."]
 
 
 # Offline answers about code: the function itself is quoted, before the prose that speaks of it.
@@ -184,14 +126,15 @@ def lines_hold(root, finished):
 
 
 async def test_how_payments_are_retried_quotes_the_loop(ask, root):
-    """The loop that retries is the first quote, although README, changelog and a test speak of it in the same words."""
+    """The loop is the first quote, in a fence, although README, changelog and a test speak of it in the same words."""
     finished = await ask("How are payments retried?", notes=PROJECT)
     first = finished.response.evidence[0]
     assert (first.source, first.quote.strip()) == ("shop/gateway.py:31", LOOP.strip())
+    assert f"\n`shop/gateway.py:31`\n```py\n{LOOP}\n```\n" in finished.response.answer
     lines_hold(root, finished)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize(
     ("question", "source", "text"),
     [
@@ -209,39 +152,7 @@ async def test_the_body_of_a_function_is_quoted_in_other_languages(ask, root, qu
     lines_hold(root, finished)
 
 
-async def test_a_quote_of_code_is_shown_in_a_fence(ask):
-    """Lines of code keep their breaks and indentation in the answer, below their source."""
-    finished = await ask("How are payments retried?", notes=PROJECT)
-    assert f"\n`shop/gateway.py:31`\n```py\n{LOOP}\n```\n" in finished.response.answer
-
-
-async def test_a_fence_in_the_code_does_not_end_the_quote(ask):
-    """The fence of a quote is longer than those in the code."""
-    code = 'def mark_widgets(widgets):\n    for widget in widgets:\n        print("```", widget)\n'
-    finished = await ask("How are widgets marked?", notes={"marks.py": code})
-    assert f"````py\n{code.rstrip()}\n````" in finished.response.answer
-
-
-async def test_why_is_answered_by_comments_and_prose(ask, root):
-    """The reason is quoted before the statements: they only say how."""
-    finished = await ask("Why are payments retried with the same key?", notes=PROJECT)
-    assert "because the gateway would charge it twice" in finished.response.evidence[0].quote
-    lines_hold(root, finished)
-
-
-async def test_a_question_about_notes_is_answered_from_notes_beside_code(ask):
-    """Code in the project does not hide the notes, which alone know the answer."""
-    finished = await ask("Why did we get rid of the cache?", notes=PROJECT)
-    assert "stale entries broke logins" in finished.response.evidence[0].quote
-
-
-async def test_what_no_code_does_is_reported_as_missing(ask):
-    """If no file mentions the subject, nothing is quoted."""
-    finished = await ask("How are Kubernetes pods scaled?", notes=PROJECT)
-    assert finished.response.evidence == []
-    assert "Kubernetes" in finished.response.gaps
-
-
+@pytest.mark.exhaustive
 async def test_a_quote_combines_no_two_results(ask):
     """Each quote is in one result as a whole, or the loop could not verify it."""
     steps = "".join(f"    if step == {number}:\n        run_step({number})\n" for number in range(80))
@@ -251,21 +162,3 @@ async def test_a_quote_combines_no_two_results(ask):
     assert finished.response.evidence
     for item in finished.response.evidence:
         assert any(" ".join(item.quote.split()) in " ".join(result.split()) for result in shown)
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("limit", range(1, 5))
-async def test_a_small_limit_still_quotes_code(ask, root, limit):
-    """With few calls the answer is made of what the first searches show."""
-    finished = await ask("How are payments retried?", notes=PROJECT, limit=limit)
-    assert any(item.source.startswith("shop/gateway.py") for item in finished.response.evidence)
-    lines_hold(root, finished)
-
-
-async def test_definitions_are_looked_up_by_their_names(ask):
-    """One call finds the definitions whose names contain a word of the question, if there is code at all."""
-    before = await ask("How is the cache removed?")
-    assert "grep" not in [call.name for call in before.calls]
-    finished = await ask("How are payments retried?", notes=PROJECT)
-    looked_up = [call.arguments for call in finished.calls if call.name == "grep"]
-    assert [(given["glob"], "retr" in given["pattern"]) for given in looked_up] == [("*.py", True)]
