@@ -417,6 +417,7 @@ def test_nothing_is_imported_or_started(write, notes):
     assert sorted(path.name for path in notes.iterdir()) == [".git", "notes", "specialists", "tools.py"]
 
 
+@pytest.mark.exhaustive
 def test_past_runs_of_this_file_are_summed_up(write, ask, store, notes):
     """Medians of this file's runs are shown by model; runs of another file of the same name do not count."""
     write("finder")

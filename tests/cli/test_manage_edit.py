@@ -94,6 +94,7 @@ def test_an_unchanged_file_is_named_as_such(project: Path) -> None:
     assert "not changed; if the editor is still open, use a command that waits" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_packaged_specialist_is_copied_on_request(project: Path) -> None:
     """A specialist of the package is never changed: `--copy` edits a copy, and without it one line says so."""
     original = (packaged() / "fact-checker.md").read_bytes()

@@ -205,6 +205,7 @@ def terminated(process, gate):
     return process.communicate(timeout=PATIENCE)
 
 
+@pytest.mark.exhaustive
 def test_sigterm_ends_after_the_turn_and_no_reply_is_paid_for_twice(store, api, write, program):
     """Exit code 130 and one line; the reply under way and its results are stored, and the bill is exact."""
     gate = Gate()

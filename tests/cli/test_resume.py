@@ -81,6 +81,7 @@ def test_s4_5_resume_json_prints_the_outcome_of_the_whole_run(store, api, write,
     assert told["cost_usd"] > first["cost_usd"]
 
 
+@pytest.mark.exhaustive
 def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program):
     """Exit code 130 and one line with the resume command; every stored call has its result."""
     gate = Gate()

@@ -19,7 +19,7 @@ FEW = len(FATES)
 SEED = seed()
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("children", "stored"), [(FEW, True), (CHILDREN, False)], ids=["few, stored", "many"])
 def test_every_child_has_one_outcome_and_its_objects_are_released(tmp_path, children, stored):
     """Each child has one outcome with the status of its fate; afterwards all objects of the runs are released.

@@ -77,7 +77,7 @@ def test_the_state_is_the_same(forks, tmp_path, monkeypatch):
         assert found[0][1:] == ("", 0)
 
 
-@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ENDINGS)
 def test_the_end_is_the_same(forks, name):
     """Exit code, output and the last line of errors are those of an own interpreter."""

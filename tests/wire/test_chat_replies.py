@@ -125,6 +125,7 @@ def test_a_full_context_is_not_helped_by_more_output_tokens():
 # When a chat completions server refuses a request, the provider adapts and remembers.
 
 
+@pytest.mark.exhaustive
 async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(ask_chat):
     """A server that ignores schema, force and none: the run ends with an outcome after three landing requests."""
     outcome, api = await ask_chat(policies.always_tool("look", obeys=False), 2)

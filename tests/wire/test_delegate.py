@@ -245,6 +245,7 @@ REASONS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kind", "script"), [(MESSAGES, THINKS), (CHAT, REASONS)])
 async def test_f_2_another_model_gets_no_thinking_of_the_first(endpoint, kind, script):
     """A run of one API continues on the other: without thinking, with ids that it accepts, with a note about it."""

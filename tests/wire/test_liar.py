@@ -85,7 +85,7 @@ async def test_one_corrupted_reply_costs_one_more_request(kind, folder):
     assert (came.wrong, came.outcome.status, came.outcome.warnings, came.struck) == ([], "landed", (), 1)
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["endless stream", "gzip bomb"])
 async def test_a_reply_that_is_too_long_is_a_one_line_error(name, folder):
     """A reply that is too long is hung up on and reported in one line, without waiting for a time limit."""

@@ -48,6 +48,7 @@ async def test_a_child_may_have_a_local_model_of_its_own(finder, local):
         assert (len(above.requests), len(below.requests)) == (2, 1)
 
 
+@pytest.mark.exhaustive
 async def test_a_run_is_resumed_on_the_same_local_model(finder, local):
     """The stored id leads to the same server again; for llama.cpp it has the name that the server reported."""
     with local("llamacpp", [answers("one"), answers("two")]) as server:
@@ -120,7 +121,7 @@ class Reader:
         return says(None, *(tool_call("read", {"path": f"n{number % 40}.md"}) for number in numbers))
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("n_ctx", "calls_a_turn"), [(4096, 1), (8192, 5), (32768, 5)])
 async def test_everything_fits_into_a_small_context(finder_context, local, n_ctx, calls_a_turn):
     """Prompt, tools, results and reply of every request fit, summaries included, and the run lands as usual."""
@@ -210,7 +211,7 @@ async def test_explicit_settings_win_with_a_warning(finder_context, local):
     assert "tool_result_limit: a result of 50,000 characters does not fit into the context of 8,192 tokens" in warning
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("length", "limit"), [(131072, 20_000), (None, 20_000), (4096, 1_747)])
 async def test_a_resumed_run_takes_the_context_of_its_new_model(finder_context, local, length, limit):
     """Limits derived from the first model's context do not bind the second, and archived results can still be read."""

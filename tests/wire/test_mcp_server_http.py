@@ -38,7 +38,7 @@ async def until_idle(served) -> None:
             await asyncio.wait([one.task for one in served.runs._active])
 
 
-@pytest.mark.exhaustive(one_in=6)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_the_official_client_calls_a_tool_over_http(mode, host):

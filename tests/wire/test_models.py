@@ -224,6 +224,7 @@ async def test_m_5_a_mistake_that_somebody_must_see_changes_nothing(chains, mess
     assert "no model of this run" not in str(outcome.error)
 
 
+@pytest.mark.exhaustive
 async def test_m_7_a_fork_before_the_change_drops_the_thoughts_of_the_first_model(chains, messages_api):
     """A fork knows which model wrote each turn: it converts those of another one, and keeps its own as they are."""
     api = messages_api([*THINKS, NO_CREDIT, look(replies, "c"), replies.answers("mice")])

@@ -105,6 +105,7 @@ async def test_r2_many_runs_adapt_to_what_the_api_takes(real_time, kind, status)
     assert [before for before in api.refused if before > api.accepted * 0.7] == []
 
 
+@pytest.mark.exhaustive
 async def test_r3_a_ceiling_keeps_everything_from_being_refused(real_time):
     """With as many concurrent requests as the API accepts, none is refused."""
     with limited(at_most(4)) as api:
@@ -161,6 +162,7 @@ def test_r1_runs_in_two_event_loops_share_the_limit(real_time):
     assert (answered(results), api.refused, api.most_at_once) == (20, [], 3)
 
 
+@pytest.mark.exhaustive
 async def test_r1_another_key_has_a_gate_of_its_own(real_time):
     """What one key may not do, another one may."""
     with limited(at_most(100)) as api:

@@ -66,6 +66,7 @@ def test_e11_a_worse_prompt_is_a_regression(api, eval_, project, tmp_path):
     assert git(project, "status", "--porcelain", "--", "specialists").split() == ["M", "specialists/finder.md"]
 
 
+@pytest.mark.exhaustive
 @NEEDS_GIT
 def test_e11_few_cases_are_no_regression(api, eval_, project):
     """An undecided comparison has exit code 0 and the required number of cases; an unchanged file has no difference."""

@@ -31,6 +31,7 @@ def test_the_cases_are_run_and_checked(api, eval_):
     assert ": 2 cases · no past runs to forecast from" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_e5_a_failed_check_names_its_run_and_its_reason(api, eval_, cases):
     """The run can be looked at; a score below the least one is exit code 1."""
     api(looks)
@@ -63,6 +64,7 @@ def test_e2_the_same_command_asks_nothing_and_other_checks_cost_nothing(api, eva
     assert len(simulator.requests) == 10
 
 
+@pytest.mark.exhaustive
 def test_e3_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     """A note that a run has read has changed: this run is made again, and the others are used again."""
     simulator = api(looks)
@@ -107,6 +109,7 @@ def test_e3_a_new_file_that_no_run_would_read_asks_nothing(api, eval_, notes):
     assert "1 run again, because files have changed" in eval_("--case", "owls").stderr
 
 
+@pytest.mark.exhaustive
 def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_):
     """Two limits and two repeats of one case are four runs, which are stored by themselves."""
     simulator = api(looks)
@@ -159,6 +162,7 @@ def test_without_the_extra_one_line_says_what_to_install(eval_, monkeypatch):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.exhaustive
 def test_e4_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_):
     """A limit for part of the runs: the rest is named, and the same command with a higher limit makes only that."""
     simulator = api(looks)
@@ -190,6 +194,7 @@ def says_many(api):
     return api(policy(lambda _: says(respond(f"{'a' * 100}! And mice."))))
 
 
+@pytest.mark.exhaustive
 def test_p7_a_pattern_that_takes_for_ever_ends_with_its_check(says_many, eval_, cases, monkeypatch):
     """It is a check that could not be made, in one line with exit code 4; the other checks hold."""
     cases(ENDLESS)

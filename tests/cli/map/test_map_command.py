@@ -335,6 +335,7 @@ def test_the_cost_limit_of_a_batch_leaves_items_not_run(past, items, map_):
     assert (result.exit_code, json.loads(result.stdout)["earlier"]) == (0, done), result.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_cost_limit_without_a_price_is_refused(write, chat, items, store):
     """Before anything is sent, one line says that the cost of the model is not known."""
     write("finder", "tools: search, read")

@@ -204,6 +204,7 @@ def test_the_tables_have_every_event_of_a_batch():
     assert {one.event for one in BatchEvent.__subclasses__()} == set(BATCH_EVENTS)
 
 
+@pytest.mark.exhaustive
 def test_another_specialist_brings_the_answers_together(api, items, map_, write, store):
     """It reads the answers as files; its answer follows the rows, as JSON; the same ones are not paid for twice."""
     write("reducer", "model: haiku", "paths: [notes/]")
@@ -330,7 +331,7 @@ class Held:
         return answer(f"all about {item}")
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
 def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     """The reply that is under way is waited for, stored and counted; nothing new begins; the same call continues."""

@@ -312,6 +312,7 @@ class Unanswered:
         await asyncio.Event().wait()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [AnthropicProvider, ChatProvider])
 async def test_many_simultaneous_requests_start_a_few_per_turn(kind):
     """Many simultaneous requests start a few per turn: waiting ones have no body yet, and finally all of them run."""

@@ -98,6 +98,7 @@ def test_an_owner_is_alive_until_it_releases_its_lock(url):
     assert not is_alive(url, owner.token)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_process_counts_as_dead(url):
     """A killed process counts as dead, since the system releases its lock."""
     with another_process(url) as (process, token):
