@@ -2,30 +2,47 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+
+_NO_FD = -1
+_READ_SIZE = 4096
 
 
 async def with_signal_wakeup(work: Coroutine[Any, Any, _T]) -> _T:
     """Await a coroutine and wake the event loop whenever a signal arrives.
 
     Python runs signal handlers in the main thread, once it executes bytecode again. A signal delivered to the main
-    thread interrupts a sleeping loop there; a signal delivered to another thread does not. A loop that handles any
-    signal is woken by all of them, so it handles one that nobody sends; all other handlers are left unchanged.
+    thread interrupts a sleeping loop there; a signal delivered to another thread does not, so each signal also
+    writes a byte to a socket that the loop reads.
+    Installed signal handlers are left unchanged.
     Source: https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd.
     """
+    import socket  # noqa: PLC0415 - few programs need it
+
     loop = asyncio.get_running_loop()
-    try:
-        loop.add_signal_handler(signal.SIGURG, int)
-    except (AttributeError, NotImplementedError, RuntimeError, ValueError):
-        # On Windows the loop handles this itself; in other threads no handler is called.
+    # uvloop and the default loop on Windows handle this themselves, and only the main thread runs signal handlers.
+    if not isinstance(loop, asyncio.SelectorEventLoop) or threading.current_thread() is not threading.main_thread():
         return await work
-    try:
-        return await work
-    finally:
-        loop.remove_signal_handler(signal.SIGURG)
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        writer.setblocking(False)
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        if before != _NO_FD:
+            signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+            return await work
+        loop.add_reader(reader, reader.recv, _READ_SIZE)
+        try:
+            return await work
+        finally:
+            # A descriptor that other code has set in the meantime is kept.
+            current = signal.set_wakeup_fd(_NO_FD)
+            if current not in {_NO_FD, writer.fileno()}:
+                signal.set_wakeup_fd(current, warn_on_full_buffer=False)
+            loop.remove_reader(reader)
 
 
 PATIENCE = 1.0

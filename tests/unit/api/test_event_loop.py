@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 import threading
 from threading import Thread
@@ -55,6 +56,21 @@ def test_a_signal_handler_is_called_immediately():
     """A program's handler is called immediately, and nothing is left behind."""
     assert asyncio.run(with_signal_wakeup(sleeps())) == "the signal"
     assert signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such sockets")
+def test_the_descriptor_of_a_program_for_its_signals_is_kept():
+    """A program that is woken by signals itself, as those with windows are, keeps its descriptor and its handlers."""
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        writer.setblocking(False)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            asyncio.run(with_signal_wakeup(asyncio.sleep(0)))
+        finally:
+            kept = signal.set_wakeup_fd(-1)
+        assert kept == writer.fileno()
+    assert signal.getsignal(signal.SIGURG) == signal.SIG_DFL
 
 
 PATIENCE = 90
