@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import random
 from dataclasses import replace
 from statistics import fmean, median
@@ -401,3 +402,14 @@ def test_any_text_gives_a_valid_document(text):
     document = junit(result).encode()
     assert ET.fromstring(document).find("testsuite/testcase") is not None  # noqa: S314 - our own document
     assert not {*range(9), 11, 12, *range(14, 32), 127}.intersection(document)
+
+
+def test_a_baseline_is_a_regular_file_of_bounded_size(tmp_path, monkeypatch):
+    """A pipe as a result would never end, and a file that is too large is not read to its end."""
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(UsageError, match="is not a regular file"):
+        baseline.read_result(tmp_path / "pipe.json")
+    monkeypatch.setattr(baseline, "LARGEST_RESULT", 1_024)
+    (tmp_path / "large.json").write_text(" " * 1_025)
+    with pytest.raises(UsageError, match="is larger than 1 KiB"):
+        baseline.read_result(tmp_path / "large.json")

@@ -16,9 +16,13 @@ from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalResult, Variant
 from run_specialist.safety.git import GitMissing, ask_git
 from run_specialist.specialist.checks import take_values
 from run_specialist.specialist.front_matter import read
+from run_specialist.specialist.positions import read_file
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.location import NONE, default_folder, place
+
+LARGEST_RESULT = 256 * 1024 * 1024
+"""Maximum size of a result in JSON [bytes]."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,11 @@ class Baseline:
 def read_result(path: Path) -> EvalResult:
     """Return the result in a file that `--json` wrote; raises UsageError with the place of the problem."""
     try:
-        return TypeAdapter(EvalResult).validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+        data = read_file(path, None, LARGEST_RESULT)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+    try:
+        return TypeAdapter(EvalResult).validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "1:1"
