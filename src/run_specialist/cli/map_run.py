@@ -34,6 +34,7 @@ from run_specialist.cli.help import given_words
 from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, label, reason_of, spread
 from run_specialist.cli.tables import duration_words
 from run_specialist.errors import StoreMissing, UsageError
+from run_specialist.loop.account import rounded
 from run_specialist.record.outcome import Exit, Outcome
 from run_specialist.specialist.project import project_path
 from run_specialist.store.batch_reader import StoredBatches
@@ -232,7 +233,7 @@ class MapCall:
             console.print_line(f"\nbatch {self.batch.id}; nothing was sent")
             return
         figures = {
-            name: typical and {"median": typical.median, "nine_of_ten": typical.high}
+            name: typical and {"median": rounded(typical.median), "nine_of_ten": rounded(typical.high)}
             for name, typical in (
                 ("tool_calls", expected.calls),
                 ("seconds", expected.seconds),
@@ -250,9 +251,9 @@ class MapCall:
                 "forecast": {
                     "runs": expected.runs,
                     **figures,
-                    "total_seconds": expected.total_seconds(at_once),
-                    "total_cost_usd": expected.total_cost_low,
-                    "total_cost_usd_90": expected.total_cost_high,
+                    "total_seconds": rounded(expected.total_seconds(at_once)),
+                    "total_cost_usd": rounded(expected.total_cost_low),
+                    "total_cost_usd_90": rounded(expected.total_cost_high),
                 },
             }
         )
