@@ -228,6 +228,7 @@ def _make_tools(
     return tuple(tools), tuple(warnings)
 
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(
     rb"""
     \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # surrogate pair
@@ -243,4 +244,6 @@ def replace_lone_surrogates(line: bytes) -> bytes:
 
     They come from programs that truncate UTF-16 strings, e.g. in JavaScript, in the middle of an emoji.
     """
+    if not _SURROGATE.search(line):
+        return line
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)
