@@ -61,6 +61,7 @@ def ends_like_a_name(value: str) -> bool:
     return len(value) <= _LONGEST_NAME and value.lower().endswith(NAME_ENDINGS) and _NAME.fullmatch(value) is not None
 
 
+_LONGEST_KEY = 64
 # Length of the text before a name that is examined [characters].
 _LONGEST_HEAD = 250
 
@@ -117,7 +118,7 @@ def _place_of(text: str, start: int, end: int) -> _Place | None:
     start, end: span of the word that ends the name, such as `token`.
     """
     found = _OPERATOR.match(text, end)
-    head = text[max(0, start - 64) : start]
+    head = text[max(0, start - _LONGEST_KEY) : start]
     begun = start - (len(head) - len(head.rstrip(_OF_NAMES)))
     name = text[begun:end]
     kind = _secrecy_of(name)
@@ -137,7 +138,15 @@ _OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _ANCHORS = tuple(
     # Each pattern starts with literal letters, for which `re` searches fastest.
     re.compile(rf"{word}(?={_SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
-    for word in "pass(?:word|wd|phrase|(?<=_pass)) pwd(?<![a-z]pwd) secret credentials? token key _auth".split()  # noqa: SIM905
+    for word in (
+        "pass(?:word|wd|phrase|(?<=_pass))",
+        "pwd(?<![a-z]pwd)",
+        "secret",
+        "credentials?",
+        "token",
+        "key",
+        "_auth",
+    )
 )
 _FLAG = re.compile(
     r"""--(?=[a-z])[a-z-]{0,40}(?:password|passwd|passphrase|secret|token|api-?key|access-key)"""
