@@ -311,11 +311,10 @@ def answers_stored(text: str):
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
+def store(tmp_path, monkeypatch, files):
     """Return the URL of a store, and write a parent and its child."""
     monkeypatch.chdir(tmp_path)
-    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
-    write(tmp_path, "finder", "tool_calls_limit: 6")
+    files()
     return f"sqlite:///{tmp_path}/runs.db"
 
 
