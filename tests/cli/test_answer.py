@@ -447,3 +447,41 @@ def test_a_quote_of_code_has_its_own_indentation(quote, expected):
     block = evidence_block([Evidence("a.py:3", quote, verified=True)])
     lines = shown(apart(block), color=False).rstrip().splitlines()[3:]
     assert [line.removeprefix("    ").rstrip() for line in lines] == expected.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("question", "status", "sources", "gap"),
+    [
+        ("What do owls eat at night?", "answered", {"notes/owls.md"}, None),
+        ("At what vintage price do owls eat?", "partial", {"notes/owls.md"}, "vintage"),
+        ("Who is on the pagerduty rotation?", "partial", set(), "pagerduty"),
+    ],
+)
+def test_g10_a_weak_match_is_partial(write, call, question, status, sources, gap):
+    """Offline, too few of the question's words in a file make a partial answer with gaps and at most two quotes."""
+    write("finder")
+    result = call("finder", question, "--model", "offline", "--store", "none", "--json")
+    outcome = json.loads(result.stdout)
+    assert (result.exit_code, outcome["status"]) == (0, status)
+    assert {one["source"].partition(":")[0] for one in outcome["evidence"]} == sources
+    assert len(outcome["evidence"]) <= 2
+    assert gap is None or gap in outcome["gaps"]
+    assert (outcome["error"] is None) == (status == "answered")
+
+
+@pytest.mark.parametrize("question", ["What does lib/pay.py do?", "Explain pay.py", "Explain pay.py and its owls"])
+def test_t7_a_file_that_the_question_names_is_read_first(write, call, notes, question):
+    """Its docstring is the first quote, then the first lines of its definitions, although other files match, too."""
+    write("finder")
+    (notes / "lib").mkdir()
+    (notes / "lib" / "pay.py").write_text(
+        '"""Take money."""\n\nLIMIT = 3\n\n\ndef charge(card):\n    return card.take()\n'
+    )
+    (notes / "notes" / "pay.md").write_text("# Pay\n\nTo explain pay, owls do what lib does with py.\n")
+    outcome = json.loads(call("finder", question, "--model", "offline", "--store", "none", "--json").stdout)
+    quotes = [(one["source"], one["quote"]) for one in outcome["evidence"]]
+    assert quotes == [
+        ("lib/pay.py:1", '"""Take money."""'),
+        ("lib/pay.py:6", "def charge(card):\n    return card.take()"),
+    ]
+    assert outcome["status"] == "answered"

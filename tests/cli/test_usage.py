@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -356,8 +357,12 @@ QUESTION = "How are payments retried?"
 def project(notes, monkeypatch):
     """A project of code without notes, where only the specialists of the package are found."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    shutil.rmtree(notes / "notes")
     (notes / "pay.py").write_text("def retry():\n    return 3\n")
     return notes
+
+
+WHERE = "thoughts/, else notes/, docs/, *.md"
 
 
 def listed() -> dict[str, dict]:
@@ -374,7 +379,7 @@ def test_list_says_what_cannot_work_here(project):
     assert rows["codebase-analyst"] == rows["fact-checker"] == "ok"
     assert rows["thoughts-analyzer"] == rows["thoughts-locator"] == "blocked"
     assert [line for line in result.stdout.splitlines() if "cannot work" in line] == [
-        f"thoughts-analyzer, thoughts-locator cannot work here: no file under {project} matches thoughts/"
+        f"thoughts-analyzer, thoughts-locator cannot work here: no file under {project} matches {WHERE}"
     ]
     assert result.exit_code == 0
 
@@ -399,7 +404,7 @@ def test_the_model_can_be_the_reason(write, notes, monkeypatch):
 def test_show_says_it_too(project):
     """`show` has the reason above the settings and in JSON, and nothing for a specialist that can work."""
     text, values = specialists("show", "thoughts-analyzer"), specialists("show", "thoughts-analyzer", "--json")
-    reason = f"no file under {project} matches thoughts/"
+    reason = f"no file under {project} matches {WHERE}"
     assert f"\ncannot work here: {reason}\n\nKEY " in text.stdout
     assert (text.exit_code, json.loads(values.stdout)["unavailable"]) == (0, reason)
     working = specialists("show", "codebase-analyst")
@@ -407,11 +412,18 @@ def test_show_says_it_too(project):
     assert json.loads(specialists("show", "codebase-analyst", "--json").stdout)["unavailable"] is None
 
 
+def test_without_thoughts_other_notes_are_read_and_named(notes, call):
+    """Where there is no `thoughts/`, the first of the alternatives that exist are read, and a warning names them."""
+    result = call("thoughts-analyzer", "What do owls eat at night?", "--model", "offline", "--json")
+    assert json.loads(result.stdout)["evidence"][0]["source"] == "notes/owls.md:3"
+    assert "paths: no file matches thoughts/; these are read instead: notes/\n" in result.stderr
+
+
 def test_the_error_names_the_specialist_that_works_here(project, call):
     """Asked anyway, it exits with 2, and the error names specialists that work."""
     result = call("thoughts-analyzer", QUESTION)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"no file under {project} matches thoughts/; set another folder" in result.stderr
+    assert f"no file under {project} matches {WHERE}; set another folder" in result.stderr
     named = result.stderr.strip().rpartition("; ")[2]
     assert named.startswith("these work here: ")
     assert "thoughts-locator" not in named

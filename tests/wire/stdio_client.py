@@ -37,7 +37,7 @@ def answer_to(program: Program, number: int) -> dict:
     raise AssertionError("it ended without an answer")
 
 
-NOT_HERE = r"specialists: not served: (thoughts-analyzer, thoughts-locator|fact-checker) cannot work here: .*"
+NOT_HERE = r"specialists: not served: (thoughts-analyzer, thoughts-locator|.*fact-checker) cannot work here: .*"
 UNJUDGED = r"specialists: warning: no model judges the answers: .*"
 
 

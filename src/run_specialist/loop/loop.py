@@ -22,7 +22,7 @@ from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.prompts import Objection
-from run_specialist.providers.base import Choice
+from run_specialist.providers.base import NO_MATCH, WEAK_MATCH, Choice
 from run_specialist.providers.choose import ModelChain
 from run_specialist.record.events import ModelChanged, Resumed, Warned
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, has_server_calls, sendable
@@ -32,6 +32,11 @@ from run_specialist.tools.respond import Response
 
 MAX_PAUSES = 5
 """Paused turns accepted in one run."""
+# Why an answer without a language model is partial, by stop reason.
+_MATCHES = {
+    WEAK_MATCH: "weak match: no file holds enough of the words of the question",
+    NO_MATCH: "no match: the files hold no answer to the question",
+}
 
 
 class Loop:
@@ -125,6 +130,8 @@ class Loop:
         """Act on a reply; return None if the model is to be asked again."""
         self._dispatcher.book_server_calls(reply)
         ending = await self._act_on(reply)
+        if ending and ending.response and reply.reason in _MATCHES:
+            ending = replace(ending, status="partial", error=ending.error or _MATCHES[reply.reason])
         return replace(ending, by_reply=True) if ending else None
 
     def close(self) -> None:

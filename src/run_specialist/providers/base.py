@@ -58,6 +58,10 @@ class Capabilities:
     """The rungs of a recorded landing, in place of those that follow from the other fields; None = not recorded."""
 
 
+WEAK_MATCH, NO_MATCH = "weak_match", "no_match"
+"""Stop reasons of the offline provider: no file holds much of the question, or nothing of it was found."""
+
+
 @dataclass(frozen=True)
 class Opening:
     """The parts of a request that never change during a run, so that they can be cached."""

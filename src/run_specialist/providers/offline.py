@@ -5,25 +5,24 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import log
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from run_specialist.prompts import NOT_DELIVERED
-from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Request, Watch
+from run_specialist.providers.base import NO_MATCH, WEAK_MATCH, Capabilities, Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.offline_text import (
     Findings,
     Term,
     Unit,
     code_units,
     definitions,
+    file_pattern,
     is_about_behaviour,
     is_code,
-    literal,
     prose_units,
     roots,
-    statements,
     synonyms,
     terms_of,
 )
@@ -65,13 +64,13 @@ class OfflineConversation:
         is_last = choice is not Choice.AUTO or ranking.gathered.must_answer
         if calls := [] if is_last else next_calls(ranking, self.opening.tools):
             return self._calls(calls, messages)
-        response = answer(ranking)
+        response, match = answer(ranking)
         if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self.opening.tools):
             was_returned = text_of(messages[-1].blocks).startswith(NOT_DELIVERED)
             text = response.model_dump_json() if was_returned else response.answer
             self._show(text)
-            return Reply(Stop.ANSWERED, ({"type": "text", "text": text},), reason="end_turn")
-        return self._calls([(RESPOND, response.model_dump())], messages)
+            return Reply(Stop.ANSWERED, ({"type": "text", "text": text},), reason=match or "end_turn")
+        return replace(self._calls([(RESPOND, response.model_dump())], messages), reason=match or "tool_use")
 
     def _calls(self, calls: "Sequence[Call]", messages: Sequence[Message]) -> Reply:
         # Ids must be unique within a transcript, so they continue the count of previous calls.
@@ -95,13 +94,12 @@ _ORDINARY, _NAME, _VERB = 3.5, 1.3, 0.6
 _PARTICIPLE = re.compile(r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|written|taken|given")
 # Bonus for a unit whose headings and path contain all terms of the question: for prose, for code.
 _TOPIC, _NAMED = 0.6, 0.8
-# Factors: for prose where code answers, additionally for changelogs; for code where prose answers: statements, and
-# comments; for a reason, if the question asks why.
-_PROSE, _OLD, _CODE_ASIDE, _COMMENT_ASIDE, _REASON = 0.55, 0.6, 0.6, 1.6, 1.25
-_BECAUSE = re.compile(r"(?i)\b(?:because|due to|since|so that|caus\w*|reason\w*|therefore|in order to|instead of)\b")
-_CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
+# Factors: for prose where code answers; for code where prose answers: statements, and comments.
+_PROSE, _CODE_ASIDE, _COMMENT_ASIDE = 0.55, 0.6, 1.6
 # Factor for how much reading an unread definition may reveal.
 _UNREAD = 1.8
+# Minimum share of the question's weight in one file, and in one unit, else the match is weak; terms that count for it.
+_IN_FILE, _IN_UNIT, _MOST_COUNTED = 0.55, 0.42, 15
 
 
 class Ranking:
@@ -110,16 +108,20 @@ class Ranking:
     def __init__(self, gathered: Findings) -> None:
         """Calculate the weight of each term: highest for rare words and names."""
         self.gathered = gathered
-        self.terms, self.of_question = terms_of(gathered.question), roots(gathered.question)
+        terms, self.of_question = terms_of(gathered.question), roots(gathered.question)
+        self.files = {one: gathered.matching(one) for term in terms if (one := file_pattern(term.text))}
+        """Files that the question names, by the pattern that finds them; they are read instead of searched for."""
+        self.named = [path for paths in self.files.values() for path in paths if path in gathered.lines]
+        self.terms = tuple(term for term in terms if not self.files.get(file_pattern(term.text)))
         self.in_code = is_about_behaviour(gathered.question) and any(map(is_code, gathered.lines))
-        self._asks_why = "why" in self.of_question
         self.weights: dict[Term, float] = {}
         for term in self.terms:
             weight = log(1 + _COMMON / max(gathered.counts.get(term.text.casefold(), _UNKNOWN), 1))
             # A rare name is specific; an ordinary word that is rare in the notes is not.
             ordinary = min(weight, _ORDINARY) * (_VERB if self.in_code and _PARTICIPLE.fullmatch(term.text) else 1.0)
             self.weights[term] = _NAME * weight if term.is_name else ordinary
-        self._total = sum(self.weights.values()) or 1.0
+        # No file has half of a long brief.
+        self._total = self._weigh(self.terms) * min(1.0, _MOST_COUNTED / max(len(self.terms), 1)) or 1.0
         self.units: list[Unit] = []
         for path, lines in gathered.lines.items():
             if is_code(path):
@@ -132,26 +134,35 @@ class Ranking:
             for unit in self.units
         }
         self.scores = {unit: covered and covered * self._factor(unit) for unit, covered in self.coverage.items()}
+        held: dict[str, set[Term]] = {path: set() for path in gathered.lines}
+        for unit in self.units:
+            held[unit.path].update(one for one in self.terms if one.is_in(unit.roots) or one.is_in(unit.above))
+        self.asks_in_file = any(held[path] for path in self.named)
+        """Whether the question asks for something in a file that it names, rather than for the file."""
+        known = max(held.values(), key=self._weigh, default=set[Term]())
+        self.missing = [term for term in self.terms if term not in known]
+        """The terms that are not in the file with the largest share of the question's weight."""
+        self.best = max(self.coverage.values(), default=0.0)
+        # A file that the question names counts as a rare name.
+        named = _NAME * log(1 + _COMMON) if self.named else 0.0
+        share = (named + self._weigh(known)) / (named + self._total)
+        self.is_weak = share < _IN_FILE or (self.best < _IN_UNIT and not self.named)
         self.absent = [term for term in self.terms if gathered.absent(term)]
 
+    def _weigh(self, terms: Iterable[Term]) -> float:
+        return sum(map(self.weights.__getitem__, terms))
+
     def _factor(self, unit: Unit) -> float:
-        above = sum(weight for term, weight in self.weights.items() if term.is_in(unit.above)) / self._total
+        above = self._weigh(term for term in self.terms if term.is_in(unit.above)) / self._total
         factor = unit.form * (1 + (_NAMED if unit.is_code else _TOPIC) * above)
-        if self._asks_why and _BECAUSE.search(unit.text):
-            factor *= _REASON
         if unit.is_code:
             return factor * (1.0 if self.in_code else _COMMENT_ASIDE if unit.is_comment else _CODE_ASIDE)
-        if not any(term.is_in(unit.roots) for term in self.terms):
-            factor *= 0.8
-        return factor * (_PROSE * (_OLD if _CHANGES.search(unit.path) else 1.0) if self.in_code else 1.0)
+        return factor * (_PROSE if self.in_code else 1.0)
 
-    def rate(self, text: str, *, code: bool) -> float:
-        """Rate how well a piece of a unit stands for it: by the terms in it, and in code by what it does."""
+    def rate(self, text: str) -> float:
+        """Rate how well a piece of a unit stands for it, by the terms in it."""
         found = roots(text)
-        rating = sum(
-            weight * max(term.is_in(found), 0.5 * bool(term.kin & found)) for term, weight in self.weights.items()
-        )
-        return rating + statements(text) if code else rating
+        return sum(weight * max(one.is_in(found), 0.5 * bool(one.kin & found)) for one, weight in self.weights.items())
 
 
 Call = tuple[str, dict[str, Any]]
@@ -163,7 +174,9 @@ _AT_ONCE, _AT_ONCE_IN_CODE = 2, 3
 _HOPEFUL, _SURE = 60, 5
 # Number of lines that are read: before a line, in total, and around code.
 _BEFORE, _WINDOW, _CODE_WINDOW = 10, 40, 60
-_LONGEST_QUERY, _MOST_NAMES, _RARE, _FILES = 4000, 120, 40, 6
+_LONGEST_QUERY, _MOST_NAMES, _FILES = 4000, 120, 6
+# Number of lines that are read of a file that the question names; maximum number of such names.
+_WHOLE, _MOST_FILES = 400, 2
 
 
 def next_calls(ranking: Ranking, tools: Toolset) -> list[Call]:
@@ -184,6 +197,9 @@ def next_calls(ranking: Ranking, tools: Toolset) -> list[Call]:
 def _candidates(ranking: Ranking, *, with_search: bool) -> Iterator[Call]:
     gathered = ranking.gathered
     specific = sorted(ranking.terms, key=ranking.weights.__getitem__, reverse=True)
+    for name, paths in [*ranking.files.items()][:_MOST_FILES]:
+        yield "glob", {"pattern": f"**/{name}", "limit": 9}
+        yield from (("read", {"path": path, "offset": 1, "limit": _WHOLE}) for path in paths)
     yield "search", {"query": gathered.question[:_LONGEST_QUERY], "limit": 15}
     if not with_search:
         yield from (_grep(term.text) for term in specific[:5])
@@ -193,13 +209,9 @@ def _candidates(ranking: Ranking, *, with_search: bool) -> Iterator[Call]:
         if pattern := definitions(words):
             glob = f"*.{{{','.join(suffixes)}}}" if len(suffixes) > 1 else f"*.{suffixes[0]}"
             yield "grep", {"pattern": pattern, "glob": glob, "ignore_case": True, "limit": _MOST_NAMES}
-    if len(specific) > 2:  # noqa: PLR2004 - the first search is for all
-        yield "search", {"query": " ".join(term.text for term in specific[:4]), "limit": 8}
     for term in ranking.absent[:2]:
         # The stem of a word that was not found matches its derivations.
         yield _grep(term.text[: max(5, len(term.text) - 3)] if term.text.isalpha() else term.text)
-    rare = [term for term in specific if term.is_name and 0 < gathered.counts.get(term.text.casefold(), 0) <= _RARE]
-    yield from (_grep(term.text) for term in rare[:1])
     if not gathered.lines:
         yield from (("glob", {"pattern": f"*{term.text}*"}) for term in specific[:2] if term.text.isalnum())
         yield "glob", {"pattern": "*.md"}
@@ -209,7 +221,7 @@ def _candidates(ranking: Ranking, *, with_search: bool) -> Iterator[Call]:
 
 
 def _grep(text: str) -> Call:
-    return "grep", {"pattern": literal(text), "ignore_case": True, "limit": 30}
+    return "grep", {"pattern": re.escape(text[:80]), "ignore_case": True, "limit": 30}
 
 
 def _reads(ranking: Ranking) -> Iterator[Call]:
@@ -235,16 +247,14 @@ def _reads(ranking: Ranking) -> Iterator[Call]:
 
 LONGEST_ANSWER, MOST_QUOTES = 1500, 8
 _LONGEST_LIST = 160
-# Maximum length of the first quote and of the others [characters].
-_FIRST, _OTHER = 380, 280
-# Minimum score of a quote relative to the best one, and of a line that joins a quote relative to it; maximum share of
-# words that a quote may have in common with an earlier one; factor per earlier quote from the same file.
-_MIN_SCORE, _GROWS, _MAX_OVERLAP, _SAME_FILE = 0.4, 0.7, 0.6, 0.95
-# Minimum coverage of the question by the best line, else nothing is quoted: if one of the question's names was found;
-# normally; if one of its terms occurs in no file.
-_MIN_KNOWN, _MIN_COVERAGE, _MIN_ABSENT = 0.15, 0.3, 0.38
-# Coverage below which the files hardly answer the question, and from which on they probably do.
-_UNLIKELY, _LIKELY = 0.45, 0.62
+# Maximum length of the first quote and of the others [characters]; number of lines from the beginning of a definition.
+_FIRST, _OTHER, _BEGINNING = 380, 280, 6
+# Minimum score of a quote relative to the best one, and of a line that joins a quote relative to it; factor per earlier
+# quote from the same file.
+_MIN_SCORE, _GROWS, _SAME_FILE = 0.4, 0.7, 0.95
+# Minimum coverage of the question by the best unit, else nothing is quoted, if it has no name that was found; number of
+# quotes from a weak match.
+_LEAST, _MOST_WEAK = 0.3, 2
 
 
 class Quote(NamedTuple):
@@ -264,31 +274,27 @@ class Quote(NamedTuple):
         return f'> "{self.text}" — {self.source}'
 
 
-def answer(ranking: Ranking) -> Response:
-    """Return the best answer from the lines seen so far."""
-    absent = ranking.absent
-    gaps = [term.text for term in absent]
-    best = max(ranking.coverage.values(), default=0.0)
+def answer(ranking: Ranking) -> tuple[Response, str]:
+    """Return the best answer from the lines seen so far, and `WEAK_MATCH`, `NO_MATCH` or an empty text."""
+    absent, is_weak = ranking.absent, ranking.is_weak
     names = [term for term in ranking.terms if term.is_name]
     known = [term for term in names if term not in absent]
-    least = _MIN_KNOWN if known else _MIN_ABSENT if absent else _MIN_COVERAGE
+    lead = _lead(absent, is_weak=is_weak)
     quotes: list[Quote] = []
-    lead = _lead(absent, best)
-    if best >= least and (known or not names):
-        left = LONGEST_ANSWER - len(lead)
-        for quote in _quotes(ranking):
+    if ranking.units and (known or ranking.named or (not names and ranking.best >= _LEAST)):
+        left, most = LONGEST_ANSWER - len(lead), _MOST_WEAK if is_weak else MOST_QUOTES
+        for quote in _quotes(ranking) if ranking.asks_in_file or not ranking.named else _outline(ranking):
             size = len(str(quote)) + len("\n\n")
-            if size <= left and len(quotes) < MOST_QUOTES:
+            if size <= left and len(quotes) < most:
                 quotes.append(quote)
                 left -= size
+    gaps = [term.text for term in absent or (ranking.missing if quotes and is_weak else ())]
     if not quotes:
         gaps = gaps or [text for text in [ranking.gathered.question[:200].strip()] if text]
-        return Response(answer=_refusal(ranking), gaps=gaps)
-    return Response(
-        answer="\n\n".join([lead, *map(str, quotes)]),
-        evidence=[Citation(source=quote.source, quote=quote.text) for quote in quotes],
-        gaps=gaps,
-    )
+        return Response(answer=_refusal(ranking), gaps=gaps), NO_MATCH
+    evidence = [Citation(source=quote.source, quote=quote.text) for quote in quotes]
+    response = Response(answer="\n\n".join([lead, *map(str, quotes)]), evidence=evidence, gaps=gaps)
+    return response, WEAK_MATCH if is_weak else ""
 
 
 def _refusal(ranking: Ranking) -> str:
@@ -303,13 +309,12 @@ def _refusal(ranking: Ranking) -> str:
     return f"The files hold nothing on {missing}: {reason}."
 
 
-def _lead(absent: Sequence[Term], best: float) -> str:
+def _lead(absent: Sequence[Term], *, is_weak: bool) -> str:
     """Return the introductory line above the quotes."""
-    if names := _listed(term for term in absent if term.is_name or best < _LIKELY):
-        return f"The files do not mention {names}; nearest to the question they say:"
-    if best < _UNLIKELY:
-        return "The files do not seem to answer this; nearest to the question they say:"
-    return "The files say, best match first:" if best >= _LIKELY else "Nearest to the question the files say:"
+    start = "Weak match: the" if is_weak else "The"
+    if names := _listed(term for term in absent if term.is_name or is_weak):
+        return f"{start} files do not mention {names}; nearest to the question they say:"
+    return f"{start} files say nearest to the question:" if is_weak else "The files say, best match first:"
 
 
 def _listed(terms: Iterable[Term]) -> str:
@@ -331,13 +336,12 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         if unit in taken or not new:
             return 0.0
         overlap = max((len(new & earlier) / len(new) for earlier in quoted), default=0.0)
-        if overlap > _MAX_OVERLAP:
-            return 0.0
         return ranking.scores[unit] * (1 - 0.5 * overlap) * _SAME_FILE ** per_file[unit.path]
 
+    in_named = [unit for unit in ranking.units if unit.path in ranking.named]
     for _ in range(2 * MOST_QUOTES):
-        unit = max(ranking.units, key=value)
-        if value(unit) < _MIN_SCORE * best:
+        unit = max(ranking.units if taken else in_named or ranking.units, key=value)
+        if taken and value(unit) < _MIN_SCORE * best:
             return
         longest = _OTHER if quoted else _FIRST
         block = [unit]
@@ -354,6 +358,22 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         per_file[unit.path] += 1
         quoted.append(roots(quote.text) - of_question)
         yield quote
+
+
+def _outline(ranking: Ranking) -> Iterator[Quote]:
+    """Yield the beginning of the files that the question names, and of their definitions or paragraphs."""
+    for path in ranking.named:
+        lines, units = ranking.gathered.lines[path], [unit for unit in ranking.units if unit.path == path]
+        starts = {unit.line for unit in units if unit.form == 1.0}
+        if is_code(path):
+            about = [unit.line for unit in units if unit.is_comment and not unit.headings][:1]
+            starts = {*about, *(unit.start for unit in units if len(unit.headings) == 1)}
+        end = 0
+        for start in sorted(starts):
+            known = (lines[at].text if at in lines else "" for at in range(start, start + _BEGINNING))
+            if start > end and (rows := [*takewhile(str.strip, known)]):
+                end = start + len(rows) - 1
+                yield Quote(f"{path}:{start}", "\n".join(rows)[:_FIRST], is_code(path))
 
 
 # Where a piece may start or end, preferred boundaries first.
@@ -375,6 +395,6 @@ def _cut(unit: Unit, longest: int, ranking: Ranking) -> Quote:
     for position, start in enumerate(stops[:-1]):
         end = max((stop for stop in stops[position + 1 :] if stop - start <= longest), default=start + longest)
         spans.append((start, start + len(text[start:end].rstrip())))
-    start, end = max(spans, key=lambda span: (ranking.rate(text[slice(*span)], code=unit.is_code), -span[0]))
+    start, end = max(spans, key=lambda span: (ranking.rate(text[slice(*span)]), -span[0]))
     line = unit.line + text.count("\n", 0, start)
     return Quote(f"{unit.path}:{line}", text[start:end], unit.is_code)

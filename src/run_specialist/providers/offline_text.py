@@ -37,7 +37,9 @@ _SUFFIX = re.compile(
     r"(?<=.{4})(?:ization|isation|ication|ability|ation|ition|ement|ments|ment|ness|able|ible|tion|sion|ence|ance|ious"
     r"|ive|ity|ion|ize|ise|ier|est|ors|ers|or|er|al|ic|ed|ly|at|if)$"
 )
-_SHORTEST, _MOST_TERMS = 4, 24
+_MOST_TERMS = 24
+# Separators in a word that is taken for the stem of a file; number of files that a name may mean.
+_IN_STEM, _FEW = 2, 3
 # Maximum length of a stored line, and of the part of a question that is analyzed [characters].
 _LONGEST = 4000
 # Groups of words for the same thing, most of them in code.
@@ -79,11 +81,6 @@ def synonyms(word: str) -> tuple[str, ...]:
     return tuple(other for other in dict.fromkeys(found) if root(other) != own)
 
 
-def literal(text: str) -> str:
-    """Return a regular expression that matches a text literally."""
-    return re.escape(text[:80]).replace(r"\ ", " ")
-
-
 @dataclass(frozen=True)
 class Term:
     """One word or identifier of a question."""
@@ -94,12 +91,6 @@ class Term:
     kin: frozenset[str]
     """Roots of its synonyms."""
     is_name: bool
-
-    @cached_property
-    def beginning(self) -> str | None:
-        """Prefix of longer words that contain the term; None for short or compound terms."""
-        (first, *more), *_ = map(sorted, self.forms)
-        return first if not more and len(first) >= _SHORTEST else None
 
     def is_in(self, found: frozenset[str]) -> bool:
         """Return whether a set of word roots contains one of the term's spellings."""
@@ -124,6 +115,14 @@ def terms_of(question: str) -> tuple[Term, ...]:
         is_name = bool(is_capital or _NAME_SHAPE.search(word))
         found.setdefault(forms[0], Term(word, forms, kin, is_name))
     return tuple(found.values())[:_MOST_TERMS]
+
+
+def file_pattern(word: str) -> str:
+    """Return the pattern of the files that a word of a question names, by path, name or stem; empty if none."""
+    path = re.sub(r":\d.*", "", word)
+    if re.search(r"\.[A-Za-z]\w*$", path):
+        return path
+    return f"{path}.*" if "/" in path or len(re.findall("[-_]", path)) >= _IN_STEM else ""
 
 
 def is_about_behaviour(question: str) -> bool:
@@ -171,7 +170,6 @@ class Findings:
         """By path and line number."""
         self.counts: dict[str, int] = {}
         """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
-        self.fruitless: set[str] = set()
         self.files: list[str] = []
         self._rows, self._last = 0, ("", 0)
         for completed in self.calls:
@@ -180,19 +178,23 @@ class Findings:
 
     def absent(self, term: Term) -> bool:
         """Return whether a search has shown that a term occurs in no file."""
-        if self.counts.get(term.text.casefold()) != 0 and literal(term.text) not in self.fruitless:
+        if self.counts.get(term.text.casefold()) != 0:
             return False
         seen = (piece for lines in self.lines.values() for line in lines.values() for piece in line.pieces)
         return not any(term.is_in(roots(piece)) for piece in seen)
 
+    def matching(self, pattern: str) -> list[str]:
+        """Return the files that a glob found for a pattern: the one with this path, or few with this name."""
+        found = [path for path in dict.fromkeys(self.files) if PurePosixPath(path).match(pattern)]
+        return [pattern] if pattern in found else found if len(found) <= _FEW else []
+
     def _learn(self, completed: CompletedCall) -> None:
         self._last = "", 0
         name, arguments = completed.call.name, completed.call.arguments or {}
-        path, found_any = str(arguments.get("path", "")), False
+        path = str(arguments.get("path", ""))
         for line in completed.result.split("\n"):
             if name in ("search", "grep"):
                 if found := _FOUND.fullmatch(line):
-                    found_any = True
                     self._keep(found[1], int(found[2]), found[3], is_read=False)
                 elif counted := _COUNTS.fullmatch(line):
                     words = (item.rpartition(" ") for item in counted[1].split(", "))
@@ -204,8 +206,6 @@ class Findings:
             elif name in ("glob", "ls") and line and not line.startswith("["):
                 entry = line.split("  ")[0]
                 self.files.append(entry if name == "glob" or path in ("", ".") else f"{path.rstrip('/')}/{entry}")
-        if name == "grep" and not found_any:
-            self.fruitless.add(str(arguments.get("pattern", "")))
 
     def _keep(self, path: str, number: int, text: str, *, is_read: bool) -> None:
         if self._last != (path, number - 1):
@@ -239,9 +239,8 @@ def _result_text(block: Block) -> str:
     return text
 
 
-# Factor on the weight of a place if only the beginning of a word is there, or a synonym; bonus for code that has the
-# word both in its name and in its text.
-_BEGINS, _KIN, _TWICE = 0.65, 0.5, 0.1
+# Factor on the weight of a place if only a longer word with this beginning is there, of this length, or a synonym.
+_BEGINS, _SHORTEST, _KIN = 0.65, 4, 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,39 +287,34 @@ class Unit:
     @lru_cache(maxsize=100_000)  # noqa: B019 - units are cached anyway
     def confidence(self, term: Term) -> float:
         """Return the confidence that the unit is about a term, from 0 to 1."""
-        known = 0.0
+        known, start = 0.0, root(term.text)
         for weight, found in self.places:
             if weight <= known:
                 break
             if term.is_in(found):
                 known = weight
-            elif (start := term.beginning) and any(one.startswith(start) for one in found):
+            elif len(start) >= _SHORTEST and any(one.startswith(start) for one in found):
                 known = max(known, weight * _BEGINS)
             elif not term.kin.isdisjoint(found):
                 known = max(known, weight * _KIN)
-        return known + (_TWICE if self.is_code and known == self.places[0][0] and term.is_in(self.roots) else 0.0)
+        return known
 
 
 _HEADING = re.compile(r"#{1,6}\s+\S")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|[^\w\s!-~]{1,2})\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
 _EMPTY = re.compile(r"[\W_]*")
-# Lines of a unit; level of a label, below that of all headings; lines that count as near; factor for headings.
-_MOST_LINES, _LABEL, _NEAR, _HEADINGS = 8, 7, 3, 0.6
+# Lines of a unit; lines that count as near; factor for headings.
+_MOST_LINES, _NEAR, _HEADINGS = 8, 3, 0.6
 
 
 def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
     """Group the known lines of a file of prose."""
     headings: dict[int, str] = {}
-    led = False
     for numbers in _paragraphs(lines):
         first, last = numbers[0], numbers[-1]
         text = "\n".join(lines[number].text for number in numbers)
-        if led and not (_ITEM.match(text) or _ALONE.match(text)):
-            headings.pop(_LABEL, None)
         level = text.index(" ") if _HEADING.match(text) else 0
-        if not level and first == last and text.rstrip().rstrip("*_").endswith((":", "?")):
-            level = _LABEL
         if level:
             headings = {depth: heading for depth, heading in headings.items() if depth < level}
         near = (*range(first - _NEAR, first), *range(last + 1, last + 1 + _NEAR))
@@ -330,8 +324,6 @@ def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
             yield Unit(path, first, piece, tuple(headings.values()), around, _HEADINGS if level else 1.0)
         if level:
             headings[level] = text
-        # A label introduces one paragraph, or the list or table below it.
-        led = level != _LABEL
 
 
 def _paragraphs(lines: Mapping[int, SeenLine]) -> Iterator[list[int]]:
@@ -376,9 +368,6 @@ _CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__
 # Factors on the score of code: by its number of lines that do something; for comments, for what every object does, for
 # files beside the program itself.
 _ACTIONS, _COMMENTS, _CONSTRUCTOR, _IN_TESTS = (0.5, 0.8, 1.0), 0.5, 0.85, 0.4
-# Rating of a line that does something, maximum number of such lines, deduction for starting inside a statement.
-_DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
-_MIDDLE = (")", "]", "}", "else", "except")
 _COMMENT = re.compile(r"\s*(?:#(?:[\s#!:]|$)|//|/\*|\*(?:\s|/|$)|--\s|;;)")
 _DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
 _TRIPLE = re.compile(r"\"\"\"|'''")
@@ -480,13 +469,6 @@ def _code_unit(path: str, suffix: str, group: Sequence[_CodeLine], known: set[in
     )
 
 
-def statements(text: str) -> float:
-    """Rate a piece of code by the number of lines that do something, and by whether it starts inside a statement."""
-    lines = text.strip().split("\n")
-    inside = (len(lines) > 1 and lines[0].rstrip().endswith(",")) or lines[0].startswith(_MIDDLE)
-    return _DOES * min(sum(map(bool, map(_ACTION.search, lines))), _MOST_DOES) - (_INSIDE if inside else 0.0)
-
-
 def _quoted(opened: str, text: str) -> str:
     """Return the end of the multi-line text or comment that is open after this line; empty if none is."""
     if opened == "*/" or (not opened and text.lstrip().startswith("/*")):
@@ -520,8 +502,6 @@ _METHOD = re.compile(
     rf"\s*{_MODIFIERS}(?:get\s+|set\s+)?[#*]?"
     r"(?:[\w:<>,\[\]*&?.@]+\s+[*&]*){0,4}([\w$~]+)\s*(?:<[^<>]*>)?\([^;]*\{\s*$"
 )
-# A named function passed to another function.
-_NAMED_ARGUMENT = re.compile(r".*[(,]\s*(?:async\s+)?function\*?\s+([\w$]+)\s*\([^()]*\)\s*\{\s*$")
 _CONTROL = frozenset(
     """
     if for while switch catch return function with do else elif match when using lock synchronized foreach unless until
@@ -546,7 +526,7 @@ def defined(line: str, suffix: str) -> str | None:
         return found[1]
     if suffix not in _BRACES:
         return None
-    if found := _BOUND.match(line) or _NAMED_ARGUMENT.match(line):
+    if found := _BOUND.match(line):
         return found[1]
     found = None if "=>" in line or not line.rstrip().endswith("{") else _METHOD.match(line)
     first = re.split(r"\W", line.strip(" \t}"))[0]

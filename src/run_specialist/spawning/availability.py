@@ -21,7 +21,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import servers_of
 from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import Problem, shown
-from run_specialist.tools.sandbox import Sandbox, holds_any
+from run_specialist.tools.sandbox import ELSE, Sandbox, chosen, holds_any
 from run_specialist.tools.threads import in_thread, within
 
 VARIABLE = "SPECIALIST_REQUIRE_MODEL"
@@ -142,12 +142,13 @@ def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:
 
 def no_file(root: Path, paths: Sequence[str]) -> str:
     """Return the clause that no file matches."""
-    return f"no file under {root} matches {', '.join(paths) or 'an empty list'}"
+    return f"no file under {root} matches {', '.join(paths).replace(f'{ELSE}, ', f'{ELSE} ') or 'an empty list'}"
 
 
 async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> tuple[float, tuple[str, ...]]:
     """Look for one file that matches `paths`, in a thread; return how long that took [s], and warnings.
 
+    If its first alternative has none, a warning names those that are read instead.
     If the search exceeds `tool_timeout` or the time until the run's landing, the run starts anyway, with a warning.
     Raises NothingToRead if no file matches, UsageError if the root cannot be listed.
     """
@@ -155,9 +156,17 @@ async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) ->
         return 0, ()
     paths, begun, place = settings.paths, time.monotonic(), f"{file.place('paths')}: paths"
     left = Budget.of({Kind.TIME: settings.time_limit})[Kind.TIME].until_landing
+
+    def look() -> tuple[bool, list[str]]:
+        used = chosen(root, paths)
+        # An alternative to the first paths is named in a warning, without the parts that match nothing.
+        is_first = used == paths[: len(used)]
+        instead = [] if is_first else [one for one in used if holds_any(Sandbox(root, [one]))]
+        return bool(instead) or (bool(used) and is_first and holds_any(Sandbox(root, used))), instead
+
     try:
         async with asyncio.timeout(settings.tool_timeout if left is None else min(settings.tool_timeout, left)):
-            found = await in_thread(lambda: bool(paths) and holds_any(Sandbox(root, paths)))
+            found, instead = await in_thread(look)
     except TimeoutError:
         seconds = time.monotonic() - begun
         return seconds, (f"{place}: no matching file was found within {seconds:.3g} s",)
@@ -168,7 +177,9 @@ async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) ->
             f"{place}: {no_file(root, paths)}; set another folder with `root`, or create a specialist for the files "
             "there with `specialists new`"
         )
-    return time.monotonic() - begun, ()
+    missing = ", ".join(paths[: paths.index(ELSE)] if instead else ())
+    warning = f"{place}: no file matches {missing}; these are read instead: {', '.join(instead)}"
+    return time.monotonic() - begun, (warning,) if instead else ()
 
 
 def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) -> list[SpecialistFile]:

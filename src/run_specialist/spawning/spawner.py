@@ -42,6 +42,7 @@ from run_specialist.tools.files import file_tools
 from run_specialist.tools.memory import NAME as MEMORY
 from run_specialist.tools.planning import THINK, TODO, TodoList, think_tool, todo_tool
 from run_specialist.tools.respond import respond_tool
+from run_specialist.tools.sandbox import chosen
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,8 @@ def choose_tools(
     Raises UsageError if none of the file's tools exists.
     """
     extra, memory = environment.extra_tools, environment.memory
-    paths = () if settings.paths is None else (*settings.paths, *environment.prompt_texts.folders)
+    own = settings.paths and chosen(environment.root, settings.paths)
+    paths = () if own is None else (*own, *environment.prompt_texts.folders)
     known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit, extra.files)}
     known |= {tool.name: tool for tool in extra.served}
     # The API uses its own names.

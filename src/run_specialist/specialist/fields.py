@@ -176,7 +176,7 @@ class Specialist(BaseModel):
     tools: Annotated[OptionalNames, POWER] = None
     """Allow-list of tools; omitted = all read-only built-ins, [] = none. Globs like `mcp__server__*` are allowed."""
     paths: Annotated[tuple[InnerPath, ...] | None, AsList, Expected("folders or globs under the root"), POWER] = None
-    """Folders or globs under the root that the file tools may read; omitted = all."""
+    """Folders or globs under the root that the file tools may read, after `else` alternatives; omitted = all."""
     disallowed_tools: Annotated[Names, PLAIN] = ()
     """Tools to remove; takes precedence over `tools`."""
     model: Annotated[str | None, Rules("trust", "allowed")] = None

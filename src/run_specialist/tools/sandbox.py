@@ -33,7 +33,11 @@ class _Selection:
         if is_folder and any(
             f"{folder}/".startswith(f"{relative}/")
             or not relative
-            or (rest and (not folder or f"{relative}/".startswith(f"{folder}/")))
+            or (
+                (not folder or f"{relative}/".startswith(f"{folder}/"))
+                # Without a wildcard for folders, a pattern does not match below its own depth.
+                and ("**" in rest or relative.count("/") < f"{folder}/{rest}".strip("/").count("/"))
+            )
             for folder, rest in self.paths
         ):
             return True
@@ -53,6 +57,9 @@ _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _CLOSED = "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
 _CLOSED_CASES = "is closed: it holds the expected answers of an eval; `paths` in the specialist's file can name it"
 _CLOSED_NOTES = "is closed: it holds notes of specialists; `paths` in the specialist's file can name it"
+_UNFINISHED = "is hidden while a batch writes its answers there"
+# Ends the name of a file with the rows that a batch has so far, beside the file that they will replace.
+_PART = ".part"
 
 
 def escape_path(path: str) -> str:
@@ -74,19 +81,23 @@ def unescape_path(path: str) -> str:
     return re.sub(r"\\x([89a-f][0-9a-f])", lambda match: chr(0xDC00 + int(match[1], 16)), path)
 
 
+ELSE = "else"
+"""Separates alternatives in `paths`."""
+
+
 class Sandbox:
     """Root folder that paths cannot leave; ignored, unselected and secret entries are hidden."""
 
     def __init__(self, root: Path, paths: Sequence[str] = (), key: str = "paths") -> None:
         """Create a sandbox for a root folder, which need not exist yet.
 
-        paths: folders, files or globs under the root; if given, all other entries are hidden.
+        paths: folders, files or globs under the root, as in a specialist's file; if given, other entries are hidden.
         key: key of the file that gives them.
         Raises UsageError for a path outside the root.
         """
         self.root = Path(os.path.realpath(root))
         named, secrets = [], []
-        for path in paths:
+        for path in chosen(root, paths):
             parts = Path(path).parts
             plain = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
             folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
@@ -162,6 +173,8 @@ class Sandbox:
         except OSError as error:
             # It is unknown whether it is ignored.
             return f"cannot be reached: {error.strerror}"
+        if not is_folder and os.path.lexists(self.root / f"{relative.removesuffix('.new').removesuffix(_PART)}{_PART}"):
+            return _UNFINISHED
         if self.is_closed(relative, is_folder=is_folder):
             return _CLOSED_NOTES if holds_notes(relative) else _CLOSED_CASES if holds_cases(relative) else _CLOSED
         return None
@@ -249,10 +262,14 @@ def _list_folder(
     rules: ignore rules of the parent folder.
     """
     visible: list[Entry] = []
+    unfinished: set[str] = set()
     with folder(sandbox.root, relative) as here, here.listing() as found:
         rules = rules.within(here, relative)
         for item in found:
             check()
+            if item.name.endswith(_PART):
+                target = item.name.removesuffix(_PART)
+                unfinished |= {item.name, target, f"{target}.new"}
             is_folder = item.is_dir(follow_symlinks=False)
             is_file = not is_folder and item.is_file(follow_symlinks=False)
             kind = "folder" if is_folder else "file" if is_file else "link" if item.is_symlink() else "special"
@@ -265,8 +282,9 @@ def _list_folder(
                 and not rules.hide(entry.relative, is_folder=is_folder)
             ):
                 visible.append(entry)
-    visible.sort(key=lambda entry: entry.relative)
-    return visible, rules
+    # The answers of a batch must not become evidence for its other answers.
+    shown = (one for one in visible if one.kind == "folder" or one.name not in unfinished)
+    return sorted(shown, key=lambda one: one.relative), rules
 
 
 def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = check_cancelled) -> Iterator[str]:
@@ -303,6 +321,14 @@ def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = chec
 def holds_any(sandbox: Sandbox) -> bool:
     """Return whether any file is visible; stops at the first one."""
     return any(next(files(sandbox, start), None) is not None for start in sandbox.starts())
+
+
+def chosen(root: Path, paths: Sequence[str]) -> Sequence[str]:
+    """Return those of a file's `paths` that count: the ones before the word `else`, or if no file matches, after it."""
+    at = paths.index(ELSE) if ELSE in paths[1:-1] else 0
+    if not at or holds_any(Sandbox(root, paths[:at])):
+        return paths[: at or None]
+    return chosen(root, paths[at + 1 :])
 
 
 CLIP = 500

@@ -81,6 +81,18 @@ def test_files_are_items(api, finder, notes):
     assert rows_of(result.stdout)[1]["input"] == {"path": "notes/owls.md", "name": "owls.md", "stem": "owls"}
 
 
+def test_t8_a_batch_does_not_read_its_own_answers(finder, notes):
+    """Answers of an earlier call, and those that are being written, are no evidence for the answers of a batch."""
+    command = ["map", "finder", "--files", "notes/*.md", "--question", "What does {path} say about the hunt of owls?"]
+    command += ["--model", "offline", "--at-once", "1", "--out", "answers.jsonl"]
+    for _ in range(2):
+        assert call(*command).exit_code == 0
+        (notes / "notes" / "owls.md").write_text("# Owls\n\nOwls hunt at dusk.\n")
+    rows = rows_of((notes / "answers.jsonl").read_text())
+    sources = [one["source"].partition(":")[0] for number in rows for one in rows[number]["outcome"]["evidence"]]
+    assert set(sources) == {"notes/owls.md", "notes/toads.md"}
+
+
 def test_items_of_standard_input(api, map_):
     """`-` reads lines; how many there are is known at the end."""
     api(about())

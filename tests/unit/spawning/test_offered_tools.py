@@ -207,6 +207,8 @@ def no_obstacle(_: object) -> str:
         ("notes/", "matches notes/"),
         ("[]", "matches an empty list"),
         ("notes/, plans/", "matches notes/, plans/"),
+        ("notes/, else, plans/", "matches notes/, else plans/"),
+        ("notes/, else, plans/, '*.md'", ""),
         ("top.md", ""),
         ("'*.md'", ""),
         (".", ""),
