@@ -249,11 +249,9 @@ LONGEST_ANSWER, MOST_QUOTES = 1500, 8
 _LONGEST_LIST = 160
 # Maximum length of the first quote and of the others [characters]; number of lines from the beginning of a definition.
 _FIRST, _OTHER, _BEGINNING = 380, 280, 6
-# Minimum score of a quote relative to the best one, and of a line that joins a quote relative to it; factor per earlier
-# quote from the same file.
+# Minimum score of a quote relative to the best one, and of a line that joins it; factor per earlier quote of a file.
 _MIN_SCORE, _GROWS, _SAME_FILE = 0.4, 0.7, 0.95
-# Minimum coverage of the question by the best unit, else nothing is quoted, if it has no name that was found; number of
-# quotes from a weak match.
+# Minimum coverage by the best unit if no name of the question was found; number of quotes from a weak match.
 _LEAST, _MOST_WEAK = 0.3, 2
 
 
@@ -364,7 +362,9 @@ def _outline(ranking: Ranking) -> Iterator[Quote]:
     """Yield the beginning of the files that the question names, and of their definitions or paragraphs."""
     for path in ranking.named:
         lines, units = ranking.gathered.lines[path], [unit for unit in ranking.units if unit.path == path]
-        starts = {unit.line for unit in units if unit.form == 1.0}
+        texts = [unit for unit in units if unit.form == 1.0]
+        # Front matter is above the first heading.
+        starts = {unit.line for unit in texts if unit.headings} or {unit.line for unit in texts}
         if is_code(path):
             about = [unit.line for unit in units if unit.is_comment and not unit.headings][:1]
             starts = {*about, *(unit.start for unit in units if len(unit.headings) == 1)}

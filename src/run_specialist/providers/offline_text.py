@@ -304,7 +304,7 @@ _HEADING = re.compile(r"#{1,6}\s+\S")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|[^\w\s!-~]{1,2})\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
 _EMPTY = re.compile(r"[\W_]*")
-# Lines of a unit; lines that count as near; factor for headings.
+# Lines of a unit; lines that count as near; factor for headings and labels.
 _MOST_LINES, _NEAR, _HEADINGS = 8, 3, 0.6
 
 
@@ -320,8 +320,9 @@ def prose_units(path: str, lines: Mapping[int, SeenLine]) -> Iterator[Unit]:
         near = (*range(first - _NEAR, first), *range(last + 1, last + 1 + _NEAR))
         around = "\n".join(piece for number in near if number in lines for piece in lines[number].pieces)
         # If only parts of a line are known, each part is a unit.
+        form = _HEADINGS if level or text.endswith(":") else 1.0
         for piece in lines[first].pieces if first == last else [text]:
-            yield Unit(path, first, piece, tuple(headings.values()), around, _HEADINGS if level else 1.0)
+            yield Unit(path, first, piece, tuple(headings.values()), around, form)
         if level:
             headings[level] = text
 
