@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile, zip_longest
 from math import log
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -137,8 +137,8 @@ class Ranking:
         held: dict[str, set[Term]] = {path: set() for path in gathered.lines}
         for unit in self.units:
             held[unit.path].update(one for one in self.terms if one.is_in(unit.roots) or one.is_in(unit.above))
-        self.asks_in_file = any(held[path] for path in self.named)
-        """Whether the question asks for something in a file that it names, rather than for the file."""
+        self.outlined = [] if any(held[path] for path in self.named) else self.named
+        """The files that the question names, if it asks for nothing that is in them."""
         known = max(held.values(), key=self._weigh, default=set[Term]())
         self.missing = [term for term in self.terms if term not in known]
         """The terms that are not in the file with the largest share of the question's weight."""
@@ -246,7 +246,6 @@ def _reads(ranking: Ranking) -> Iterator[Call]:
 
 
 LONGEST_ANSWER, MOST_QUOTES = 1500, 8
-_LONGEST_LIST = 160
 # Maximum length of the first quote and of the others [characters]; number of lines from the beginning of a definition.
 _FIRST, _OTHER, _BEGINNING = 380, 280, 6
 # Minimum score of a quote relative to the best one, and of a line that joins it; factor per earlier quote of a file.
@@ -281,7 +280,8 @@ def answer(ranking: Ranking) -> tuple[Response, str]:
     quotes: list[Quote] = []
     if ranking.units and (known or ranking.named or (not names and ranking.best >= _LEAST)):
         left, most = LONGEST_ANSWER - len(lead), _MOST_WEAK if is_weak else MOST_QUOTES
-        for quote in _quotes(ranking) if ranking.asks_in_file or not ranking.named else _outline(ranking):
+        outlines = (_outline(ranking, path) for path in ranking.outlined)
+        for quote in [*filter(None, chain.from_iterable(zip_longest(*outlines)))] or _quotes(ranking):
             size = len(str(quote)) + len("\n\n")
             if size <= left and len(quotes) < most:
                 quotes.append(quote)
@@ -316,7 +316,7 @@ def _lead(absent: Sequence[Term], *, is_weak: bool) -> str:
 
 
 def _listed(terms: Iterable[Term]) -> str:
-    return " or ".join(term.text for term in terms)[:_LONGEST_LIST]
+    return " or ".join(term.text for term in terms)[:160]
 
 
 def _quotes(ranking: Ranking) -> Iterator[Quote]:
@@ -358,22 +358,21 @@ def _quotes(ranking: Ranking) -> Iterator[Quote]:
         yield quote
 
 
-def _outline(ranking: Ranking) -> Iterator[Quote]:
-    """Yield the beginning of the files that the question names, and of their definitions or paragraphs."""
-    for path in ranking.named:
-        lines, units = ranking.gathered.lines[path], [unit for unit in ranking.units if unit.path == path]
-        texts = [unit for unit in units if unit.form == 1.0]
-        # Front matter is above the first heading.
-        starts = {unit.line for unit in texts if unit.headings} or {unit.line for unit in texts}
-        if is_code(path):
-            about = [unit.line for unit in units if unit.is_comment and not unit.headings][:1]
-            starts = {*about, *(unit.start for unit in units if len(unit.headings) == 1)}
-        end = 0
-        for start in sorted(starts):
-            known = (lines[at].text if at in lines else "" for at in range(start, start + _BEGINNING))
-            if start > end and (rows := [*takewhile(str.strip, known)]):
-                end = start + len(rows) - 1
-                yield Quote(f"{path}:{start}", "\n".join(rows)[:_FIRST], is_code(path))
+def _outline(ranking: Ranking, path: str) -> Iterator[Quote]:
+    """Yield the beginning of a file, and of its definitions or paragraphs."""
+    lines, units = ranking.gathered.lines[path], [unit for unit in ranking.units if unit.path == path]
+    texts = [unit for unit in units if unit.form == 1.0]
+    # Front matter is above the first heading.
+    starts = {unit.line for unit in texts if unit.headings} or {unit.line for unit in texts}
+    if is_code(path):
+        comments = [unit.line for unit in units if unit.is_comment and not unit.headings]
+        starts = {*comments[:1], *(unit.start for unit in units if len(unit.headings) == 1)}
+    end = 0
+    for start in sorted(starts):
+        known = (lines[at].text if at in lines else "" for at in range(start, start + _BEGINNING))
+        if start > end and (rows := [*takewhile(str.strip, known)]):
+            end = start + len(rows) - 1
+            yield Quote(f"{path}:{start}", "\n".join(rows)[:_FIRST], is_code(path))
 
 
 # Where a piece may start or end, preferred boundaries first.

@@ -370,6 +370,7 @@ _CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__
 # files beside the program itself.
 _ACTIONS, _COMMENTS, _CONSTRUCTOR, _IN_TESTS = (0.5, 0.8, 1.0), 0.5, 0.85, 0.4
 _COMMENT = re.compile(r"\s*(?:#(?:[\s#!:]|$)|//|/\*|\*(?:\s|/|$)|--\s|;;)")
+_LICENCE = re.compile(r"(?i)\b(?:copyright|licen[cs]ed)\b")
 _DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
 _TRIPLE = re.compile(r"\"\"\"|'''")
 _CLOSING = re.compile(r"\s*(?:[)\]}]|end\b)")
@@ -447,7 +448,7 @@ def _code_unit(path: str, suffix: str, group: Sequence[_CodeLine], known: set[in
     filled = [at for at, line in enumerate(group) if line.text.strip()]
     kept = group[filled[0] : filled[-1] + 1] if filled else ()
     text = "\n".join(line.text for line in kept)
-    if not re.search(r"\w", text):
+    if not re.search(r"\w", text) or (kept[0].is_comment and _LICENCE.search(text)):
         return None
     scope, line, form = kept[0].scope, kept[0].number, _COMMENTS
     if not kept[0].is_comment:
