@@ -509,7 +509,7 @@ async def test_an_offline_child_is_said_to_be_one(files, with_model, tmp_path, m
         outcome = await runner.run("lead", "What is known?")
     request = cast.played["lead"][0].requests[1]
     head = request.messages[-1].content[0]["content"].partition("\n")[0]
-    assert head.startswith("[finder: answered after ")
+    assert head.startswith("[finder: partial after ")
     assert head.endswith(", offline: no model judged]")
     assert (outcome.model, UNJUDGED in outcome.warnings) == ("scripted", False)
 

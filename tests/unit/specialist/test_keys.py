@@ -290,10 +290,10 @@ def test_an_unclear_value_counts_as_refuse(value):
     assert str(problem).endswith("; read as refuse")
 
 
-def test_of_the_package_only_the_fact_checker_refuses():
-    """The verdicts of the fact-checker are judgements; the other specialists of the package find and explain."""
+def test_of_the_package_those_that_judge_refuse():
+    """Verdicts and what a change would break are judgements; the other specialists of the package find and explain."""
     files = Registry([packaged()]).nearest()
-    assert [file.name for file in files if file.specialist.offline == "refuse"] == ["fact-checker"]
+    assert [file.name for file in files if file.specialist.offline == "refuse"] == ["change-impact", "fact-checker"]
 
 
 # The key `permission` of opencode: uses that it does not explicitly allow are not allowed here.
