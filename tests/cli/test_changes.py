@@ -274,7 +274,8 @@ def test_a_command_is_run_and_its_output_is_quoted(api, write, call):
     assert (outcome["status"], outcome["evidence"][0]["verified"]) == ("answered", True)
     assert outcome["tool_calls"] | {"used": 2, "failed": 1} == outcome["tool_calls"]
     first, second = (next(iter(request.results.values())) for request in simulator.requests[1:])
-    assert first.startswith("# Owls\n\nOwls eat mice at night.\ncat: missing: No such file or directory\n")
+    lines = ["[r1 4 lines]", "1\t# Owls", "2\t", "3\tOwls eat mice at night.", "4\tcat: missing: No such file"]
+    assert first.startswith("\n".join(lines))
     assert "[exit code 1]" in first
     assert "`rm -r notes` is not allowed. Only these commands may be run: `cat:*`, `wc:*`." in second
     (tool,) = (one for one in simulator.requests[0].body["tools"] if one["name"] == "bash")

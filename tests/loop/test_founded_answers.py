@@ -1,5 +1,6 @@
 """Answers that must rest on what was read: those that come too early or without a quote go back to the model, once."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,89 @@ async def test_g_5_calls_beside_an_answer_that_goes_back_are_refused_in_words_th
     refused = prompts.NOT_RUN_BESIDE_RETURNED.format(tool="look")
     assert results(provider.requests[3].messages[-1]) == [refused, WITHOUT.to_call, refused]
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("answered", 3, 2)
+
+
+# G.9
+
+SHOWN = {
+    "read": "     7\tOwls eat mice.\n     8\tThey hunt at night.\n     9\tToads do not.\n[lines 7-9 of 20]",
+    "search": "notes/owls.md:1: # Owls\nnotes/owls.md:4: An owl eats 3 mice … and\n\nold/owls.md:4: Nothing.",
+    "bash": "first\nsecond line\nthird",
+}
+
+
+def showing():
+    """Return tools that show lines: two file tools, and one whose results get a name."""
+    texts = {name: (lambda path="", name=name: SHOWN[name]) for name in SHOWN}
+    return [Tool(name, "Shows lines.", function, numbered=name == "bash") for name, function in texts.items()]
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "quote"),
+    [
+        ({"source": "notes/toads.md:8"}, "notes/toads.md:8", "They hunt at night."),
+        ("notes/toads.md:7-8", "notes/toads.md:7-8", "Owls eat mice.\nThey hunt at night."),
+        ({"source": "`toads.md:9-40`", "quote": ""}, "notes/toads.md:9", "Toads do not."),
+        ({"source": "./notes/owls.md:4"}, "notes/owls.md:4", "An owl eats 3 mice … and"),
+        ({"source": "[r3:2]"}, "r3:2", "second line"),
+        ({"source": "owls.md:4"}, "owls.md:4", None),
+        ({"source": "notes/toads.md:10"}, "notes/toads.md:10", None),
+        ({"source": "r1:7"}, "r1:7", None),
+        ({"source": "notes/toads.md"}, "notes/toads.md", None),
+    ],
+)
+async def test_g9_a_reference_to_lines_that_were_shown_is_filled_in(given, source, quote):
+    """`path:line`, a range or `rN:line` is quoted as it was shown; ambiguous or unseen lines are not verified."""
+    asked = calls(("read", {"path": "notes/toads.md"}), ("search", {}), ("bash", {}))
+    outcome = await outcome_of(job(ScriptedProvider([asked, responds("yes", given)]), 9, tools=showing()))
+    (one,) = outcome.evidence
+    assert (one.source, one.quote, one.verified) == (source, quote or "", quote is not None)
+    assert outcome.warnings == (() if quote else (f"no result showed these lines: {source}",))
+
+
+async def test_g9_results_of_other_tools_have_a_name_and_numbers():
+    """A result of several lines begins with its name; a later call has another one, and one line stays as it is."""
+    provider = ScriptedProvider([calls(("bash", {}), ("look", {})), calls(("bash", {}), first_id=9), says("Done.")])
+    await outcome_of(job(provider, 9, tools=[*showing(), replace(LOOK, numbered=True)], augmenters=[]))
+    named, plain = results(provider.requests[1].messages[-1])
+    assert named == "[r1 3 lines]\n1\tfirst\n2\tsecond line\n3\tthird"
+    assert plain == "note on '', part 0"
+    assert results(provider.requests[2].messages[-1])[0].startswith("[r3 3 lines]")
+
+
+async def test_g9_a_reference_to_unseen_lines_goes_back_under_require():
+    """Under `require` lines that were not shown are no quote: the answer is returned once, and they are named."""
+    unseen, seen = {"source": "notes/toads.md:20"}, {"source": "notes/toads.md:8"}
+    read = calls(("read", {"path": "notes/toads.md"}))
+    provider = ScriptedProvider([read, responds("yes", unseen), responds("yes", seen, first_id=60)])
+    outcome = await outcome_of(job(provider, 9, tools=showing(), evidence="require"))
+    assert '"notes/toads.md:20"' in results(provider.requests[2].messages[-1])[0]
+    assert (outcome.status, outcome.evidence[0].quote) == ("answered", "They hunt at night.")
+
+
+# G.11
+
+
+async def test_g11_an_answer_that_its_evidence_does_not_bear_out_goes_back_once_under_require():
+    """The sentences and what they lack are named once; a second answer is taken as it is, with its support."""
+    read = calls(("read", {"path": "notes/toads.md"}))
+    seen, wrong = {"source": "notes/toads.md:8"}, "They hunt at night [1]. Owls eat 5 mice [1]."
+    again = responds(wrong, seen, first_id=60)
+    provider = ScriptedProvider([read, responds(wrong, seen), again])
+    outcome = await outcome_of(job(provider, 9, tools=showing(), evidence="require"))
+    assert "Owls eat 5 mice [1]. (not there: 5)" in results(provider.requests[2].messages[-1])[0]
+    assert (outcome.status, [one.missing for one in outcome.support]) == ("answered", [(), ("5",)])
+    assert [one.sentence for one in outcome.doubtful] == ["Owls eat 5 mice [1]."]
+
+
+@pytest.mark.parametrize("evidence", ["check", "off"])
+async def test_g11_without_require_sentences_are_only_marked(evidence):
+    """`check` holds each sentence against its lines; `off` checks nothing, and nothing goes back."""
+    read = calls(("read", {"path": "notes/toads.md"}))
+    answer = responds("Owls eat 5 mice [1]. Is it so?", {"source": "notes/toads.md:7"})
+    outcome = await outcome_of(job(ScriptedProvider([read, answer]), 9, tools=showing(), evidence=evidence))
+    found = [(one.sentence, one.evidence, one.missing) for one in outcome.support]
+    assert found == ([("Owls eat 5 mice [1].", (1,), ("5",))] if evidence == "check" else [])
 
 
 QUOTING = AnswerSchema(
