@@ -198,7 +198,7 @@ LINES = st.lists(st.text("abé x1.\t\u4e00", max_size=12), max_size=8)
 
 @pytest.mark.exhaustive
 @needs_ripgrep
-@settings(max_examples=examples(20), suppress_health_check=[*LUCK, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[*LUCK, HealthCheck.function_scoped_fixture])
 @given(PATTERNS, LINES, st.booleans(), st.sampled_from(["\n", "\r\n"]))
 def test_both_engines_agree(call, write, pattern, lines, ignore_case, end):
     """With and without ripgrep, the result is identical."""

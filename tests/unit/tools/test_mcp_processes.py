@@ -238,7 +238,7 @@ async def test_a_failing_call_is_an_error_result(tmp_path, how, why, then, capfd
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("how", "taken"), [("many", 1000), ("endless", 100), ("none", 0)])
 async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
-    """Lists of 10,000 tools and endless pages are cut with a warning; an empty list causes none."""
+    """Lists of 2,000 tools and endless pages are cut with a warning; an empty list causes none."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert len(one.tools) == taken
         told = f"mcp_servers: raw: it lists too many tools; only the first {taken:,} are used"
