@@ -137,8 +137,8 @@ def test_matches_found_before_an_error_of_ripgrep_are_kept(call, write, monkeypa
 @pytest.mark.parametrize(
     ("end", "why"),
     [
-        ("exec sleep 60", "after 1 s"),
         *((f"kill -{name} $$", "by a limit of time or memory") for name in ("ABRT", "KILL", "XCPU")),
+        ("exec sleep 60", "after 1 s"),
     ],
 )
 def test_a_search_that_ends_at_a_limit_is_reported_as_stopped(call, write, monkeypatch, tmp_path, end, why):
