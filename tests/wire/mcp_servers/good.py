@@ -57,12 +57,6 @@ async def slow(seconds: float) -> str:
 
 
 @server.tool(structured_output=False)
-def large(characters: int) -> str:
-    """Say much."""
-    return "x" * characters
-
-
-@server.tool(structured_output=False)
 def mixed() -> list[Any]:
     """Answer with every kind of non-text content, and some text."""
     data = "QUJD" * 400
