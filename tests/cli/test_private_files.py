@@ -6,12 +6,11 @@ import stat
 from contextlib import closing
 
 import pytest
-from typer.testing import CliRunner
 
-from run_specialist.cli import manage
 from run_specialist.cli.console import write_private
 from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
+from tests.cli.specialists_command import call
 from tests.unit.store.records import begun, ended, turn_of, write
 
 
@@ -40,7 +39,7 @@ def url(tmp_path, monkeypatch):
 
 def report(url, *more):
     """Write a report, and return the result of the command."""
-    return CliRunner().invoke(manage.app, ["report", "run-1", "--store", url, *more], catch_exceptions=False)
+    return call("report", "run-1", "--store", url, *more)
 
 
 def test_a_report_is_readable_only_by_its_owner(url, tmp_path, umask):

@@ -1,8 +1,6 @@
-"""Fixtures for the tests of config files: files of the project and of the user, and a run that they affect."""
+"""Fixtures for the tests of config files: files of the project and of the user."""
 
 import pytest
-
-from run_specialist.api.runner import Runner
 
 QUESTION = ("what", "do", "owls", "eat?")
 
@@ -28,21 +26,3 @@ def user_file(notes):
         return path
 
     return write
-
-
-@pytest.fixture
-def prepared(call, monkeypatch):
-    """Return a function that asks offline with options, and returns the prepared run."""
-    runs, prepare = [], Runner.prepare
-
-    async def recorded(*arguments, **options):
-        runs.append(await prepare(*arguments, **options))
-        return runs[-1]
-
-    def ask(*options):
-        monkeypatch.setattr(Runner, "prepare", recorded)
-        result = call("finder", *QUESTION, *(options or ("--model", "offline")))
-        assert result.exit_code == 0, result.output
-        return runs[-1].job
-
-    return ask

@@ -1,4 +1,4 @@
-"""The live view of `map`: in any width and height, through pauses and resizes."""
+"""The live view of `map`, what programs read of it, and the command as a process through signals and kills."""
 
 import io
 import json
@@ -150,9 +150,6 @@ def test_without_a_file_the_beginning_of_each_answer_is_shown(clock):
     ]
 
 
-# What programs read of `map`: the summary, the events, and rows in a closed pipe or on a full disk.
-
-
 BAD = ApiError(400, "invalid_request_error", "messages: this item cannot be read")
 QUESTION = ("--question", "What about {item}?")
 
@@ -289,9 +286,6 @@ def test_rows_of_a_full_disk_are_used_again(api, map_, items, notes, monkeypatch
     assert store.is_file()
 
 
-# `specialists map` as a separate process: signals, kills, and the same command again.
-
-
 PATIENCE = 60
 """Timeout, after which a hanging program fails the test [s]."""
 
@@ -333,7 +327,7 @@ class Held:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
-def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
+def test_a_signal_finishes_the_turns_under_way(api, items, command, map_, number):
     """The reply that is under way is waited for, stored and counted; nothing new begins; the same call continues."""
     model = Held("owls")
     simulator = api(model)
@@ -349,14 +343,13 @@ def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     assert (counts["answered"], counts["not_run"]) == (1, 1)
     assert "to continue: specialists map finder" in err
     before = len(simulator.requests)
-    process = command(path, "--json")
-    out, _ = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, json.loads(out)["counts"]["answered"]) == (0, 2)
+    again = map_(path, "--json")
+    assert (again.exit_code, json.loads(again.stdout)["counts"]["answered"]) == (0, 2)
     assert set(items_of(simulator.requests[before:])) == {"toads"}
 
 
 @pytest.mark.exhaustive
-def test_a_second_ctrl_c_stops_at_once(api, items, command):
+def test_a_second_ctrl_c_stops_at_once(api, items, command, map_):
     """The reply that is under way is not waited for; what was gathered is stored; the same call resumes the run."""
     model = Held("owls")
     simulator = api(model)
@@ -372,14 +365,13 @@ def test_a_second_ctrl_c_stops_at_once(api, items, command):
     assert "Traceback" not in err
     model.gate.open()
     before = len(simulator.requests)
-    process = command(path, "--json")
-    out, _ = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, json.loads(out)["counts"]["answered"]) == (0, 2)
+    again = map_(path, "--json")
+    assert (again.exit_code, json.loads(again.stdout)["counts"]["answered"]) == (0, 2)
     assert items_of(simulator.requests[before:]) == ["owls", "toads", "toads"], "the search about owls is not repeated"
 
 
 @pytest.mark.exhaustive
-def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, command, notes):
+def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, command, map_, notes):
     """The rows that were written are kept; only the request that was under way is sent again."""
     model = Held("newts")
     simulator = api(model)
@@ -392,10 +384,9 @@ def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, co
     assert [json.loads(line)["input"] for line in part.splitlines()] == ["owls", "toads"]
     model.gate.open()
     before = len(simulator.requests)
-    process = command(path, "--at-once", "1", "--out", "answers.jsonl")
-    process.communicate(timeout=PATIENCE)
+    again = map_(path, "--at-once", "1", "--out", "answers.jsonl")
     rows = [json.loads(line) for line in (notes / "answers.jsonl").read_text().splitlines()]
-    assert (process.returncode, sorted(row["input"] for row in rows)) == (0, ["mice", "newts", "owls", "toads"])
+    assert (again.exit_code, sorted(row["input"] for row in rows)) == (0, ["mice", "newts", "owls", "toads"])
     assert items_of(simulator.requests[before:]) == ["mice", "mice", "newts"]
 
 
