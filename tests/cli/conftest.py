@@ -118,6 +118,27 @@ def ask(call: Callable[..., Result]) -> Callable[..., tuple[int, str, str]]:
     return put
 
 
+def _lines_to(path: Path, *first: str) -> Callable[..., Path]:
+    def write_lines(*lines: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([*first, *lines, ""]))
+        return path
+
+    return write_lines
+
+
+@pytest.fixture
+def project_file(notes: Path) -> Callable[..., Path]:
+    """Return a function that writes the table of the project."""
+    return _lines_to(notes / "pyproject.toml", "[tool.run-specialist]")
+
+
+@pytest.fixture
+def user_file(notes: Path) -> Callable[..., Path]:
+    """Return a function that writes the user's config file."""
+    return _lines_to(notes.parent / "home/.config/run-specialist/config.toml")
+
+
 @pytest.fixture
 def prepared(call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
     """Return a function that asks offline with options, and returns the job of the run."""

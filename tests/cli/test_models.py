@@ -178,8 +178,7 @@ def test_an_invalid_key_is_one_line_without_the_key(api, write, call, monkeypatc
 
 
 HOW = "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model, e.g. sonnet, openai:ID or ollama:NAME"
-NEEDED = f"a model is required, but no model is configured; {HOW}"
-BY_VARIABLE = f"a model is required (SPECIALIST_REQUIRE_MODEL), but no model is configured; {HOW}"
+ANOTHER = "name another one, e.g. sonnet, openai:ID or ollama:NAME"
 JUDGES = "its answer is a judgement (offline: refuse) and needs a model, but"
 QUESTION = "What do owls eat?"
 
@@ -198,36 +197,25 @@ def refused(call, store):
     return refuse
 
 
-def test_the_flag_refuses_to_answer_offline(write, refused):
-    """With `--require-model` one line says how to get a model; nothing is stored, and no view or warning is printed."""
+@pytest.mark.parametrize("value", ["1", "Yes", "certainly"])
+def test_a_flag_and_a_variable_refuse_to_answer_offline(write, refused, monkeypatch, value):
+    """One line says how to get a model, and names the variable, of which an unclear value counts as yes."""
     write("finder")
-    assert refused("--require-model") == f"finder: {NEEDED}"
-    assert refused("--require-model", "--json") == f"finder: {NEEDED}"
-
-
-@pytest.mark.parametrize("value", ["1", "true", "Yes", "on", "certainly"])
-def test_the_variable_refuses_too(write, refused, monkeypatch, value):
-    """SPECIALIST_REQUIRE_MODEL does the same and is named; a value that is not clear counts as yes."""
-    write("finder")
+    for flags in (["--require-model"], ["--require-model", "--json"]):
+        assert refused(*flags) == f"finder: a model is required, but no model is configured; {HOW}"
     monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", value)
-    assert refused() == f"finder: {BY_VARIABLE}"
+    assert refused() == f"finder: a model is required (SPECIALIST_REQUIRE_MODEL), but no model is configured; {HOW}"
 
 
-@pytest.mark.parametrize(
-    ("flags", "lines", "variable", "why"),
-    [
-        (["--model", "offline"], [], "", "the model of this run is offline"),
-        ([], ["model: offline"], "", "the model in its file is offline"),
-        ([], [], "offline", "SPECIALIST_MODEL is offline"),
-        ([], ["model: inherit"], "offline", "SPECIALIST_MODEL is offline"),
-    ],
-)
-def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch, flags, lines, variable, why):
+def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch):
     """If `offline` was named, the line says where, and does not advise to set a key, which would not help."""
-    write("finder", *lines)
-    monkeypatch.setenv("SPECIALIST_MODEL", variable)
-    said = refused("--require-model", *flags)
-    assert said == f"finder: a model is required, but {why}; name another one, e.g. sonnet, openai:ID or ollama:NAME"
+    write("finder", "model: offline")
+    for flags, why in (([], "the model in its file is offline"), (["--model", "offline"], "the model of this run is")):
+        assert refused("--require-model", *flags).startswith(f"finder: a model is required, but {why}")
+    monkeypatch.setenv("SPECIALIST_MODEL", "offline")
+    for line in ([], ["model: inherit"]):
+        write("finder", *line)
+        assert refused("--require-model") == f"finder: a model is required, but SPECIALIST_MODEL is offline; {ANOTHER}"
 
 
 def test_a_judgement_is_not_made_offline(write, refused, notes):
@@ -329,14 +317,6 @@ def ceilings(monkeypatch):
     return found
 
 
-@pytest.fixture
-def config(tmp_path):
-    """Return a function that writes the config file of the user."""
-    path = tmp_path / "home/.config/run-specialist/config.toml"
-    path.parent.mkdir(parents=True)
-    return path.write_text
-
-
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("flag", "variable", "key", "number"),
@@ -344,7 +324,7 @@ def config(tmp_path):
     ids=["nothing", "config file", "variable", "flag"],
 )
 def test_r3_the_flag_comes_before_the_variable_before_the_file(
-    call, write, api, config, ceilings, monkeypatch, flag, variable, key, number
+    call, write, api, user_file, ceilings, monkeypatch, flag, variable, key, number
 ):
     """As with the other options of the user."""
     write("finder")
@@ -352,26 +332,26 @@ def test_r3_the_flag_comes_before_the_variable_before_the_file(
     if variable:
         monkeypatch.setenv("SPECIALIST_REQUESTS_AT_ONCE", str(variable))
     if key:
-        config(f"requests-at-once = {key}\n")
+        user_file(f"requests-at-once = {key}")
     result = call("finder", QUESTION, *([f"--requests-at-once={flag}"] if flag else []))
     assert result.exit_code == 0, result.stderr
     assert set(ceilings) == {number}
 
 
 @pytest.mark.parametrize("value", ["0", "-2", "true", "1.5", "'4'", "'none'"])
-def test_r3_a_wrong_key_is_a_usage_error(call, write, config, value):
+def test_r3_a_wrong_key_is_a_usage_error(call, write, user_file, value):
     """The line names file, line and key."""
     write("finder")
-    config(f"requests_at_once = {value}\n")
+    user_file(f"requests_at_once = {value}")
     result = call("finder", QUESTION)
     assert result.exit_code == 2
     assert "config.toml:1: requests_at_once: must be an integer of at least 1, got " in result.stderr
 
 
-def test_r3_a_project_cannot_decide_it(call, write, notes):
+def test_r3_a_project_cannot_decide_it(call, write, project_file):
     """What one key may do is the matter of its owner."""
     write("finder")
-    (notes / "pyproject.toml").write_text("[tool.run-specialist]\nrequests_at_once = 500\n")
+    project_file("requests_at_once = 500")
     result = call("finder", QUESTION)
     assert result.exit_code == 2
     assert "SPECIALIST_REQUESTS_AT_ONCE or --requests-at-once" in result.stderr
@@ -423,10 +403,10 @@ def test_without_the_option_there_is_one_warning(api, write, call):
     assert "`server_tools: true` allows that" in line
 
 
-def test_a_config_file_cannot_give_consent(api, write, call, notes):
+def test_a_config_file_cannot_give_consent(api, write, call, project_file):
     """A project cannot have searches billed that its user did not allow."""
     write("finder", ASKS)
-    (notes / "pyproject.toml").write_text("[tool.run-specialist]\nserver_tools = true\n")
+    project_file("server_tools = true")
     simulator = api([answers("I do not know")], all_used=False)
     result = call("finder", "How often?", "--trust")
     assert "this cannot be set in a config file; use the option --server-tools" in " ".join(result.stderr.split())

@@ -73,9 +73,9 @@ def test_trust_says_what_it_allows(app, call, write):
     assert told.count("--trust allows it to") == 2
 
 
-def test_trust_says_which_model_of_the_project_it_allows(app, call):
+def test_trust_says_which_model_of_the_project_it_allows(app, call, project_file):
     """A model of the project's config file is one line too."""
-    (app.root / "pyproject.toml").write_text("[tool.run-specialist]\nmodel = 'openai:other'\n")
+    project_file("model = 'openai:other'")
     told = call("finder", "What do owls eat?", "--trust").stderr
     assert "pyproject.toml:2: model: --trust allows it to send the questions and the tool results to a server" in told
 
@@ -331,14 +331,10 @@ def test_p2_an_untrusted_project_may_ask_specialists_that_only_read(own, write, 
     assert "delegate" in offered("lead")
 
 
-def test_p1_a_project_raises_no_limit_of_the_user(own, write, call, notes, tmp_path):
+def test_p1_a_project_raises_no_limit_of_the_user(own, write, call, project_file, user_file):
     """In its config file and in its specialists the stricter limit holds, with a warning; a flag may raise it."""
-    user = tmp_path / "home" / ".config" / "run-specialist" / "config.toml"
-    user.parent.mkdir(parents=True)
-    user.write_text("turns-limit = 3\ntime-limit = '1m'\ntool-calls-limit = 9\nstrict = true\n")
-    (notes / "pyproject.toml").write_text(
-        "[tool.run-specialist]\nturns-limit = 'none'\ntool-calls-limit = 8\nstrict = false\n"
-    )
+    user_file("turns-limit = 3", "time-limit = '1m'", "tool-calls-limit = 9", "strict = true")
+    project_file("turns-limit = 'none'", "tool-calls-limit = 8", "strict = false")
     write("finder", "time_limit: 10m")
     asked = call("finder", "What do owls eat?", *OFFLINE, "--json")
     limits = json.loads(asked.stdout)["limits"]

@@ -322,16 +322,19 @@ def listed() -> dict[str, dict]:
     return {one["name"]: one for one in json.loads(result.stdout)["specialists"]}
 
 
-def test_list_says_what_cannot_work_here(project):
-    """Specialists without files to read are blocked, with one line for the reason that they share."""
+def test_list_and_show_say_what_cannot_work_here(project):
+    """Specialists without files to read are blocked: `list` has one line for the reason they share, `show` its own."""
     result = specialists("list")
     rows = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines() if line and "cannot" not in line}
     assert rows["codebase-analyst"] == rows["fact-checker"] == "ok"
     assert rows["thoughts-analyzer"] == rows["thoughts-locator"] == "blocked"
-    assert [line for line in result.stdout.splitlines() if "cannot work" in line] == [
-        f"thoughts-analyzer, thoughts-locator cannot work here: no file under {project} matches thoughts/"
-    ]
-    assert result.exit_code == 0
+    reason = f"no file under {project} matches thoughts/"
+    told = [line for line in result.stdout.splitlines() if "cannot work" in line]
+    assert (result.exit_code, told) == (0, [f"thoughts-analyzer, thoughts-locator cannot work here: {reason}"])
+    assert f"\ncannot work here: {reason}\n\nKEY " in specialists("show", "thoughts-analyzer").stdout
+    assert json.loads(specialists("show", "thoughts-analyzer", "--json").stdout)["unavailable"] == reason
+    assert "cannot work" not in specialists("show", "codebase-analyst").stdout
+    assert json.loads(specialists("show", "codebase-analyst", "--json").stdout)["unavailable"] is None
 
 
 def test_the_model_can_be_the_reason(write, notes, monkeypatch):
@@ -349,17 +352,6 @@ def test_the_model_can_be_the_reason(write, notes, monkeypatch):
     monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", "1")
     assert "a model is required (SPECIALIST_REQUIRE_MODEL)" in listed()["finder"]["unavailable"]
     assert listed()["local"]["unavailable"] is None
-
-
-def test_show_says_it_too(project):
-    """`show` has the reason above the settings and in JSON, and nothing for a specialist that can work."""
-    text, values = specialists("show", "thoughts-analyzer"), specialists("show", "thoughts-analyzer", "--json")
-    reason = f"no file under {project} matches thoughts/"
-    assert f"\ncannot work here: {reason}\n\nKEY " in text.stdout
-    assert (text.exit_code, json.loads(values.stdout)["unavailable"]) == (0, reason)
-    working = specialists("show", "codebase-analyst")
-    assert "cannot work" not in working.stdout
-    assert json.loads(specialists("show", "codebase-analyst", "--json").stdout)["unavailable"] is None
 
 
 def test_the_error_names_the_specialist_that_works_here(project, call):

@@ -12,11 +12,12 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.cli.ask import run
 from run_specialist.store.reader import Store
-from tests.cli.config.conftest import QUESTION
 from tests.cli.conftest import limits_of
 from tests.cli.specialists_command import call as manage
 from tests.contracts.tables import PRINTED, faults
 from tests.wire.chat.replies import answers
+
+QUESTION = ("what", "do", "owls", "eat?")
 
 
 @pytest.mark.exhaustive
