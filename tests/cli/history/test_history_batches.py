@@ -13,7 +13,7 @@ import pytest
 
 from run_specialist.record.outcome import Evidence
 from run_specialist.store.location import place
-from tests.cli.history.commands import DAY, NOON, here, keep, listed, on_terminal, run_of
+from tests.cli.history.conftest import DAY, NOON, here, keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import call
 from tests.unit.store.finished_batches import EVERY_STATE, keep_batch
 

@@ -18,7 +18,7 @@ from run_specialist.cli.report import report_path
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.store.location import file_of, place
 from run_specialist.store.writer import Writer
-from tests.cli.history.commands import NOON, here, keep, listed, on_terminal, run_of
+from tests.cli.history.conftest import NOON, here, keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import MAIN, call
 from tests.forked_program import ForkedProgram, run_forked
 from tests.screen import run_on_terminal, screen

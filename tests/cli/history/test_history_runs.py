@@ -12,7 +12,7 @@ import pytest
 from run_specialist.record.journal import Ended
 from run_specialist.store.location import place
 from run_specialist.store.writer import Writer
-from tests.cli.history.commands import DAY, NOON, here, keep, listed, on_terminal, run_of
+from tests.cli.history.conftest import DAY, NOON, here, keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import call
 from tests.unit.store.finished_runs import write
 from tests.unit.store.records import begun, opened
