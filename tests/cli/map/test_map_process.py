@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -25,6 +25,7 @@ from tests.cli.specialists_command import MAIN, call, program
 from tests.contracts.tables import BATCH_EVENTS, EVENTS, PRINTED, faults
 from tests.loop_jobs import Clock
 from tests.map_batches import LookedAt, done
+from tests.plugins.tiers import examples
 from tests.screen import run_on_terminal, screen
 from tests.wire.simulator import Gate
 from tests.wire.simulator.faults import ApiError
@@ -90,6 +91,7 @@ def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):
     assert "about" not in lines[2]
 
 
+@settings(max_examples=examples(20))
 @given(
     st.builds(
         Counts,
