@@ -1,4 +1,4 @@
-"""Agent files of other programs are found where these programs keep them, with the name of the program."""
+"""Agent files of other programs: where they are found, what their keys and models mean, and whom they may ask."""
 
 from pathlib import Path
 
@@ -76,9 +76,6 @@ def test_every_dialect_is_found_in_a_project(project: Path) -> None:
 def test_the_dialect_follows_from_the_path(path: str, name: str) -> None:
     """The innermost folder of a program decides; a folder that only has the name of a program does not."""
     assert dialect_of(Path(path)).name == name
-
-
-# What keys of other programs mean here.
 
 
 def loaded(front: str) -> SpecialistFile:
@@ -180,9 +177,6 @@ def test_specialists_that_may_ask_all_do_not_form_cycles(tmp_path: Path) -> None
     assert registry.callable_names(["x"]) == ("x",)
 
 
-# Names of models as other programs write them.
-
-
 SERVED = {
     "Claude Sonnet 4.5 (copilot)": "claude-sonnet-4-5",
     "Claude Sonnet 4": "claude-sonnet-4-0",
@@ -252,9 +246,6 @@ async def test_a_local_model_needs_trust_by_each_of_its_names(tmp_path: Path, mo
         context = RunContext(file, file.specialist, tmp_path / "project", trust)
         with pytest.raises(NotTrusted, match="to Ollama at"):
             await check_model(context, file.specialist.model, "model")
-
-
-# Checks of `agents`: each listed specialist exists, can be run, and does not lead back in a cycle.
 
 
 def file(name, *agents, lines=(), folder="/s"):
