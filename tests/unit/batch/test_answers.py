@@ -406,7 +406,9 @@ PLACES = [
     ("unlink", 1),
 ]
 """A call of the system, and whether the process dies before it, in the middle, or after it."""
-CASES = [*product(NAMES, [True, False], [True, False], PLACES)]
+WAYS = [("a.csv", True, True), ("a.csv", False, False), ("a.jsonl", True, False), ("a.jsonl", False, True)]
+"""Name of the file, whether the call comes to its end, and whether the rows are in order."""
+CASES = [(*way, place) for way, place in product(WAYS, PLACES)]
 # Each case dies in a process of its own, which is forked from one that has imported everything.
 DYING = """
 import json, os, sys

@@ -314,17 +314,11 @@ def test_the_number_of_warnings_is_limited():
     assert said[-1] == ("warning", "290 more names that cannot be called")
 
 
-def ring(size):
-    """Return files of which each lists the next one, and the last lists the first."""
-    return [file(f"n{number}", f"n{(number + 1) % size}") for number in range(size)]
-
-
 @pytest.mark.exhaustive
 def test_long_chains_are_checked_without_recursion():
-    """A ring and a chain of 1,000 files and a fully connected team are checked without recursion."""
-    assert {text[:21] for said in problems_of(*ring(1_000)).values() for _, text in said} == {"calls form a cycle: n"}
-    chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(1_000)))
-    assert "no specialist named n1000; did you mean " in chain["n999"][0][1]
+    """A ring of 1,000 files and a fully connected team are checked without recursion."""
+    ring = (file(f"n{number}", f"n{(number + 1) % 1_000}") for number in range(1_000))
+    assert {text[:21] for said in problems_of(*ring).values() for _, text in said} == {"calls form a cycle: n"}
     team = problems_of(*(file(f"n{number}", *(f"n{other}" for other in range(40))) for number in range(40)))
     assert all(said[0][0] == "error" for said in team.values())
 

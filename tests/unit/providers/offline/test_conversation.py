@@ -44,7 +44,7 @@ async def test_the_provider_searches_first_and_never_repeats_a_call(ask):
 async def test_at_the_limit_respond_uses_the_quotes_found_so_far(ask, limit):
     """At the limit the provider calls `respond` immediately, with the quotes found so far."""
     finished = await ask(QUESTION, limit=limit)
-    assert len(finished.calls) == limit
+    assert finished.outcome.tool_calls.used == limit
     assert "stale entries" in finished.outcome.answer
 
 
