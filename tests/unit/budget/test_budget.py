@@ -225,8 +225,8 @@ def test_s0_10_paused_replies_keep_the_rung_and_count():
 @pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("style", get_args(Style))
 def test_any_sequence_of_events_only_descends_the_ladder(style):
-    """Each sequence of four events leads down from the top of each ladder in a few steps."""
-    for endpoint, happened in product(ENDPOINTS, product(("answered", "ignored", "refused", "given_up"), repeat=4)):
+    """Each sequence of five events leads down from the top of each ladder in a few steps."""
+    for endpoint, happened in product(ENDPOINTS, product(("answered", "ignored", "refused", "given_up"), repeat=5)):
         landing = LadderPosition(Kind.TOOL_CALLS, ladder(style, **endpoint))
         left, refused = [], set()
         for what in happened:
