@@ -15,8 +15,7 @@ from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.text_edit import diff_of
 from run_specialist.views.report import MOST_LINES, data, kin, report
 from tests.journals import Notebook, load, stored
-from tests.loop.scripted_chains import GONE, chained
-from tests.loop.stored_replies import ANSWER, THREE, looks
+from tests.loop.replies import ANSWER, GONE, THREE, chained, looks
 from tests.loop_jobs import job
 from tests.scripted_provider import says
 from tests.stored_runs import StoredRunHarness

@@ -30,8 +30,7 @@ from run_specialist.store.selection import Selection
 from run_specialist.store.stored import StoredMessage, transcript_rows
 from run_specialist.store.writer import Writer
 from tests.journals import load
-from tests.loop.stored_replies import ANSWER, THREE
-from tests.scripted_provider import ScriptedProvider
+from tests.loop.replies import ANSWER, THREE
 from tests.stored_runs import StoredRunHarness
 from tests.unit.store import records
 from tests.unit.store.records import begun, opened, unpacked, write
@@ -281,19 +280,12 @@ async def test_a_journal_says_whether_it_has_stored_a_record(make_writer, tmp_pa
         assert await journal.committed() is None
 
 
-class Desk(StoredRunHarness):
-    """Processes that use a given store."""
-
-    url = ""
-
-
 async def test_f_5_a_fork_is_committed_in_one_transaction(store_url, tmp_path):
     """Before its first request a fork has its turns, calls and messages; listings name the run that it is from."""
-    desk = Desk(tmp_path)
-    desk.url = store_url
+    desk = StoredRunHarness(tmp_path, store=store_url)
     first = await desk.ask(*THREE, ANSWER)
     source = load(store_url, first.outcome.run_id)
-    async with desk.process(ScriptedProvider([])) as runner:
+    async with desk.process() as runner:
         run = await runner.fork(source.run_id, at=2)
         prepared = load(store_url, run.run_id)
     assert prepared.turns == source.turns[:2]
