@@ -8,8 +8,6 @@ from tests.wire.specialists import DONE, batches, note, noting
 from tests.wire.usage import used
 
 NOTES = says("- owls eat mice (n.md:1)")
-
-
 LONG = Tool("look", "Looks.", lambda query: f"{note(query)} {'x' * 19_000}")
 """A tool with results of nearly 5,000 tokens: the third one exceeds `summarize_at` in SMALL."""
 

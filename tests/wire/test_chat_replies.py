@@ -1,4 +1,4 @@
-"""Replies of chat completions servers: finish reasons, arguments, usage, reasoning."""
+"""Replies of chat completions servers: finish reasons, arguments, usage, refusals, faults."""
 
 import json
 
@@ -122,9 +122,6 @@ def test_a_full_context_is_not_helped_by_more_output_tokens():
     assert not read({"content": "a"}, "model_length").more_room_helps
 
 
-# When a chat completions server refuses a request, the provider adapts and remembers.
-
-
 @pytest.mark.exhaustive
 async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(ask_chat):
     """A server that ignores schema, force and none: the run ends with an outcome after three landing requests."""
@@ -246,9 +243,6 @@ async def test_x_8_a_full_context_gives_a_partial_outcome(ask_chat, fault):
     outcome, api = await ask_chat([calls("look", {"query": "a"}), fault])
     assert (outcome.status, outcome.exit_code, len(api.requests)) == ("partial", 0, 2)
     assert "note on 'a'" in outcome.answer
-
-
-# Faults of a chat completions server end in a one-line error; the gathered work is kept and no traceback is shown.
 
 
 GOOD = says("The first half of a long answer that never came to its end.")

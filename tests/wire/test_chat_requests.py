@@ -1,4 +1,4 @@
-"""Requests to chat completions servers, byte by byte."""
+"""Requests to chat completions servers, odd replies and streams; and the rules of the simulator."""
 
 import http.client
 import json
@@ -127,9 +127,6 @@ async def test_x_1_with_a_limit_of_0_the_instruction_ends_the_question(ask_chat)
 def test_an_empty_assistant_message_has_an_empty_string(blocks):
     """An assistant message has null content only if it has calls; otherwise the content is an empty string."""
     assert json.loads(encoded(Message("assistant", blocks))) == {"role": "assistant", "content": ""}
-
-
-# Every rule of the chat simulator refuses a wrong request and lets the right one through.
 
 
 USER = {"role": "user", "content": "What?"}
@@ -310,9 +307,6 @@ def test_an_unexpected_conversation_fails_the_test(script, bodies, told):
         converse()
 
 
-# Runs against chat completions servers, streamed and not: odd replies, retries, usage and cost.
-
-
 RUNS_LOOK = calls("look", {"query": "a"})
 
 
@@ -434,9 +428,6 @@ async def test_usage_is_summed_over_all_requests(ask_chat):
     told = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
     outcome, _ = await ask_chat([replace(RUNS_LOOK, usage=told), replace(says("Yes."), usage=told)])
     assert outcome.usage == Usage(80, 120, 0, 14)
-
-
-# Streamed replies of chat completions servers, assembled from their fragments.
 
 
 def fragments(*pieces, **fields):

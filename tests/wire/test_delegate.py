@@ -1,4 +1,4 @@
-"""An agent that delegates to specialists, over the wire: the real SDKs of both loops against one simulated API."""
+"""Agents that delegate to specialists, forked runs, and spans of requests, over the wire with the real SDKs."""
 
 import asyncio
 import inspect
@@ -202,9 +202,6 @@ async def test_a_run_id_continues_the_run_with_a_refreshed_budget(messages_api, 
     assert api.requests[3].body["system"] == api.requests[0].body["system"]
 
 
-# Forked runs over the wire: the first turns of a stored run, continued by the same or another model.
-
-
 @pytest.fixture
 def endpoint(messages_api, chat_api, tmp_path):
     """Return a function that starts an endpoint on either API."""
@@ -302,9 +299,6 @@ async def test_f_9_a_fork_in_the_middle_of_a_landing_raises_its_limit(endpoint):
     assert "you now have 4 tool calls in all, of which 1 is used" in str(one.requests[3].messages[-1])
 
 
-# Spans of requests over the wire, through the real SDKs: one per request, with the billed tokens.
-
-
 LONG = Tool("look", "Looks.", lambda query: f"note on {query} {'x' * 19_000}")
 """A tool whose results of nearly 5,000 tokens are large enough to be cached and soon summarized."""
 
@@ -368,10 +362,7 @@ async def test_a_retried_request_has_one_span(spans, messages_api):
 
 
 async def test_s0_10_a_refused_request_has_an_error_span_without_usage(spans, messages_api):
-    """A request refused with a 400 for forcing has an error span without usage.
-
-    The order that replaces it is a separate request.
-    """
+    """A request refused for forcing has an error span without usage; the order after it has a span of its own."""
     refusal = faults.invalid("tool_choice: forcing a tool is not supported")
     api = messages_api([looks("a"), refusal, answers("mice")])
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:

@@ -1,4 +1,4 @@
-"""Faults of a server end in a one-line error; the gathered work is kept and no traceback is shown."""
+"""Faults of a server, endless replies among them, end in a one-line error; the gathered work is kept."""
 
 import asyncio
 import gc
@@ -336,9 +336,6 @@ async def test_a_redirect_on_the_same_server_is_followed(ask):
     assert (outcome.status, outcome.answer, len(api.requests)) == ("answered", "yes", 2)
 
 
-# Server faults that the Anthropic provider handles: broken streams, long waits, invalid usage figures, bad keys.
-
-
 async def test_a_key_that_cannot_be_sent_is_not_shown(messages_api):
     """The error for a key with a line break says where to look and shows no part of the key."""
     api = messages_api([])
@@ -349,19 +346,13 @@ async def test_a_key_that_cannot_be_sent_is_not_shown(messages_api):
 
 
 async def test_x_3_a_call_with_incomplete_arguments_is_not_run(messages_api):
-    """A call with incomplete streamed arguments is not run.
-
-    Only a reply that was cut may be read in part.
-    """
+    """A call with incomplete streamed arguments is not run; only a reply that was cut may be read in part."""
     half = replace(cut_call("look", '{"query": "half of', {}), stop_reason="tool_use")
     api = messages_api([half, GOOD])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda delta: None)
     assert (outcome.answer, outcome.tool_calls.failed) == ("fine", 1)
     assert "the arguments are no JSON object" in next(iter(api.requests[1].results.values()))
-
-
-# Objects of a request are freed without the garbage collector, which with a thousand children would run too late.
 
 
 GENERATORS = 10
@@ -396,9 +387,6 @@ async def test_objects_of_a_request_are_freed_without_the_collector(messages_api
             await asyncio.sleep(0)
         left = [one for one in gc.get_objects() if isinstance(one, httpx2.Request | httpx2.Response)]
         assert left == []
-
-
-# Replies that never end are bounded: by the requested length, and by the amount of white space.
 
 
 Streamed = Callable[..., Awaitable[tuple[Outcome, Any]]]

@@ -1,4 +1,4 @@
-"""Tool calls as JSON that a chat completions server constrains, streamed and not."""
+"""Tool calls as JSON that a server constrains: cut, with MCP tools and children, and resumed."""
 
 import json
 
@@ -67,9 +67,6 @@ async def test_g8_text_that_is_no_call_is_the_answer(ask_chat):
     assert any("ignored the JSON Schema" in warning for warning in outcome.warnings)
 
 
-# Calls as JSON that break off, and endpoints that refuse the schema, on chat completions.
-
-
 SHORTER = "Your last reply was cut off because it was too long. Repeat it, much shorter."
 
 
@@ -131,10 +128,7 @@ async def test_x_6_json_that_is_cut_before_it_names_a_tool_is_no_answer(ask_chat
     ],
 )
 async def test_g8_evidence_that_is_required_needs_a_call_first(ask_chat, settings, limit, expected):
-    """With `evidence: require` the first reply cannot be an answer, unless nothing else is possible.
-
-    Where nothing can be read, no quote is found, and the answer goes back to the model once.
-    """
+    """With `evidence: require` the first reply is no answer; where nothing can be read, the answer goes back once."""
     answer = responds("yes", evidence=[{"source": "x:1", "quote": "note on 'a'"}])
     script = [looks("a") if "look" in offers else answer for offers in expected[:-1]]
     outcome, api = await ask_chat([*script, answer], limit, **settings, **JSON_MODE)
@@ -185,9 +179,6 @@ async def test_g8_an_endpoint_that_has_refused_the_schema_is_not_asked_again(cha
     assert len(api.requests) == 1
 
 
-# A specialist whose calls are JSON uses the tools of an MCP server.
-
-
 @pytest.mark.exhaustive
 async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
     """MCP tools are in the union in strict form; their calls count, fail, and land like those of the API itself."""
@@ -215,9 +206,6 @@ async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
     assert api.requests[1].messages[-1]["content"].startswith("Result of mcp__good__add:\n3")
 
 
-# A specialist whose calls are JSON asks another one, whose calls are native.
-
-
 async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat_api, tmp_path):
     """`delegate` is one of the tools of the union, and the answer of the child is the result of the call."""
     (tmp_path / "parent.md").write_text(
@@ -243,9 +231,6 @@ async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat
     last = api.requests[-1].messages[-1]["content"]
     assert last.startswith("Result of delegate:\n")
     assert "barn owls" in last
-
-
-# Runs whose calls are JSON are stored, resumed, shown and reported like all others.
 
 
 IN_JSON = LOOKER.model_copy(update={"tool_calls": "json"})

@@ -1,4 +1,4 @@
-"""Soft landing over the wire: the real SDK against a server that enforces the API's rules."""
+"""Soft landings over the wire: forced, by schema, of every kind of limit, of hanging servers, of stopped runs."""
 
 import asyncio
 import json
@@ -116,9 +116,6 @@ async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(messag
     assert [request.schema is None for request in api.requests[2:]] == [True, False, True]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
     assert "note on 'question 1'" in outcome.answer
-
-
-# Landing by schema over the wire: the real SDKs against servers that enforce the rules of structured outputs.
 
 
 GIVEN = {"answer": "Mice.", "evidence": [{"source": "a:1", "quote": "note on '0'"}], "gaps": None}
@@ -349,9 +346,6 @@ def test_g2_the_schema_comes_first_where_chat_completions_are_not_the_vendors(ur
     assert (known.schema, known.forced_choice, known.schema_first) == (True, True, rungs == "schema")
 
 
-# Every kind of limit over the wire, from the specialist's file to the landing.
-
-
 def last_lines(told):
     """Return the text after the raw result in each request, empty if there is none."""
     return [results[-1].partition("\n")[2] for results in told.results]
@@ -472,9 +466,6 @@ async def test_x_14_the_countdown_shows_the_limit_closest_to_exhaustion(ask_once
     assert told.outcome.landing.reason == "turns"
 
 
-# Usage and cost reported for runs that reach a limit, over the wire.
-
-
 @pytest.mark.parametrize(
     ("lines", "settings", "place"), [(["cost_limit: 0.5"], {}, r"\S+looker\.md:5:1: "), ([], {"cost_limit": 0.5}, "")]
 )
@@ -515,9 +506,6 @@ async def test_x_14_exceeding_a_limit_is_a_warning(ask_once):
     assert told.outcome.limits["tokens"].used > 50_000
     assert any(" tokens used, more than the limit of 30,000 tokens: " in warning for warning in told.outcome.warnings)
     assert told.outcome.status == "landed"
-
-
-# A server or a tool that hangs is abandoned when the time limit requires it.
 
 
 class Playing:
@@ -574,10 +562,7 @@ async def test_x_14_a_hanging_summary_request_is_cancelled(ask_once):
 
 @pytest.mark.exhaustive
 async def test_x_14_a_hanging_tool_is_abandoned_at_the_end_of_the_working_time(ask_once):
-    """A hanging tool is abandoned when the working time is over: the model gets an error, and the run lands.
-
-    The call counts as failed.
-    """
+    """A hanging tool is abandoned when the working time is over: the call has failed, and the run lands."""
     clock, gate = Clock(), Gate()
 
     def hang(query):
@@ -590,9 +575,6 @@ async def test_x_14_a_hanging_tool_is_abandoned_at_the_end_of_the_working_time(a
     assert "when the time of the run was up" in told.results[0][0]
     assert told.choices == [None, FORCED]
     assert (told.outcome.tool_calls.used, told.outcome.tool_calls.failed) == (1, 1)
-
-
-# A run that was stopped after its turn, on both APIs with the real SDKs: no stored reply is requested twice.
 
 
 class Held:

@@ -1,4 +1,4 @@
-"""Models of local servers from Python: runs that share a provider, children, and servers that do not answer."""
+"""Models of local servers from Python: shared providers, children, silent servers, and lengths of the context."""
 
 import asyncio
 from dataclasses import replace
@@ -86,9 +86,6 @@ async def test_a_server_that_a_project_names_needs_trust_unless_its_address_is_s
                 assert (await runner.run("own", "What?")).answer == "yes"
         async with Runner(model=MODELS["vllm"]) as runner:
             assert (await runner.run("finder", "What?")).answer == "yes"
-
-
-# The context length of a local model: requested from the server, respected in every request, and not trusted.
 
 
 @pytest.fixture

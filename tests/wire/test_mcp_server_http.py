@@ -1,4 +1,4 @@
-"""Runs of an MCP server over HTTP: clients that call tools, cancel, or disconnect."""
+"""An MCP server over HTTP: clients that call tools or disconnect; hosts, origins, tokens, addresses."""
 
 import asyncio
 import signal
@@ -117,9 +117,6 @@ async def test_a_signal_ends_the_program_and_its_runs(store, program, monkeypatc
     assert server.process.stderr.read() == server.process.stdout.read() == ""
     with Store(store) as opened:
         assert opened.load("last").status == "aborted"
-
-
-# Access to an MCP server over HTTP: Host and Origin headers, tokens, and addresses.
 
 
 TOKEN = "a secret"  # noqa: S105 - token of a server that runs for one test only

@@ -1,4 +1,4 @@
-"""The specialists as tools of an MCP server: names, schemas, annotations, and results."""
+"""The specialists as tools of an MCP server: schemas, results, background runs, progress, errors."""
 
 import asyncio
 import itertools
@@ -127,9 +127,6 @@ async def test_the_limit_of_a_call_overrides_the_file(looker, tmp_path):
     assert (outcome["status"], outcome["tool_calls"]["limit"]) == ("landed", 1)
     assert "[the limit of 1 tool call was reached; ask again with a larger one" in text
     assert f"specialists resume {outcome['run_id']}]" in text
-
-
-# Background runs of an MCP server: `start_run`, `get_run` and `cancel_run`.
 
 
 async def begin(served, held):
@@ -271,9 +268,6 @@ async def test_without_a_store_few_outcomes_are_kept(looker, monkeypatch):
         ids = [(await served.call("looker", query="?")).structured_content["run_id"] for _ in range(3)]
         found = [(await served.call("get_run", run_id=one)).is_error for one in ids]
     assert found == [True, False, False]
-
-
-# Progress notifications, errors and cancellation of an MCP tool call.
 
 
 async def test_progress_counts_down_and_its_figure_grows(looker, mode):

@@ -1,4 +1,4 @@
-"""A run continues with the next model of its specialist when the current one cannot answer."""
+"""Chains of models, whose next one continues the run, and `local:FILE`, with a stand-in for xllamacpp."""
 
 import asyncio
 import io
@@ -314,9 +314,6 @@ async def test_m_8_the_items_of_a_batch_go_on_with_the_next_model(chains, messag
     assert (batch.counts.answered, batch.counts.failed, asked(api).count(OPUS)) == (3, {}, 1)
 
 
-# Replays of runs that changed their model: each request goes to the model that it went to.
-
-
 REPLAY_THINKS = replies.says(replies.thinking("hm"), "I read.", replies.tool_use("read", {"path": "notes/owls.md"}))
 
 
@@ -360,9 +357,6 @@ async def test_m_7_two_changes_replay_the_same(messages_runs, record):
     run = await record(*script, models="sonnet,openai:some-model,haiku", chat=chat)
     assert run.outcome["status"] == "failed"
     await same(messages_runs, run, ["claude-sonnet-5-5", "openai:some-model", "claude-haiku-5-5"])
-
-
-# `--model local:FILE`: how the server is started, shared and ended, with a stand-in for xllamacpp.
 
 
 GGUF = b"GGUF and more"

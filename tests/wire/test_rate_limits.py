@@ -1,4 +1,4 @@
-"""Many runs against APIs that enforce limits: next to nothing is refused, and every run answers."""
+"""The gate that all runs of a key share at APIs that enforce limits, and retries of requests on both APIs."""
 
 import asyncio
 import os
@@ -177,9 +177,6 @@ async def test_r1_another_key_has_a_gate_of_its_own(real_time):
     assert api.most_at_once == 2
 
 
-# The gate between runs: nested ones, those of several Runners, and those that may not wait.
-
-
 @pytest.fixture
 def files(tmp_path):
     """Specialists that ask one another, three levels deep."""
@@ -324,9 +321,6 @@ def test_r8_ctrl_c_ends_a_program_whose_runs_wait_at_the_gate():
     assert api.accepted == 1
 
 
-# Which failures the gate counts as refusals, with the real SDKs of both APIs.
-
-
 NEVER = {"x-should-retry": "false"}
 
 
@@ -380,9 +374,6 @@ async def test_r2_an_exhausted_quota_does_not_count(chat_api):
     api = chat_api([chat_faults.error(429, "You exceeded your quota.", code="insufficient_quota")])
     state = await state_after(api, module=openai_chat)
     assert (state.most, state.closings) == (None, {})
-
-
-# Retries on the wire: both APIs with the real SDKs, whole replies and streamed ones.
 
 
 SENTENCE = "The first half of a long answer that never came to its end."

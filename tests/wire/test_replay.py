@@ -184,9 +184,6 @@ async def test_c1_servers_of_a_run_are_not_started(messages_runs, tmp_path):
     assert (await differs(one, run))[0] == 1
 
 
-# The first difference of a replay, and runs that cannot be replayed.
-
-
 async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     """A changed prompt, a limit, a missing tool and a setting of the landing are each found; a changed note is not."""
     one = messages_runs

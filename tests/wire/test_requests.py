@@ -1,4 +1,4 @@
-"""Prompt cache reads and writes of a run: the real SDK against a server that tracks its cache."""
+"""Requests against a server that tracks its cache: what is read and written, the prompt, and none sent twice."""
 
 import json
 import os
@@ -181,9 +181,6 @@ async def test_x_6_max_tokens_stays_within_the_maximum_of_the_model(ask_cache, m
     assert read(requests[1]) == whole(requests[0])
 
 
-# Skills and the instructions of a project in the prompt, on the wire, with the real SDK.
-
-
 async def test_skills_and_instructions_are_part_of_the_prompt_and_files_of_a_skill_can_be_read(
     ask_once, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,9 +217,6 @@ async def test_skills_and_instructions_are_part_of_the_prompt_and_files_of_a_ski
     rules, hidden = texts(done.requests[1].messages[-1])
     assert "Rows first." in rules
     assert "not among the paths" in hidden
-
-
-# Real processes that take up runs with the same ids: no request is sent twice, except the one under way at a kill.
 
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""Tools that the API runs itself: how they are offered, counted, billed, quoted, and kept out of a landing."""
+"""Tools that the API runs itself, in runs, landings and after the fact; and the local tool that fetches pages."""
 
 from functools import partial
 
@@ -212,9 +212,6 @@ async def test_another_api_is_offered_the_tools_of_this_program(ask_chat):
     assert (outcome.answer, outcome.tool_calls.failed) == ("x", 0)
 
 
-# Runs with tools of the API after the fact: resumed, forked, replayed, summarized, and shown.
-
-
 TOOLS = [LOOK, search_tool(2, ()), fetch_tool(2, (), 1_000, None)]
 A_LOOK = tool_use("look", {"query": "a"})
 
@@ -360,9 +357,6 @@ async def test_secrets_in_pages_are_masked_in_the_record(endpoint):
     (call, _) = stored(one).calls
     assert call.whole == f"{URL}:\n\nThe token is [redacted]."
     assert token in one.requests[1].raw.decode()
-
-
-# Runs that fetch web pages: the tool in requests, quotes from pages, and files that are not trusted.
 
 
 FETCH_PAGE = replied(b"# Retries\n\nPayments are retried three times.\n")

@@ -1,4 +1,4 @@
-"""Each rule of the simulator refuses an invalid request and accepts the valid one."""
+"""The simulator: each rule refuses a request, the cache bills as documented, a wrong script fails its test."""
 
 import http.client
 import json
@@ -112,9 +112,6 @@ def test_an_invalid_request_is_refused_and_a_valid_one_accepted(example: Example
     assert error["type"] == "error"
     assert error["request_id"] == response.headers["request-id"]
     assert (taken.rule, good.status) == (None, 200), taken.error
-
-
-# The simulator's prompt cache bills as the API documents it.
 
 
 FORCED = {"type": "tool", "name": "respond"}
@@ -242,9 +239,6 @@ def test_an_edited_message_invalidates_everything_after_it(ask: Ask) -> None:
     assert parts(ask(edited))[0] == parts(ask(conversation(5, tool_choice=FORCED)))[0]
 
 
-# The simulator's script: the next reply, the record of requests, and the errors that fail a test.
-
-
 def test_unused_reply_fails_loudly() -> None:
     """An unused reply fails the test at the end, unless the test allows it."""
     with pytest.raises(ScriptError, match="nobody asked for: 1"), MessagesSimulator([replies.says("Mice.")]):
@@ -265,10 +259,7 @@ def test_broken_rule_fails_loudly() -> None:
 
 
 def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Callable[..., MessagesSimulator]) -> None:
-    """A paused turn is accepted when sent back unchanged.
-
-    No other conversation may end with an assistant message.
-    """
+    """A paused turn is accepted when sent back; no other conversation may end with an assistant message."""
     api = messages_api([replies.pauses("One moment."), replies.says("Mice.")], may_refuse={"messages.prefill"})
     with anthropic.Anthropic(base_url=api.base_url, api_key="test-key") as client:
         paused = client.messages.create(**request())

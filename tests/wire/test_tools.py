@@ -1,4 +1,4 @@
-"""Runs that change files, on the Messages API: the tools in requests, trust, events, children, replays, dry runs."""
+"""Tools on the wire: changes of files, notes between runs, hostile notes, leaked calls and quotes."""
 
 import json
 import re
@@ -51,10 +51,7 @@ def offered(api):
 
 
 async def test_a_change_is_made_counted_and_reported(messages_api, editor):
-    """The result is the diff, the event comes before the end of its call, and the same `read` is not repeated.
-
-    A password beside the change stays in the file, and is masked everywhere else.
-    """
+    """A change is a diff, an event and a fresh `read`; a password beside it stays in the file, masked elsewhere."""
     hidden = 'password = "hunter2-Zq81x"'
     (editor / "docs/a.md").write_text(f"one\ntwo\n{hidden}\n")
     api = messages_api([READ, EDIT, READ, answers("done")])
@@ -105,9 +102,6 @@ async def test_a_dry_run_and_its_children_make_one_patch(messages_api, editor):
     (refused,) = again.requests[1].results.values()
     assert "this run continues a dry run" in refused
     assert not (editor / "docs/b.md").exists()
-
-
-# Notes from run to run, on the wire: in the prompt of the next run, counted like any call, frozen when resumed.
 
 
 NOTE = "- payments: docs/payments.md"
@@ -181,9 +175,6 @@ async def test_a_resumed_run_keeps_the_notes_and_the_list_that_it_began_with(mes
     assert next(iter(again.requests[1].results.values())).startswith("0 of 1 done\n[>] look")
     note = project / ".run-specialist" / "memory-local" / "finder" / "MEMORY.md"
     assert note.read_text() == f"{NOTE}\n- more\n"
-
-
-# A note is only a tool result, whatever its text says: it changes no limit, no landing and no evidence.
 
 
 HARMLESS = "owls eat mice"
@@ -337,9 +328,6 @@ async def test_the_offline_provider_quotes_a_note_from_its_own_file(tmp_path):
     for one in outcome.evidence:
         path, _, line = one.source.rpartition(":")
         assert one.quote.split("\n")[0] in (tmp_path / unescape_path(path)).read_text().split("\n")[int(line) - 1]
-
-
-# Answers that rest on what was read, on the wire: both APIs, with their real SDKs.
 
 
 LOOK_A = calls("look", {"query": "a"})
