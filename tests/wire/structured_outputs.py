@@ -103,6 +103,17 @@ def recursive(schema: Schema, part: Any = None, above: tuple[str, ...] = ()) -> 
         yield from recursive(schema, one, above)
 
 
+RULES = {
+    "type": mistyped,
+    "bounds": bounded,
+    "keywords": unsupported,
+    "closed": open_objects,
+    "values": complex_values,
+    "recursion": recursive,
+}
+"""What both vendors refuse, in the order of checking."""
+
+
 def too_large(schema: Schema) -> Iterator[str]:
     """Yield what is more than the vendors compile."""
     properties = sum(len(part.get("properties", ())) for _, part in parts(schema))

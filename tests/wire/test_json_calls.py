@@ -4,17 +4,16 @@ import json
 
 import pytest
 
-from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
-from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.record.journal import Received
 from tests.journals import Notebook, keep
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire.chat.faults import invalid
 from tests.wire.chat.replies import answers, calls, says, tool_call
+from tests.wire.connected import CHAT, MESSAGES, connected, runner_on
 from tests.wire.json_mode import JSON_MODE, looks, offered, responds, written
 from tests.wire.mcp_servers.running_servers import script
-from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, message_bytes, prefix
+from tests.wire.resumed_requests import LOOKER, Endpoint, message_bytes, prefix
 
 
 async def test_g8_a_call_and_an_answer_in_json(ask_chat):
@@ -169,8 +168,7 @@ async def test_g8_an_endpoint_that_has_refused_the_schema_is_not_asked_again(cha
     """The next run on the same provider fails immediately with the same error."""
     refusal = invalid("Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.")
     api = chat_api([refusal])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
+    async with connected(api) as provider:
         outcomes = [await outcome_of(job(provider, **JSON_MODE)) for _ in range(2)]
     assert [(outcome.status, outcome.exit_code) for outcome in outcomes] == [("failed", 3)] * 2
     assert outcomes[0].error.startswith(outcomes[1].error)
@@ -195,10 +193,8 @@ async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
         responds("It is 3."),
     ]
     api = chat_api(replies)
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
-        async with Runner(root=tmp_path, dir=tmp_path, provider=provider, trust=True) as runner:
-            outcome = await runner.run("finder", "What is 1 + 2?")
+    async with runner_on(api, root=tmp_path, dir=tmp_path, trust=True) as runner:
+        outcome = await runner.run("finder", "What is 1 + 2?")
     assert (outcome.status, outcome.answer) == ("landed", "It is 3.")
     assert (outcome.tool_calls.used, outcome.tool_calls.failed) == (3, 1)
     assert {"mcp__good__add", "mcp__good__echo", "respond"} <= set(offered(api.requests[0]))
@@ -221,9 +217,7 @@ async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat
         return responds("The child knows: barn owls.") if results else asks
 
     api = chat_api(policy)
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
-        runner = Runner(root=tmp_path, dir=tmp_path, provider=provider, tools=[LOOK])
+    async with runner_on(api, root=tmp_path, dir=tmp_path, tools=[LOOK]) as runner:
         outcome = await runner.run("parent", "What is known?")
     assert (outcome.status, outcome.answer) == ("answered", "The child knows: barn owls.")
     assert [child.specialist for child in outcome.children] == ["child"]

@@ -10,8 +10,6 @@ import pytest
 
 from run_specialist.errors import UsageError
 from run_specialist.loop.retries import Retries
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.anthropic import make_client as messages_client
 from run_specialist.providers.base import Delta, Opening
 from run_specialist.providers.errors import OPENAI_URL
 from run_specialist.providers.knowledge import FORCE_IGNORED
@@ -26,8 +24,9 @@ from tests.journals import load
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire import chat, simulator
 from tests.wire.chat import faults as chat_faults
-from tests.wire.resumed_requests import CHAT, MESSAGES, Endpoint, check_continued, look, message_bytes
-from tests.wire.simulator import Gate, MessagesSimulator, faults, policies
+from tests.wire.connected import asked, connected
+from tests.wire.resumed_requests import check_continued, look, message_bytes
+from tests.wire.simulator import Gate, faults, policies
 from tests.wire.simulator.replies import says
 from tests.wire.specialists import DONE, FORCED, NO_TOOLS, batches, looks, note, noting
 from tests.wire.usage import KEYS, price, used
@@ -55,11 +54,6 @@ def watch(request) -> Callable[[Delta], None] | None:
     return None if request.param == "json" else lambda delta: None
 
 
-def provider_for(api: MessagesSimulator, model: str = "haiku") -> AnthropicProvider:
-    """Return a provider that connects the real SDK to the simulator."""
-    return AnthropicProvider(model, make_client(base_url=api.base_url, api_key="test", max_retries=0))
-
-
 def without_markers(value: object) -> object:
     """Return a request body without its cache markers."""
     if isinstance(value, dict):
@@ -70,10 +64,7 @@ def without_markers(value: object) -> object:
 async def test_s0_1_s0_2_s0_3_s0_4_thirty_calls_are_silent_counted_down_and_forced(messages_api, watch):
     """A model that never stops gets 30 calls: 14 raw results, 16 with a countdown, then a forced `respond`."""
     api = messages_api(policies.always_tool("look"))
-    provider = provider_for(api)
-    outcome = await outcome_of(job(provider, 30), watch=watch)
-    await provider.aclose()
-
+    outcome = await asked(api, 30, watch=watch)
     assert (outcome.status, outcome.answer) == ("landed", "what was found")
     assert (outcome.tool_calls.used, outcome.landing.how) == (30, "force")
     assert len(api.requests) == 31
@@ -89,10 +80,7 @@ async def test_s0_1_s0_2_s0_3_s0_4_thirty_calls_are_silent_counted_down_and_forc
 async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, watch):
     """Every request begins with the bytes of the previous one; only cache markers and the choice differ."""
     api = messages_api(policies.always_tool("look", calls_per_turn=3))
-    provider = provider_for(api)
-    await outcome_of(job(provider, 12), watch=watch)
-    await provider.aclose()
-
+    await asked(api, 12, watch=watch)
     front = api.requests[0].raw.split(b',"max_tokens"')[0]
     assert b'"system":' in front
     assert b'"tools":' in front
@@ -108,10 +96,7 @@ async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, wa
 async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(messages_api, watch):
     """A server that ignores force, schema and none, as small local ones do: an outcome after three landing requests."""
     api = messages_api(policies.ignores_everything("look"))
-    provider = provider_for(api)
-    outcome = await outcome_of(job(provider, 2), watch=watch)
-    await provider.aclose()
-
+    outcome = await asked(api, 2, watch=watch)
     assert [request.tool_choice for request in api.requests[2:]] == [FIRST_FORCED, {"type": "none"}, {"type": "none"}]
     assert [request.schema is None for request in api.requests[2:]] == [True, False, True]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
@@ -157,19 +142,12 @@ class Landing:
     async def run(self, script, limit=1, shape=None, runs=1, **settings):
         """Run a job to its end, or several times; return the outcome, or all of them."""
         server = self._start(script)
-        if self.api == "messages":
-            client = messages_client(base_url=server.base_url, api_key="test", max_retries=0)
-            provider = AnthropicProvider("haiku", client)
-        else:
-            client = chat_client(base_url=server.base_url, api_key="test", max_retries=0)
-            provider = ChatProvider("some-model", client)
-        self.requests, self.provider = server.requests, provider
-        provider.knowledge.capabilities = replace(provider.capabilities, **self.know)
-        settings = {"landing": "schema", **settings}
-        made = job(provider, limit, answer_schema=shape, **settings)
-        made = replace(made, opening=Opening(made.opening.system, Toolset([LOOK, respond_tool(shape)])))
-        async with client:
-            watch = self.shown.append if self.streams else None
+        watch = self.shown.append if self.streams else None
+        async with connected(server) as provider:
+            self.requests, self.provider = server.requests, provider
+            provider.knowledge.capabilities = replace(provider.capabilities, **self.know)
+            made = job(provider, limit, answer_schema=shape, **{"landing": "schema", **settings})
+            made = replace(made, opening=Opening(made.opening.system, Toolset([LOOK, respond_tool(shape)])))
             outcomes = [await outcome_of(made, watch=watch) for _ in range(runs)]
         return outcomes[0] if runs == 1 else outcomes
 
@@ -181,18 +159,18 @@ def landing(request, messages_api, chat_api):
     return Landing(api, streams=bool(streamed), messages_api=messages_api, chat_api=chat_api)
 
 
-async def test_g1_the_reply_is_read_as_the_input_of_respond(landing):
-    """The JSON of a constrained reply is the answer, with its quotes checked; the transcript would keep it as it is."""
+async def test_g1_the_reply_to_a_schema_is_read_as_the_input_of_respond(landing):
+    """The JSON of a constrained reply is the answer, checked and shown as input of `respond`; nothing else differs.
+
+    Messages: `output_config.format` and `tool_choice: none`; chat: `response_format` and no `tool_choice`.
+    """
     outcome = await landing.run([landing.look(0), landing.says(json.dumps(GIVEN))])
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "Mice.", "schema")
     assert [(one.quote, one.verified) for one in outcome.evidence] == [("note on '0'", True)]
-    assert outcome.landing.requests == 1
-    assert outcome.gaps == ()
-
-
-async def test_g1_only_the_constraint_differs_from_the_request_before(landing):
-    """Messages: `output_config.format` and `tool_choice: none`; chat: `response_format` and no `tool_choice`."""
-    await landing.run([landing.look(0), landing.says(json.dumps(GIVEN))])
+    assert (outcome.landing.requests, outcome.gaps) == (1, ())
+    shown = [delta for delta in landing.shown if delta.tool != "look"]
+    assert {delta.tool for delta in shown} == ({"respond"} if landing.streams else set())
+    assert "".join(delta.text for delta in shown) == (json.dumps(GIVEN) if landing.streams else "")
     before, last = (dict(sent.body) for sent in landing.requests)
     schema = landing.requests[-1].schema
     assert schema["required"] == ["answer", "evidence", "gaps"]
@@ -263,15 +241,6 @@ async def test_x_6_of_json_that_is_cut_twice_what_can_be_read_is_kept(landing, l
     cut = landing.says(json.dumps(GIVEN)[:length], "cut")
     outcome = await landing.run([landing.look(0), cut, cut])
     assert (outcome.status, outcome.answer) == ("partial", f"{answer}\n[truncated]")
-
-
-async def test_g1_while_it_streams_the_answer_is_shown_and_no_json(landing):
-    """The pieces of the JSON are reported as input of `respond`, as if it had been called."""
-    await landing.run([landing.look(0), landing.says(json.dumps(GIVEN))])
-    shown = [delta for delta in landing.shown if delta.tool != "look"]
-    assert bool(shown) == landing.streams
-    assert {delta.tool for delta in shown} <= {"respond"}
-    assert "".join(delta.text for delta in shown) == (json.dumps(GIVEN) if landing.streams else "")
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -606,20 +575,6 @@ class Held:
             self.gate.open()
 
         return midway
-
-
-@pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
-def endpoint(request, messages_api, chat_api, tmp_path):
-    """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
-    kind, _, stream = request.param.partition("-")
-
-    def start(make_script, **options):
-        made = Endpoint(kind, None, tmp_path, bool(stream), **options)
-        made.script = make_script(made.say)
-        made.api = (messages_api if kind == MESSAGES else chat_api)(made.script)
-        return made
-
-    return start
 
 
 @pytest.mark.exhaustive(one_in=4)

@@ -15,13 +15,10 @@ from tests.wire.serving import write_specialist
 
 
 @pytest.fixture
-def finder(tmp_path, monkeypatch):
+def finder(project):
     """Enter a project with one specialist."""
-    for folder in (".git", "specialists"):
-        (tmp_path / folder).mkdir()
-    write_specialist(tmp_path, "finder")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    write_specialist(project, "finder")
+    return project
 
 
 async def test_runs_of_a_runner_ask_the_server_once(finder, local):
@@ -67,7 +64,6 @@ def hangs(wire):
 
 async def test_a_server_that_a_project_names_needs_trust_unless_its_address_is_set(finder, local, monkeypatch):
     """A project must not send its contents to an unknown server on a default port; the message has the address."""
-    monkeypatch.setenv("HOME", str(finder / "home"))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     write_specialist(finder, "own", f"model: {MODELS['vllm']}")
     with local("vllm", lambda request: answers("yes")) as server:
@@ -89,15 +85,11 @@ async def test_a_server_that_a_project_names_needs_trust_unless_its_address_is_s
 
 
 @pytest.fixture
-def finder_context(tmp_path, monkeypatch):
-    """Enter a project with one specialist and notes that are too long for a small context."""
-    for folder in (".git", "specialists"):
-        (tmp_path / folder).mkdir()
-    write_specialist(tmp_path, "finder")
+def finder_context(finder):
+    """Enter the project, with notes that are too long for a small context."""
     for number in range(40):
-        (tmp_path / f"n{number}.md").write_text("".join(f"line {line} of owls and mice\n" for line in range(2_000)))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        (finder / f"n{number}.md").write_text("".join(f"line {line} of owls and mice\n" for line in range(2_000)))
+    return finder
 
 
 class Reader:

@@ -364,22 +364,17 @@ GGUF = b"GGUF and more"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(project, tmp_path, monkeypatch):
     """Enter a project with one specialist and a model, and with a stand-in for the package."""
     package = tmp_path / "package"
     package.mkdir()
     shutil.copy(fake_xllamacpp.__file__, package / "xllamacpp.py")
     monkeypatch.syspath_prepend(package)
     monkeypatch.setenv("PYTHONPATH", str(package))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    root = tmp_path / "project"
-    for name in (".git", "specialists"):
-        (root / name).mkdir(parents=True)
-    write_specialist(root, "finder")
-    (root / "m.gguf").write_bytes(GGUF)
-    monkeypatch.chdir(root)
-    return root
+    write_specialist(project, "finder")
+    (project / "m.gguf").write_bytes(GGUF)
+    return project
 
 
 def servers() -> list[psutil.Process]:

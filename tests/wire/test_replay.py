@@ -13,10 +13,11 @@ from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.python_tools import tool
 from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
+from tests.wire.connected import CHAT, MESSAGES
 from tests.wire.json_mode import written
 from tests.wire.mcp_servers.running_servers import script
 from tests.wire.replayed_runs import differs
-from tests.wire.resumed_requests import CHAT, MESSAGES, look
+from tests.wire.resumed_requests import look
 from tests.wire.simulator import faults
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Opening
 from run_specialist.providers.models import capabilities
 from tests.forked_program import ForkedProgram
 from tests.loop_jobs import job, outcome_of
 from tests.unit.store.records import ask
+from tests.wire.connected import connected
 from tests.wire.serving import owl_project
 from tests.wire.simulator import MODELS, Gate, Model, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
@@ -37,8 +37,8 @@ def ask_cache(messages_api, request):
 
     async def run(script, limit=30, *, model="haiku", effort=None, models=MODELS, **settings):
         api = messages_api(script, models=models)
-        async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-            plain = job(AnthropicProvider(model, client), limit, **settings)
+        async with connected(api, model) as provider:
+            plain = job(provider, limit, **settings)
             opening = Opening(LONG + plain.opening.system, plain.opening.tools, effort)
             outcome = await outcome_of(replace(plain, opening=opening), watch=watch)
         assert {sent.stream for sent in api.requests} == {watch is not None}

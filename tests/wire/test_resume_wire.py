@@ -4,10 +4,9 @@ import pytest
 
 from run_specialist.tools.base import Tool
 from tests.journals import load
+from tests.wire.connected import MESSAGES
 from tests.wire.resumed_requests import (
-    CHAT,
     LOOKER,
-    MESSAGES,
     Endpoint,
     check_continued,
     look,
@@ -17,19 +16,6 @@ from tests.wire.simulator import faults, replies
 from tests.wire.specialists import noting
 
 REFRESHED = "The budget was refreshed: you now have"
-
-
-@pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
-def endpoint(request, messages_api, chat_api, tmp_path):
-    """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
-    kind, _, stream = request.param.partition("-")
-
-    def start(make_script, **options):
-        made = Endpoint(kind, None, tmp_path, bool(stream), **options)
-        made.api = (messages_api if kind == MESSAGES else chat_api)(make_script(made.say))
-        return made
-
-    return start
 
 
 @pytest.fixture(params=["json", "stream"])
