@@ -13,6 +13,7 @@ from run_specialist.store.stored import StoredRun
 from tests.journals import load
 from tests.wire.chat import replies as chat_replies
 from tests.wire.connected import MESSAGES, runner_on
+from tests.wire.serving import write_specialist
 from tests.wire.simulator import replies
 
 
@@ -57,8 +58,7 @@ class RecordedRuns:
 
     def write(self, *lines: str, name: str = "looker", body: str = "You look things up.") -> None:
         """Write the specialist."""
-        head = "\n".join(["---", f"name: {name}", f"description: Is {name}.", *lines, "---", body, ""])
-        (self.root / "specialists" / f"{name}.md").write_text(head)
+        write_specialist(self.root, name, *lines, body=body)
 
     def read(self, path: str = "notes/owls.md", **more: Any) -> Any:
         """Return a reply that reads a note."""

@@ -100,10 +100,10 @@ def command(*arguments: str, code: str = MAIN) -> list[str]:
     return [sys.executable, "-W", "error", "-c", code, "mcp", *arguments]
 
 
-def write_specialist(root: Path, name: str, *lines: str, file: str = "") -> Path:
+def write_specialist(root: Path, name: str, *lines: str, file: str = "", body: str = "You look.") -> Path:
     """Write a specialist's file with a name and lines of front matter."""
     path = root / "specialists" / f"{file or name}.md"
-    path.write_text("\n".join(["---", f"name: {name}", f"description: Is {name}", *lines, "---", "You look.", ""]))
+    path.write_text("\n".join(["---", f"name: {name}", f"description: Is {name}", *lines, "---", body, ""]))
     return path
 
 

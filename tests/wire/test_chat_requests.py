@@ -431,51 +431,41 @@ def fragments(*pieces, **fields):
     )
 
 
-HALF, REST = '{"query": ', '"a"}'
+def piece(arguments, name="", **fields):
+    """Return a fragment of a call; `fields` are those around the function."""
+    return {"function": {**({"name": name} if name else {}), "arguments": arguments}, **fields}
+
+
+HALF, REST, OTHER = '{"query": ', '"a"}', '"b"}'
 STREAMED = {
     "name in the first fragment only": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": ""}},
-        {"index": 0, "function": {"arguments": HALF}},
-        {"index": 0, "function": {"arguments": REST}},
+        piece("", "look", index=0, id="1"),
+        piece(HALF, index=0),
+        piece(REST, index=0),
     ],
-    "everything at once": [{"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF + REST}}],
-    "no index": [
-        {"id": "1", "function": {"name": "look", "arguments": HALF}},
-        {"function": {"arguments": REST}},
-    ],
-    "id and name in every fragment": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF}},
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": REST}},
-    ],
+    "everything at once": [piece(HALF + REST, "look", index=0, id="1")],
+    "no index": [piece(HALF, "look", id="1"), piece(REST)],
+    "id and name in every fragment": [piece(half, "look", index=0, id="1") for half in (HALF, REST)],
     "id and name are null in the others": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": None}},
+        piece(None, "look", index=0, id="1"),
         {"index": 0, "id": None, "type": None, "function": {"name": None, "arguments": HALF + REST}},
     ],
-    "another id in every fragment": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF}},
-        {"index": 0, "id": "2", "function": {"arguments": REST}},
-    ],
-    "arguments are an object": [{"index": 0, "id": "1", "function": {"name": "look", "arguments": {"query": "a"}}}],
-    "the id comes late": [
-        {"index": 0, "function": {"name": "look"}},
-        {"index": 0, "id": "1", "function": {"arguments": HALF + REST}},
-    ],
+    "another id in every fragment": [piece(HALF, "look", index=0, id="1"), piece(REST, index=0, id="2")],
+    "arguments are an object": [piece({"query": "a"}, "look", index=0, id="1")],
+    "the id comes late": [{"index": 0, "function": {"name": "look"}}, piece(HALF + REST, index=0, id="1")],
 }
 SEVERAL = {
     "by index, interleaved": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF}},
-        {"index": 1, "id": "2", "function": {"name": "look", "arguments": HALF}},
-        {"index": 1, "function": {"arguments": '"b"}'}},
-        {"index": 0, "function": {"arguments": REST}},
+        piece(HALF, "look", index=0, id="1"),
+        piece(HALF, "look", index=1, id="2"),
+        piece(OTHER, index=1),
+        piece(REST, index=0),
     ],
-    "no index, no id": [
-        {"function": {"name": "look", "arguments": HALF + REST}},
-        {"function": {"name": "look", "arguments": HALF + '"b"}'}},
-    ],
+    "no index, no id": [piece(HALF + REST, "look"), piece(HALF + OTHER, "look")],
     "the index is always 0": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF + REST}},
-        {"index": 0, "id": "2", "function": {"name": "look", "arguments": HALF}},
-        {"index": 0, "function": {"arguments": '"b"}'}},
+        piece(HALF + REST, "look", index=0, id="1"),
+        piece(HALF, "look", index=0, id="2"),
+        piece(OTHER, index=0),
     ],
 }
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-from dataclasses import replace
 
 import pytest
 
@@ -14,19 +13,9 @@ from tests.wire.connected import asked
 from tests.wire.simulator import faults, replies
 
 OUT_OF_CREDIT = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
-SPENT = "You have reached your API usage limits: your organization has crossed its monthly API usage threshold."
-
-
-class EnforcedSpendLimit(faults.Raw):
-    """The 429 of a spend limit, which only its details distinguish from a rate limit."""
-
-    def __init__(self):
-        error = {
-            "type": "rate_limit_error",
-            "message": SPENT,
-            "details": {"error_code": "enforced_spend_limit_reached"},
-        }
-        super().__init__(429, json.dumps({"type": "error", "error": error}).encode())
+DETAILS = {"type": "rate_limit_error", "message": "No.", "details": {"error_code": "enforced_spend_limit_reached"}}
+ENFORCED_SPEND_LIMIT = faults.json_value({"type": "error", "error": DETAILS}, 429)
+"""The 429 of a spend limit, which only its details distinguish from a rate limit."""
 
 
 @pytest.fixture(params=["whole", "streamed"])
@@ -45,7 +34,7 @@ MESSAGES = [
     (faults.ApiError(403, "permission_error", "Your API key may not use this resource."), "credentials", "403"),
     (faults.not_found(), "model_missing", "404: model: claude-none; check `model` and ANTHROPIC_BASE_URL"),
     (faults.rate_limited(), "rate_limited", "429"),
-    (EnforcedSpendLimit(), "quota", "check the account's billing"),
+    (ENFORCED_SPEND_LIMIT, "quota", "check the account's billing"),
     (faults.server_error(), "server_error", "500"),
     (faults.html(503), "overloaded", "503"),
     (faults.overloaded(), "overloaded", "529"),
@@ -134,30 +123,19 @@ async def test_an_error_in_a_stream_has_the_kind_that_it_names(chat_api, chunks,
     await fails(chat_api([CHAT_LOOK, chat_faults.Stream(tuple(chunks))]), lambda delta: None, kind, "")
 
 
-@pytest.mark.parametrize(
-    ("fault", "advice"),
-    [
-        (faults.invalid(OUT_OF_CREDIT), "check the account's billing"),
-        (EnforcedSpendLimit(), "check the account's billing"),
-    ],
-    ids=["400", "429"],
-)
-async def test_an_exhausted_quota_of_the_messages_api_is_not_waited_for(messages_api, fault, advice):
+@pytest.mark.parametrize("fault", [faults.invalid(OUT_OF_CREDIT), ENFORCED_SPEND_LIMIT], ids=["400", "429"])
+async def test_an_exhausted_quota_of_the_messages_api_is_not_waited_for(messages_api, fault):
     """Only a payment or another limit ends it, so the request is sent once, and the error says what helps."""
     api = messages_api([fault])
     outcome = await asked(api, retries=2)
     assert len(api.requests) == 1
-    assert outcome.error.endswith(advice)
+    assert outcome.error.endswith("check the account's billing")
 
 
 async def test_the_requested_wait_is_in_the_outcome(messages_api, chat_api):
     """A wait that is longer than the patience, or of a failure that is not retried, is in the outcome as a number."""
-    for fault, settings in (
-        (faults.rate_limited(3600), {}),
-        (faults.rate_limited(3600), {"retries": 0}),
-        (faults.rate_limited(3600), {"patience": 0}),
-    ):
-        outcome = await asked(messages_api([fault]), **{"retries": 2, **settings})
+    for settings in ({}, {"retries": 0}, {"patience": 0}):
+        outcome = await asked(messages_api([faults.rate_limited(3600)]), **{"retries": 2, **settings})
         assert (outcome.error_kind, outcome.retry_after) == ("rate_limited", 3600)
     outcome = await asked(chat_api([chat_faults.rate_limited(0.25)]), retries=2, patience=0)
     assert (outcome.error_kind, outcome.retry_after) == ("rate_limited", 0.25)
@@ -165,7 +143,7 @@ async def test_the_requested_wait_is_in_the_outcome(messages_api, chat_api):
 
 async def test_the_last_requested_wait_counts_when_the_retries_are_given_up(messages_api):
     """After retries the outcome has kind and wait of the last failure, not of the first."""
-    api = messages_api([faults.rate_limited(1), replace(faults.overloaded(9))])
+    api = messages_api([faults.rate_limited(1), faults.overloaded(9)])
     outcome = await asked(api, retries=2, patience=5)
     assert (outcome.error_kind, outcome.retry_after) == ("overloaded", 9)
     api = messages_api([faults.rate_limited(1), *[faults.overloaded()] * 9], all_used=False)

@@ -14,6 +14,7 @@ from tests.wire.connected import CHAT, MESSAGES, connected, runner_on
 from tests.wire.json_mode import JSON_MODE, looks, offered, responds, written
 from tests.wire.mcp_servers.running_servers import script
 from tests.wire.resumed_requests import LOOKER, Endpoint, message_bytes, prefix
+from tests.wire.serving import write_specialist
 
 
 async def test_g8_a_call_and_an_answer_in_json(ask_chat):
@@ -178,14 +179,12 @@ async def test_g8_an_endpoint_that_has_refused_the_schema_is_not_asked_again(cha
 
 
 @pytest.mark.exhaustive
-async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
+async def test_g8_mcp_tools_are_called_in_json(chat_api, project, tmp_path, monkeypatch):
     """MCP tools are in the union in strict form; their calls count, fail, and land like those of the API itself."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     server = json.dumps({"good": {"command": list(script("good", str(tmp_path)))}})
-    (tmp_path / "finder.md").write_text(
-        f"---\nname: finder\ndescription: Finds.\ntools: ['mcp__good__*']\nmcp_servers: {server}\ntool_calls: json\n"
-        "tool_calls_limit: 3\n---\nYou find.\n"
-    )
+    keys = ("tools: ['mcp__good__*']", f"mcp_servers: {server}", "tool_calls: json", "tool_calls_limit: 3")
+    write_specialist(project, "finder", *keys)
     replies = [
         says(written("mcp__good__add", a=1, b=2)),
         says(written("mcp__good__fail")),
@@ -193,7 +192,7 @@ async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
         responds("It is 3."),
     ]
     api = chat_api(replies)
-    async with runner_on(api, root=tmp_path, dir=tmp_path, trust=True) as runner:
+    async with runner_on(api, root=project, trust=True) as runner:
         outcome = await runner.run("finder", "What is 1 + 2?")
     assert (outcome.status, outcome.answer) == ("landed", "It is 3.")
     assert (outcome.tool_calls.used, outcome.tool_calls.failed) == (3, 1)
@@ -202,12 +201,10 @@ async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
     assert api.requests[1].messages[-1]["content"].startswith("Result of mcp__good__add:\n3")
 
 
-async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat_api, tmp_path):
+async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat_api, project):
     """`delegate` is one of the tools of the union, and the answer of the child is the result of the call."""
-    (tmp_path / "parent.md").write_text(
-        "---\nname: parent\ndescription: Asks.\ntools: []\nagents: [child]\ntool_calls: json\n---\nYou ask.\n"
-    )
-    (tmp_path / "child.md").write_text("---\nname: child\ndescription: Looks.\ntools: []\n---\nYou look.\n")
+    write_specialist(project, "parent", "tools: []", "agents: [child]", "tool_calls: json")
+    write_specialist(project, "child", "tools: []")
     asks = says(written("delegate", specialist="child", query="Which owls?"))
 
     def policy(request):
@@ -217,7 +214,7 @@ async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat
         return responds("The child knows: barn owls.") if results else asks
 
     api = chat_api(policy)
-    async with runner_on(api, root=tmp_path, dir=tmp_path, tools=[LOOK]) as runner:
+    async with runner_on(api, root=project, tools=[LOOK]) as runner:
         outcome = await runner.run("parent", "What is known?")
     assert (outcome.status, outcome.answer) == ("answered", "The child knows: barn owls.")
     assert [child.specialist for child in outcome.children] == ["child"]

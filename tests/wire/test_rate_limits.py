@@ -25,7 +25,10 @@ from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
 from tests.wire.connected import asked, connected, runner_on
 from tests.wire.json_mode import JSON_MODE, looks, responds
+from tests.wire.liar import plays
+from tests.wire.liar.lying_proxy import Liar
 from tests.wire.limited_api import TURNS, at_most, limited
+from tests.wire.serving import write_specialist
 from tests.wire.simulator import Gate as ReplyGate
 from tests.wire.simulator import faults, replies
 from tests.wire.simulator.replies import answers, calls, says
@@ -157,12 +160,11 @@ async def test_r1_another_key_has_a_gate_of_its_own(real_time):
 
 
 @pytest.fixture
-def files(tmp_path):
+def files(project):
     """Specialists that ask one another, three levels deep."""
     for name, agents in (("lead", "[middle]"), ("middle", "[deep]"), ("deep", "[]")):
-        head = f"---\nname: {name}\ndescription: Asks.\ntools: []\nagents: {agents}\n---\n"
-        (tmp_path / f"{name}.md").write_text(f"{head}You are {name}.\n")
-    return tmp_path
+        write_specialist(project, name, "tools: []", f"agents: {agents}", body=f"You are {name}.")
+    return project
 
 
 def family(request):
@@ -182,7 +184,7 @@ async def test_r1_a_parent_does_not_hold_a_place_while_its_children_work(message
     def look(_):
         most[0] = max(most[0], *(len(gate.under_way) for gate in GATES._gates.values()))
 
-    async with runner_on(api, retries=2, root=files, dir=files, requests_at_once=1) as runner:
+    async with runner_on(api, retries=2, root=files, requests_at_once=1) as runner:
         watch = {"watch": look} if stream else {}
         outcome = await asyncio.wait_for(runner.run("lead", "What?", listener=look, **watch), 60)
     assert (outcome.status, outcome.answer) == ("answered", "mice"), outcome.error
@@ -293,14 +295,9 @@ def test_r8_ctrl_c_ends_a_program_whose_runs_wait_at_the_gate():
     assert api.accepted == 1
 
 
-NEVER = {"x-should-retry": "false"}
-
-
-def with_headers(fault, **headers):
-    """Return a failure with more headers."""
-    return replace(
-        fault, headers={**fault.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    )
+def final(fault):
+    """Return a failure that is not to be tried again."""
+    return replace(fault, headers={**fault.headers, "x-should-retry": "false"})
 
 
 async def state_after(api, *, watch=None, **settings):
@@ -318,8 +315,8 @@ async def state_after(api, *, watch=None, **settings):
         (faults.rate_limited(900), True, True),
         (faults.overloaded(), True, False),
         (faults.ApiError(503, "api_error", "no slot"), True, False),
-        (with_headers(faults.overloaded(), **NEVER), False, False),
-        (with_headers(faults.rate_limited(900), **NEVER), True, True),
+        (final(faults.overloaded()), False, False),
+        (final(faults.rate_limited(900)), True, True),
         (faults.server_error(), False, False),
         (faults.ConnectionReset(), False, False),
     ],
@@ -433,30 +430,16 @@ async def test_w1_an_overload_for_longer_than_the_patience_fails_resumably(api_r
 
 async def test_w1_a_server_that_is_not_up_yet_is_waited_for(api_retries, monkeypatch):
     """A refused connection has no status; once the server listens, the run continues."""
-    server, events, doors = api_retries.serve(api_retries.answer), [], []
-    port = server.base_url.split(":")[2].split("/")[0]
+    server, events = api_retries.serve(api_retries.answer), []
+    async with Liar(server.base_url, plays.refuses, lambda body: False) as door:
+        door.refuse()
 
-    async def pipe(reader, writer):
-        while piece := await reader.read(65_536):
-            writer.write(piece)
-        writer.close()
+        async def open_at_last(seconds):
+            if len(waits_in(events)) == 3:
+                await door.listen()
 
-    async def pass_on(reader, writer):
-        upstream = await asyncio.open_connection("127.0.0.1", int(port))
-        await asyncio.gather(pipe(reader, upstream[1]), pipe(upstream[0], writer))
-
-    door = await asyncio.start_server(pass_on, "127.0.0.1", 0)
-    own = door.sockets[0].getsockname()[1]
-    door.close()
-    await door.wait_closed()
-
-    async def open_at_last(seconds):
-        if len(waits_in(events)) == 3:
-            doors.append(await asyncio.start_server(pass_on, "127.0.0.1", own))
-
-    monkeypatch.setattr(Retries, "sleep", staticmethod(open_at_last))
-    outcome = await api_retries.run(server.base_url.replace(port, str(own)), events)
-    doors[0].close()
+        monkeypatch.setattr(Retries, "sleep", staticmethod(open_at_last))
+        outcome = await api_retries.run(door.url, events)
     assert outcome.answer == "mice"
     assert waits_in(events) == [(None, 1), (None, 2), (None, 3)]
     reasons = {event.reason for event in events if isinstance(event, Retrying)}

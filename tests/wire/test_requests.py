@@ -19,7 +19,7 @@ from tests.forked_program import ForkedProgram
 from tests.loop_jobs import job, outcome_of
 from tests.unit.store.records import ask
 from tests.wire.connected import connected
-from tests.wire.serving import owl_project
+from tests.wire.serving import owl_project, write_specialist
 from tests.wire.simulator import MODELS, Gate, Model, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
 from tests.wire.simulator.prompt import segments
@@ -267,8 +267,7 @@ class Worker:
 def project(tmp_path, monkeypatch):
     """Create a project with notes on owls and a specialist, and change into it."""
     root = owl_project(tmp_path, monkeypatch)
-    head = "---\nname: looker\ndescription: Looks.\ntools: [search]\n---\n"
-    (root / "specialists" / "looker.md").write_text(f"{head}You look.\n")
+    write_specialist(root, "looker", "tools: [search]")
     return root
 
 
