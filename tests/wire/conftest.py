@@ -29,26 +29,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.exhaustive(one_in=3))
 
 
+def starting(kind: type) -> Iterator[Callable[..., Any]]:
+    """Yield a function that starts simulators; each is stopped and checked afterwards."""
+    with ExitStack() as running:
+        yield lambda *arguments, **options: running.enter_context(kind(*arguments, **options))
+
+
 @pytest.fixture
 def messages_api() -> Iterator[StartSimulator]:
     """Return a function that starts a simulator; each is stopped and checked after the test."""
-    with ExitStack() as running:
-
-        def start(*arguments: Any, **options: Any) -> MessagesSimulator:
-            return running.enter_context(MessagesSimulator(*arguments, **options))
-
-        yield start
+    yield from starting(MessagesSimulator)
 
 
 @pytest.fixture
 def chat_api() -> Iterator[Callable[..., ChatSimulator]]:
     """Return a function that starts a chat completions simulator; each is stopped and checked after the test."""
-    with ExitStack() as running:
-
-        def start(*arguments: Any, **options: Any) -> ChatSimulator:
-            return running.enter_context(ChatSimulator(*arguments, **options))
-
-        yield start
+    yield from starting(ChatSimulator)
 
 
 @pytest.fixture(params=["json", "stream"])

@@ -13,6 +13,8 @@ from tests.wire.chat.replies import answers, calls, says
 from tests.wire.chat_messages import CALL, FORCED
 from tests.wire.connected import asked, connected
 
+LOOK = calls("look", {"query": "a"})
+
 
 def read(message, finish_reason="stop", taken=(), **completion):
     """Return the parsed reply of a completion with one message."""
@@ -143,8 +145,7 @@ async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(ask_ch
 )
 async def test_s0_10_a_refused_tool_choice_is_remembered(chat_api, refusal):
     """A refused `tool_choice` is replaced by the instruction and never sent again; it counts as no landing request."""
-    look = calls("look", {"query": "a"})
-    api = chat_api([look, refusal, answers("yes"), look, answers("again")])
+    api = chat_api([LOOK, refusal, answers("yes"), LOOK, answers("again")])
     async with connected(api) as provider:
         first, second = [await outcome_of(job(provider, 1, landing=style)) for style in ("force", "auto")]
     assert (first.answer, first.landing.how, first.landing.requests) == ("yes", "order", 1)
@@ -164,8 +165,7 @@ async def test_a_refusal_of_the_choice_without_forcing_is_an_error(chat_api):
 
 async def test_the_maximum_output_is_learned_from_a_refusal(chat_api):
     """A model that gives 4,096 tokens at most refuses one request; all others ask for 4,096, in later runs too."""
-    look = calls("look", {"query": "a"})
-    api = chat_api([look, answers("yes"), answers("again")], most_room=4096)
+    api = chat_api([LOOK, answers("yes"), answers("again")], most_room=4096)
     async with connected(api) as provider:
         outcomes = [await outcome_of(job(provider)) for _ in range(2)]
     assert [outcome.answer for outcome in outcomes] == ["yes", "again"]
@@ -235,13 +235,11 @@ async def test_refused_stream_options_are_omitted_from_later_requests(chat_api):
     ids=["code", "prompt alone", "no room left"],
 )
 async def test_x_8_a_full_context_gives_a_partial_outcome(ask_chat, fault):
-    """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
-    outcome, api = await ask_chat([calls("look", {"query": "a"}), fault])
+    """A full context makes the run partial, with exit code 0 and its own kind; the answer holds the salvage."""
+    outcome, api = await ask_chat([LOOK, fault])
+    assert outcome.error_kind == "context_exceeded"
     assert (outcome.status, outcome.exit_code, len(api.requests)) == ("partial", 0, 2)
     assert "note on 'a'" in outcome.answer
-
-
-LOOK = calls("look", {"query": "a"})
 
 
 async def test_x_8_a_full_context_in_mid_stream_gives_a_partial_outcome(chat_api):

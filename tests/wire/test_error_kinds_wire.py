@@ -164,18 +164,6 @@ async def test_a_host_that_cannot_be_reached_is_a_connection_failure(monkeypatch
     assert (await asked(f"http://owl.test{path}")).error_kind == "connection"
 
 
-async def test_a_full_context_is_no_failure_of_the_server(messages_api, chat_api):
-    """A transcript that is too long, and a reply for which there was no room, are failures of the context."""
-    full = faults.invalid("prompt is too long: 1000001 tokens > 1000000 maximum")
-    outcome = await asked(messages_api([full]), retries=2)
-    assert (outcome.status, outcome.error_kind) == ("failed", "context_exceeded")
-    short = replies.says("full", stop_reason="model_context_window_exceeded")
-    outcome = await asked(messages_api([short]), retries=2)
-    assert (outcome.status, outcome.error_kind) == ("partial", "context_exceeded")
-    too_long = chat_faults.invalid("maximum context length is 8", code="context_length_exceeded")
-    assert (await asked(chat_api([too_long]), retries=2)).error_kind == "context_exceeded"
-
-
 async def test_no_kind_without_a_failure(messages_api, chat_api):
     """An answer, a landing, a refusal and a cut answer have no kind of failure."""
     look, answer = replies.calls("look", {"query": "a"}), replies.answers("mice")

@@ -188,6 +188,7 @@ async def test_x_8_each_stop_reason_has_one_meaning(ask):
     assert (outcome.answer, outcome.warnings) == ("odd", (unknown, NOTHING_READ))
     outcome, _ = await ask([says("full", stop_reason="model_context_window_exceeded")])
     assert (outcome.status, outcome.answer) == ("partial", "full\n[truncated]")
+    assert outcome.error_kind == "context_exceeded"
 
 
 async def test_a_wait_in_milliseconds_is_bounded_too(ask):

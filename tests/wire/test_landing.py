@@ -45,9 +45,6 @@ class Clock:
         return self.now
 
 
-FIRST_FORCED = {"type": "tool", "name": "respond"}
-
-
 @pytest.fixture(params=["json", "stream"])
 def watch(request) -> Callable[[Delta], None] | None:
     """Run once with complete replies and once with streamed ones."""
@@ -74,7 +71,7 @@ async def test_s0_1_s0_2_s0_3_s0_4_thirty_calls_are_silent_counted_down_and_forc
     words = [f"{left} tool calls remaining" for left in range(15, 1, -1)]
     words += ["1 tool call remaining", "0 tool calls remaining"]
     assert told[14:] == [f"{text}\n{line}" for text, line in zip(raw[14:], words, strict=True)]
-    assert [request.tool_choice for request in api.requests] == [None] * 30 + [FIRST_FORCED]
+    assert [request.tool_choice for request in api.requests] == [None] * 30 + [FORCED]
 
 
 async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, watch):
@@ -97,7 +94,7 @@ async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(messag
     """A server that ignores force, schema and none, as small local ones do: an outcome after three landing requests."""
     api = messages_api(policies.ignores_everything("look"))
     outcome = await asked(api, 2, watch=watch)
-    assert [request.tool_choice for request in api.requests[2:]] == [FIRST_FORCED, {"type": "none"}, {"type": "none"}]
+    assert [request.tool_choice for request in api.requests[2:]] == [FORCED, {"type": "none"}, {"type": "none"}]
     assert [request.schema is None for request in api.requests[2:]] == [True, False, True]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
     assert "note on 'question 1'" in outcome.answer

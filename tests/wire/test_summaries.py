@@ -329,4 +329,5 @@ async def test_x_8_a_context_full_at_the_first_request_is_a_failure(ask_once):
     """With nothing gathered and nothing to cut, the run fails with exit code 3, as for a provider error."""
     told = await ask_once([TOO_LONG])
     assert (told.outcome.status, told.outcome.exit_code, told.outcome.answer) == ("failed", 3, "")
+    assert told.outcome.error_kind == "context_exceeded"
     assert told.outcome.error.endswith("the model's context is full; ask for less, or let it read less")
