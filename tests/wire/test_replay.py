@@ -171,17 +171,17 @@ async def test_c1_functions_of_a_project_are_not_imported(messages_runs):
 
 
 @pytest.mark.exhaustive
-async def test_c1_servers_of_a_run_are_not_started(messages_runs, tmp_path):
+async def test_c1_servers_of_a_run_are_not_started(messages_runs):
     """A replay needs no server, and no trust; a server that the file names no longer is a difference."""
     one = messages_runs
-    command = json.dumps([*script("good", str(tmp_path))])
-    servers = f"mcp_servers: {{good: {{command: {command}}}}}"
-    one.write("tools: mcp__good__*", servers)
-    run = await one.record(one.say.calls("mcp__good__add", {"a": 1, "b": 2}), one.say.answers("3"), trust=True)
-    one.write("tools: mcp__good__*", "mcp_servers: {good: {command: /none}}")
+    servers = f"mcp_servers: {{raw: {{command: {json.dumps([*script('raw', 'plain')])}}}}}"
+    one.write("tools: mcp__raw__*", servers)
+    run = await one.record(one.say.calls("mcp__raw__look", {}), one.say.answers("seen"), trust=True)
+    assert [call.is_error for call in run.calls] == [False]
+    one.write("tools: mcp__raw__*", "mcp_servers: {raw: {command: /none}}")
     replayed = await one.replay(run)
-    assert (replayed.difference, "mcp__good__add" in replayed.not_compared) == (None, True)
-    one.write("tools: mcp__good__*", servers.replace("good: {", "fine: {"))
+    assert (replayed.difference, "mcp__raw__look" in replayed.not_compared) == (None, True)
+    one.write("tools: mcp__raw__*", servers.replace("raw: {", "fine: {"))
     assert (await differs(one, run))[0] == 1
 
 
