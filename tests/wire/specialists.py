@@ -126,10 +126,7 @@ def for_summary(request: Recorded) -> bool:
 
 
 def noting(notes: Answer | Policy, script: Sequence[Answer] | Policy) -> Policy:
-    """Return a policy that answers requests for summaries, and all others with the script.
-
-    notes: The reply to all requests for summaries, or a function of the request.
-    """
+    """Return a policy that answers requests for summaries with the notes, and all others with the script."""
     replies = iter(() if callable(script) else script)
 
     def policy(request: Recorded) -> Answer:

@@ -159,10 +159,7 @@ def obeys(value: Any, schema: Schema) -> bool:
 
 
 def written(schema: Schema, answer: str) -> Any:
-    """Return the shortest value of a schema, as a model under constrained decoding may write it.
-
-    answer: written where the schema has a plain `answer`.
-    """
+    """Return the shortest value of a schema, as constrained decoding allows, with the answer in a plain `answer`."""
     if "anyOf" in schema:
         branches = schema["anyOf"]
         return None if {"type": "null"} in branches else written(branches[0], answer)

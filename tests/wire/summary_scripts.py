@@ -32,10 +32,7 @@ def estimate(request, after):
 
 
 def reading(target, offsets, *, noted=True):
-    """Return a policy that looks up three things, reads an archived output in slices, and then responds.
-
-    noted: Whether it also answers requests for summaries.
-    """
+    """Return a policy that looks up three things, reads an archived output, responds, and if `noted` summarizes."""
     script = iter([*batches(1, 1, 1), *offsets])
 
     def policy(request):

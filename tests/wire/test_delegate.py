@@ -53,10 +53,7 @@ async def of_messages(api, files, **options):
 
 
 def conversation(first, last="Only toads do."):
-    """Return a policy in which the agent delegates and then answers, and the specialists read a note and then answer.
-
-    first: Blocks of the agent's first reply.
-    """
+    """Return a policy: the agent says its first blocks and then answers, the specialists read a note and answer."""
 
     def policy(request):
         if request.tool_names == ["delegate"]:

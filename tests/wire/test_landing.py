@@ -157,10 +157,7 @@ def landing(request, messages_api, chat_api):
 
 
 async def test_g1_the_reply_to_a_schema_is_read_as_the_input_of_respond(landing):
-    """The JSON of a constrained reply is the answer, checked and shown as input of `respond`; nothing else differs.
-
-    Messages: `output_config.format` and `tool_choice: none`; chat: `response_format` and no `tool_choice`.
-    """
+    """Constrained JSON is the answer, checked and shown as input of `respond`; the request differs in nothing else."""
     outcome = await landing.run([landing.look(0), landing.says(json.dumps(GIVEN))])
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "Mice.", "schema")
     assert [(one.quote, one.verified) for one in outcome.evidence] == [("note on '0'", True)]
@@ -318,11 +315,7 @@ def last_lines(told):
 
 
 def spent_softly(told, kind, limit, spent, line):
-    """Check a soft landing: no countdown until half of the limit, then one after each call, then an answer within it.
-
-    spent: Amounts that the run had spent when each result was sent.
-    line: Returns the countdown for a remaining amount.
-    """
+    """Check a soft landing: after half of the limit, by what was spent, each result has its line; then it answers."""
     assert last_lines(told) == [line(limit - one) if 2 * one >= limit else "" for one in spent]
     silent = sum(2 * one < limit for one in spent)
     assert 0 < silent < len(spent)
@@ -560,10 +553,7 @@ class Held:
         return self._script.pop(0)
 
     def stopping(self, *stops):
-        """Return what happens while the second request is under way: the run is stopped, then it is answered.
-
-        stops: `after_turn` of each call of `abort`.
-        """
+        """Return what happens during the second request: an abort with each `after_turn` of `stops`, then the reply."""
 
         async def midway(run):
             await asyncio.to_thread(self.gate.wait_for_request)

@@ -50,13 +50,12 @@ TABLE = {
 """By preset: notice, endings of the four results, and requests of the landing with and without forced choice."""
 
 
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("how", ["preset of the file", "preset of the call"])
-@pytest.mark.parametrize("preset", TABLE)
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(("preset", "how"), [*((preset, "file") for preset in TABLE), ("budget-notice", "call")])
 async def test_presets_that_force_a_choice_have_their_landing(ask_once, preset, how):
     """Each preset has its notice, exact result endings and `tool_choice` at the limit where forcing is possible."""
     notice, ends, landing, _ = TABLE[preset]
-    lines, settings = ([f"preset: {preset}"], {}) if "file" in how else ([], {"preset": preset})
+    lines, settings = ([f"preset: {preset}"], {}) if how == "file" else ([], {"preset": preset})
     told = await ask_once(policies.always_tool("look"), *lines, "tool_calls_limit: 4", **settings)
     assert ("Tool budget: you have 4 tool calls" in text_of(told.requests[0].body["system"])) is notice
     for call, (end, results) in enumerate(zip(ends, told.results, strict=False)):
@@ -97,20 +96,13 @@ async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, 
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", [None, *TABLE])
-async def test_presets_set_only_their_named_limit(ask_once, preset):
-    """Only `soft-warning` limits characters; every preset has the default of 30 calls and no other limit."""
-    told = await ask_once([DONE], *([f"preset: {preset}"] if preset else []))
-    limits = {kind: spent.limit for kind, spent in told.outcome.limits.items() if spent.limit is not None}
-    assert limits == {"tool_calls": 30, **({"characters": 100_000} if preset == "soft-warning" else {})}
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("preset", [None, *TABLE])
-async def test_s2_8_get_tool_response_is_offered_only_with_summaries(ask_once, tmp_path, preset):
-    """The tool that reads archived output is offered with `finalize` only, which summarises, from the first request."""
+async def test_s2_8_presets_set_only_their_named_limit_and_offer_archived_output(ask_once, tmp_path, preset):
+    """All have 30 calls, only `soft-warning` limits characters, and only `finalize`, which summarises, has the archive."""
     (tmp_path / "note.md").write_text("Owls eat mice.\n")
     script = [calls("read", {"path": "note.md"}), DONE]
     told = await ask_once(script, "tools: read", *([f"preset: {preset}"] if preset else []), tools=[])
+    limits = {kind: spent.limit for kind, spent in told.outcome.limits.items() if spent.limit is not None}
+    assert limits == {"tool_calls": 30, **({"characters": 100_000} if preset == "soft-warning" else {})}
     names = ["get_tool_response", "read", "respond"] if preset == "finalize" else ["read", "respond"]
     assert [request.tool_names for request in told.requests] == [names] * 2
 
@@ -172,19 +164,18 @@ def paragraphs(request):
     return text_of(request.body["system"]).split("\n\n")
 
 
-@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "limit", "amount"),
     [
-        ("preset: soft-landing",),
-        ("preset: budget-notice",),
-        ("preset: soft-warning", "budget_notice: true"),
-        ("preset: finalize", "budget_notice: true"),
-        ("preset: openai-loop", "budget_notice: true"),
-        (),
+        (("preset: soft-landing",), 30, "30 tool calls"),
+        (("preset: budget-notice",), 30, "30 tool calls"),
+        (("preset: soft-warning", "budget_notice: true"), 30, "30 tool calls"),
+        (("preset: finalize", "budget_notice: true"), 30, "30 tool calls"),
+        (("preset: openai-loop", "budget_notice: true"), 30, "30 tool calls"),
+        ((), 1, "1 tool call"),
     ],
 )
-@pytest.mark.parametrize(("limit", "amount"), [(30, "30 tool calls"), (1, "1 tool call")])
 async def test_s3_1_the_system_prompt_ends_with_the_resolved_budget(ask_once, lines, limit, amount):
     """With a notice, the last paragraph of the system prompt states the resolved budget, at 1 in the singular."""
     told = await ask_once([says("done")], *lines, "tool_calls_limit: 17", tool_calls_limit=limit)
