@@ -97,7 +97,7 @@ async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", [None, *TABLE])
 async def test_s2_8_presets_set_only_their_named_limit_and_offer_archived_output(ask_once, tmp_path, preset):
-    """All have 30 calls, only `soft-warning` limits characters, and only `finalize`, which summarises, has the archive."""
+    """All have 30 calls, only `soft-warning` limits characters, only `finalize`, which summarises, has the archive."""
     (tmp_path / "note.md").write_text("Owls eat mice.\n")
     script = [calls("read", {"path": "note.md"}), DONE]
     told = await ask_once(script, "tools: read", *([f"preset: {preset}"] if preset else []), tools=[])
