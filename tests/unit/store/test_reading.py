@@ -127,7 +127,7 @@ def test_every_field_of_every_record_is_read_back(store_url):
         kept = store.load("r1")
     assert (kept.question, kept.frozen, kept.started_at) == (odd, first.frozen, 1.0)
     assert kept.snapshot == snapshot.snapshot
-    lists = ("evidence", "gaps", "warnings", "children", "models", "changes")
+    lists = ("evidence", "gaps", "warnings", "children", "models", "changes", "support")
     empty: dict[str, list[object]] = {key: [] for key in lists}
     assert kept.outcome == outcome("r1").as_json() | empty
     (turn,), (returned_,), (event,) = kept.turns, kept.calls, kept.events
