@@ -150,6 +150,7 @@ def showing():
         ("notes/toads.md:7-8", "notes/toads.md:7-8", "Owls eat mice.\nThey hunt at night."),
         ({"source": "`toads.md:9-40`", "quote": ""}, "notes/toads.md:9", "Toads do not."),
         ({"source": "./notes/owls.md:4"}, "notes/owls.md:4", "An owl eats 3 mice … and"),
+        ({"source": "notes/owls.md:1-4"}, "notes/owls.md:1", "# Owls"),
         ({"source": "[r3:2]"}, "r3:2", "second line"),
         ({"source": "owls.md:4"}, "owls.md:4", None),
         ({"source": "notes/toads.md:10"}, "notes/toads.md:10", None),
