@@ -20,11 +20,10 @@ from run_specialist.record.events import Called, ChildTold, Event, Landed, Reque
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Child, Outcome
 from run_specialist.tools.base import Tool
-from tests.any_script.run_rules import RULES
+from tests.any_script.rules import RULES
 from tests.any_script.run_script import ScriptedRun, play
 from tests.any_script.scripted_model import Line, ScriptedCall
 from tests.any_script.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
-from tests.any_script.spending_rules import SPENDING_RULES
 from tests.any_script.virtual_time import run
 from tests.plugins.tiers import examples
 from tests.scripted_provider import calls, says
@@ -34,7 +33,7 @@ from tests.scripted_specialists import write
 def checked(script: Script) -> ScriptedRun:
     """Run a script and check every rule."""
     played = play(script)
-    for rule in (*RULES, *SPENDING_RULES):
+    for rule in RULES:
         rule(played)
     return played
 
@@ -76,7 +75,7 @@ def test_calls_beside_a_stop_reason_without_calls_get_results(stop):
 )
 def test_an_unusable_reply_to_a_landing_request_counts(last):
     """A reply to a landing request counts, even if nothing in it can be used."""
-    played = checked(Script((), last, {Kind.TOOL_CALLS: 0}))
+    played = checked(Script((), last, limits={Kind.TOOL_CALLS: 0}))
     assert played.end.landing.requests == 1
 
 
@@ -87,7 +86,7 @@ def test_a_summary_that_spends_the_rest_is_followed_by_the_landing():
     """After a summary spends the last tokens, the run lands without another ordinary request."""
     dear = Line(Stop.ANSWERED, "notes", usage=Usage(0, 0, 0, 60_000))
     limits = {Kind.TOOL_CALLS: 9, Kind.TOKENS: 60_000}
-    played = checked(Script((LONG, LONG), DUTIFUL, limits, summarize_at=500, summaries=(dear,)))
+    played = checked(Script((LONG, LONG), DUTIFUL, (dear,), limits, {"summarize_at": 500}))
     assert [event.choice for event in played.of(Requested)] == ["auto", "auto", "respond"]
     assert played.of(Landed)[0].reason is Kind.TOKENS
 
@@ -97,7 +96,7 @@ def test_an_interrupted_summary_is_counted_in_the_usage():
     summaries = (Line(Stop.ANSWERED, "notes"), Line("hang"))
     both = Line(wishes=(*LONG.wishes, *LONG.wishes))
     limits = {Kind.TOOL_CALLS: 9, Kind.TIME: 60.0}
-    played = checked(Script((both, LONG), DUTIFUL, limits, summarize_at=500, summaries=summaries))
+    played = checked(Script((both, LONG), DUTIFUL, summaries, limits, {"summarize_at": 500}))
     assert played.end.usage == sum(played.model.used, Usage())
     assert len(played.model.used) > len([asked for asked in played.requests if asked.reply])
 
@@ -108,7 +107,8 @@ def test_a_cut_off_object_that_is_no_input_of_respond_is_text(text):
     wishes = (ScriptedCall("do"),)
     lines = (Line(wishes=wishes), Line(Stop.TRUNCATED, text, more_room_helps=False))
     limits = {Kind.TOOL_CALLS: 6, Kind.TURNS: 2}
-    played = checked(Script(lines, limits=limits, forced_choice=False, takes_schema=True, schema_first=True))
+    model = {"forced_choice": False, "schema": True, "schema_first": True}
+    played = checked(Script(lines, limits=limits, model=model))
     assert played.end.answer.strip()
 
 
