@@ -85,7 +85,10 @@ class Player:
 
     def open(self, opening: Opening, _watch: object = None) -> "Player":
         """Start a conversation, or one for a summary, which has no tools."""
-        return self if opening.tools.names else replace(self, script=[Said(self.summary, seconds=6.5)])
+        if opening.tools.names:
+            return self
+        self.cached = SYSTEM + 3_000
+        return replace(self, script=[Said(self.summary, seconds=6.5)])
 
     def cost(self, usage: Usage) -> float:
         """Return the cost of a request [USD]."""
@@ -166,13 +169,13 @@ def recorded(
     around = RunEnvironment(Path("/home/ada/agents"), player, tools=player.tools)
     if past:
         before = stored(past)
-        player.turns, player.cached = len(before.turns), SYSTEM
+        usage = before.turns[-1].reply.usage
+        player.turns, player.cached = len(before.turns), usage.total_tokens - usage.output_tokens
         job = resume(before, ResumeRequest(limits=settings), around)
     else:
         own = {"name": "codebase-analyst", "description": "", "prompt": "You explain how existing code behaves."}
         specialist = Specialist(**own, tools=(), **settings)
-        path = Path("specialists/codebase-analyst.md")
-        file = SpecialistFile(path, specialist.name, "", specialist=specialist, digest="sha256:4f1c0a7e")
+        file = SpecialistFile(Path("/no/codebase-analyst.md"), specialist.name, "", specialist=specialist)
         job = replace(spawn(file, specialist, question, around), run_id=RUN_ID)
 
     async def go() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from run_specialist.loop.run import Run
 from run_specialist.record.events import FileChanged
+from run_specialist.record.journal import Ended
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child, Spent
 from run_specialist.store.stored import StoredEvent
@@ -44,7 +45,7 @@ def parent(*children):
         total_tokens_limit=100_000,
         share_budget=True,
     )
-    run, outcome = stored(records), records[-1].outcome
+    run, outcome = stored(records), next(one.outcome for one in records if isinstance(one, Ended))
     usage = sum((one.usage for one in children), outcome.usage)
     calls = outcome.tool_calls.used + sum(one.tool_calls for one in children)
     limits = {**outcome.limits, "tool_calls": Spent(calls, 16), "tokens": Spent(usage.total_tokens, 100_000)}

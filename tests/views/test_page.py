@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from run_specialist import prompts
 from run_specialist.budget import Rung
-from run_specialist.errors import ContextExceeded
 from run_specialist.views import page as formats
 from run_specialist.views.markdown import MOST_CHARACTERS, answer_html
 from run_specialist.views.report import data, report
@@ -213,8 +212,9 @@ def test_a_run_without_an_answer_shows_the_reason_and_the_resume_command():
 def test_the_status_is_written_out(full):
     """The status is written out with the limit that was reached and how the answer was obtained."""
     assert full["status_words"] == "the limit of 20 tool calls was reached, and the answer was forced in 1 request"
-    full = [ContextExceeded("too long")] * 3
-    words_of = data(stored(recorded(turn("", grep("x", "a.py:1: x")), *full)))["status_words"]
+    run = stored(recorded(turn("So far.")))
+    landing = {"reason": "tokens", "how": "salvage", "requests": 0}
+    words_of = data(replace(run, outcome={**run.outcome, "status": "partial", "landing": landing}))["status_words"]
     assert words_of.endswith("; the context window was full, and the answer was salvaged from the gathered material")
 
 
@@ -236,7 +236,7 @@ def test_the_page_shows_every_listed_detail():
         "The tool returned 40,",
         'class="written" x="',
         "You explain how existing code behaves.",
-        "Deliver your answer.",
+        "Use grep.",
         '"landing": "force"',
         "sha256:4f1c0a7e",
         "of which 11 are used",
@@ -265,6 +265,9 @@ ODD_RUNS = [
     odd.failed_run,
     odd.structured_run,
 ]
+
+
+ANSWER = turn("", Did("respond", {"answer": "So."}))
 
 
 def calls_of(shown):
@@ -353,7 +356,7 @@ def test_calls_are_listed_in_order_with_their_state(full):
 def test_a_landing_instruction_is_shown_below_the_result():
     """A landing instruction is shown below the result and is not taken for the countdown."""
     two = turn("", grep("x", "a.py:1: x"), grep("y", "a.py:2: y"))
-    first, last = calls_of(data(stored(recorded(two, tool_calls_limit=2, landing="order"))))
+    first, last, _ = calls_of(data(stored(recorded(two, ANSWER, tool_calls_limit=2, landing="order"))))
     assert first["added"] == ["1 tool call remaining"]
     assert (text_of(last), last["ending"]) == ("a.py:2: y", "0 tool calls remaining")
     assert last["added"] == ["0 tool calls remaining", prompts.landing_instruction(Rung.ORDER, None)]
