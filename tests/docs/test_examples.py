@@ -101,9 +101,16 @@ from run_specialist.cli.entry import {function}
 {function}()
 """
 _FORKS = """
-import json, os
-import run_specialist.api.runner, run_specialist.cli.ask, run_specialist.cli.manage, run_specialist.store.writer
+import gc, importlib, json, os
+from contextlib import suppress
+sys.path.insert(0, {root!r})
+from tests.program_forks import PROGRAMS, REQUESTS, end
+del sys.path[0]
+for name in [*REQUESTS, *PROGRAMS]:
+    with suppress(ImportError):
+        importlib.import_module(name)
 from run_specialist.cli import entry
+gc.freeze()
 for text in sys.stdin:
     start = json.loads(text)
     if not (program := os.fork()):
@@ -117,7 +124,12 @@ os.chdir(start["cwd"])
 os.environ.clear()
 os.environ.update(start["env"])
 sys.argv = start["words"]
-getattr(entry, sys.argv[0].replace("-", "_"))()
+try:
+    getattr(entry, sys.argv[0].replace("-", "_"))()
+except SystemExit as left:
+    end(left.code)
+    raise
+end(0)
 """
 """Forks a program for each line of standard input, and prints its exit code: the imports take most of its time."""
 QUOTED = re.compile(r"""'[^']*'|"[^"$`]*"| #.*""")
@@ -169,7 +181,7 @@ def programs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def forks():
     """The process that forks the programs of lines that need no shell."""
-    command = [sys.executable, "-c", _BASE.format(missing=missing()) + _FORKS]
+    command = [sys.executable, "-c", _BASE.format(missing=missing()) + _FORKS.replace("{root!r}", repr(str(ROOT)))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
         process.stdin.close()
