@@ -102,7 +102,7 @@ class ScriptedRun:
 
 def specialist_of(script: Script) -> Specialist:
     """Return the specialist of a script, as a file defines it, so that its run can be resumed."""
-    limits = {kind.key: limit for kind, limit in script.limits.items()}
+    limits: dict[str, Any] = {kind.key: script.limits.get(kind) for kind in Kind}
     for kind in (Kind.COST, Kind.TIME):
         limits[kind.key] = None if script.limits.get(kind) is None else float(script.limits[kind])
     if not script.priced:
