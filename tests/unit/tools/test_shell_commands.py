@@ -274,6 +274,19 @@ async def test_p_4_folders_of_the_user_cannot_be_changed(run, writable):
     assert (run.root / "home/config/a").read_text() == "plain\n"
 
 
+def test_p_5_a_protected_file_is_no_change_of_a_command(tmp_path):
+    """What happened to it meanwhile was done by others, so it is not listed, and nothing offers to undo it."""
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "AGENTS.md").write_text("as it was")
+    checkpoint = file_checkpoint.FileCheckpoint.take(tmp_path, ["app"], (), "run", "call")
+    (app / "AGENTS.md").write_text("by an editor")
+    (app / "made.txt").write_text("by the command")
+    changes = checkpoint.compare(puts_back=False)
+    checkpoint.discard()
+    assert [changed.path for _, changed in changes.files] == ["app/made.txt"]
+
+
 async def test_p_5_a_command_does_not_run_without_a_checkpoint(run, monkeypatch):
     """If the content so far cannot be copied, nothing is run, and the error says why."""
     run.write("out/x")
