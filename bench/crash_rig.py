@@ -11,13 +11,14 @@ program with a traceback.
 
 import argparse
 import signal
+import subprocess
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.crash.fork_server import ForkServer, Single
 from tests.crash.kill_loop import KillCounts, KillLoop, Kills
+from tests.forked_program import ForkedProgram
 
 SIGNALS = {"kill": (signal.SIGKILL,), "stop": (signal.SIGINT, signal.SIGTERM)}
 """Signals to kill processes with, by the value of `--by`."""
@@ -31,7 +32,8 @@ def rig(given: argparse.Namespace) -> KillCounts:
             KillLoop(number, Path(folder) / f"loop-{number}", given.store, signals=SIGNALS[given.by])
             for number in range(given.seed, given.seed + given.lanes)
         ]
-        done = [pool.submit(loop.work, left, ForkServer() if given.forked else Single()) for loop in at_work]
+        start = ForkedProgram if given.forked else subprocess.Popen
+        done = [pool.submit(loop.work, left, start) for loop in at_work]
         for each in done:
             each.result()
         for loop in at_work:

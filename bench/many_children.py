@@ -4,7 +4,7 @@ Run it from the top of the repository, in an environment with the `test` group:
 
     python -m bench.many_children --children 1000 [--rounds 3] [--seed 1] [--store sqlite:///FILE]
 
-The model is a server in a thread of the same process; the injected faults are listed in tests/crowd/fates.py. The exit
+The model is a server in a thread of the same process; the injected faults are listed in tests/crowd/crowd.py. The exit
 code is 1 if a child was lost, reported twice, ended with the wrong status or got the answer of another one, or if a
 task, a thread, a descriptor or an object of a run leaked.
 """
@@ -19,9 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.crowd.crowd import alive, play, unread, wrong
-from tests.crowd.crowd_server import serving
-from tests.crowd.fates import FATES, drawn
+from tests.crowd.crowd import FATES, alive, drawn, play, serving, unread, wrong
 from tests.leak_check import Census, left_since, resident
 
 MEGABYTE = 1024 * 1024

@@ -5,13 +5,11 @@ import os
 import pytest
 
 pytest_plugins = [
-    "tests.plugins.collection",
     "tests.plugins.environment",
-    "tests.plugins.invoked_commands",
     "tests.plugins.leftovers",
     "tests.plugins.shared_bytecode",
+    "tests.plugins.speed",
     "tests.plugins.tiers",
-    "tests.plugins.waits",
     "tests.stores",
 ]
 

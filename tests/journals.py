@@ -34,8 +34,13 @@ class Notebook:
 
     def until(self, kind: type, number: int = 1, *, before: bool = False) -> list[Record]:
         """Return the records up to the n-th one of a type, without that one if `before`; n counts from 1."""
-        at = [place for place, record in enumerate(self.records) if isinstance(record, kind)][number - 1]
-        return self.records[: at if before else at + 1]
+        return until(self.records, kind, number, before=before)
+
+
+def until(records: Sequence[Record], kind: type, number: int = 1, *, before: bool = False) -> list[Record]:
+    """Return the records up to the n-th one of a type; see `Notebook.until`."""
+    at = [place for place, record in enumerate(records) if isinstance(record, kind)][number - 1]
+    return [*records[: at if before else at + 1]]
 
 
 def stored(records: Sequence[Record]) -> StoredRun:

@@ -10,7 +10,7 @@ from typing import Any
 from run_specialist.api.runner import Runner
 from run_specialist.loop.account import Clock
 from run_specialist.loop.job import Augmenter
-from run_specialist.loop.run import Run
+from run_specialist.loop.run import EndedRun, Run
 from run_specialist.providers.base import Request
 from run_specialist.record.events import Event
 from run_specialist.record.journal import EventLogged
@@ -25,6 +25,8 @@ from tests.loop_jobs import LOOK
 from tests.scripted_provider import Line, ScriptedProvider
 
 LOOKER = Specialist(name="looker", description="", prompt="You look things up.", tools=())
+ID = "b3f9c2d1e-0123456789abcdef"
+QUESTION = "What is known?"
 
 
 @dataclass
@@ -64,25 +66,34 @@ class StoredRunHarness:
     augmenters: Sequence[Augmenter] = ()
     schema: bool = False
     """Whether the scripted model takes a schema for its reply."""
+    store: str = ""
+    """The URL of the store; by default it is a file in the folder."""
 
     @property
     def url(self) -> str:
         """The URL of the store."""
-        return f"sqlite:///{self.folder}/runs.db"
+        return self.store or f"sqlite:///{self.folder}/runs.db"
 
     @asynccontextmanager
-    async def process(self, provider: ScriptedProvider, store: str | None = None) -> Any:
-        """Open a runner, which represents a new process, and close it afterwards."""
-        async with Runner(
-            root=self.folder, provider=provider, tools=self.tools, augmenters=self.augmenters, store=store or self.url
-        ) as runner:
+    async def process(self, *script: Line, **options: Any) -> Any:
+        """Open a runner, which represents a new process, and close it afterwards; its script may have unused lines."""
+        given = {"root": self.folder, "tools": self.tools, "augmenters": self.augmenters, "store": self.url}
+        async with Runner(**({"provider": ScriptedProvider(script)} | given | options)) as runner:
             yield runner
 
-    async def ask(self, *script: Line, question: str = "What is known?", **settings: Any) -> RunSegment:
+    async def take(self, *script: Line, **how: Any) -> Outcome:
+        """Take up the run in a new process that sends the requests of the script, and return the outcome."""
+        provider = ScriptedProvider(script)
+        async with self.process(provider=provider) as runner:
+            outcome = await (await taken(runner, **how)).outcome()
+        provider.assert_used_up()
+        return outcome
+
+    async def ask(self, *script: Line, question: str = QUESTION, **settings: Any) -> RunSegment:
         """Ask a question in a new process, and return the finished segment."""
         provider = ScriptedProvider(script, schema=self.schema)
         events: list[Event] = []
-        async with self.process(provider) as runner:
+        async with self.process(provider=provider) as runner:
             run = await runner.prepare(self.specialist, question, listener=events.append, **settings)
             outcome = await run.outcome()
         provider.assert_used_up()
@@ -99,9 +110,9 @@ class StoredRunHarness:
     async def _take(self, how: str, script: Sequence[Line], question: str | None, wish: dict[str, Any]) -> RunSegment:
         provider = wish.pop("provider", None) or ScriptedProvider(script, schema=self.schema)
         events: list[Event] = []
-        async with self.process(provider) as runner:
-            taken = getattr(runner, how)(wish.pop("run_id", "last"), question, listener=events.append, **wish)
-            run = await taken
+        async with self.process(provider=provider) as runner:
+            run_id = wish.pop("run_id", "last")
+            run = await getattr(runner, how)(run_id, question, listener=events.append, **wish)
             outcome = await run.outcome()
         provider.assert_used_up()
         return RunSegment(outcome, provider, run, events)
@@ -112,8 +123,8 @@ class StoredRunHarness:
         """Start or resume a run, and keep its records in memory instead of in the store."""
         provider, notebook = ScriptedProvider(script, schema=self.schema), Notebook()
         if past is None:
-            async with self.process(provider, store="none") as runner:
-                job = (await runner.prepare(self.specialist, "What is known?", **settings)).job
+            async with self.process(provider=provider, store="none") as runner:
+                job = (await runner.prepare(self.specialist, QUESTION, **settings)).job
         else:
             around = RunEnvironment(self.folder, provider, self.tools, self.augmenters)
             job = resume(past, ResumeRequest(limits=settings), around)
@@ -127,3 +138,8 @@ class StoredRunHarness:
     def load(self) -> StoredRun:
         """Load the newest run from the store."""
         return load(self.url)
+
+
+async def taken(runner: Runner, run_id: str = ID, question: str = QUESTION, **how: Any) -> Run | EndedRun:
+    """Take up a run of the looker."""
+    return await runner.take_up(run_id, how.pop("specialist", LOOKER), question, **how)

@@ -135,8 +135,14 @@ class Rig:
         return dict(self.query("select status, count(*) from run_specialist.runs group by status"))
 
     def done(self) -> int:
-        """Return how many items have ended."""
-        return int(self.query("select count(*) from run_specialist.items where state = 'ended'")[0][0])
+        """Return how many items have ended or were given up."""
+        return int(self.query("select count(*) from run_specialist.items where state in ('ended', 'dead')")[0][0])
+
+    def given_up(self) -> list[int]:
+        """Return the items that were given up, because their workers died repeatedly."""
+        return [
+            item_of(run_id) for (run_id,) in self.query("select run_id from run_specialist.items where state = 'dead'")
+        ]
 
     def wait(self, items: int, seconds: float) -> float:
         """Wait until this many items have ended; return the duration [s].

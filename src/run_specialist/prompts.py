@@ -212,6 +212,14 @@ def read_on(execution_id: str, offset: int, length: int) -> str:
     return f"[cut at {offset} of {length} characters; read on by {call}]"
 
 
+def numbered(number: int, lines: int) -> str:
+    """Return the heading of a result whose lines have numbers; `respond` explains its name.
+
+    number: number of the call in the run.
+    """
+    return f"[r{number} {lines} lines]"
+
+
 TOO_EARLY = (
     "Not delivered: you called `respond` in the same turn as other tools, before you could read their results. Read "
     "them now, and call `respond` again with an answer that takes them into account."
@@ -225,8 +233,8 @@ QUOTE_LENGTH = 100
 """Maximum length of each named quote [characters]."""
 
 _HOW_TO_QUOTE = (
-    "Quote word for word what a result shows, in `evidence`, with its `path:line`. If nothing there answers the "
-    "question, say in `gaps` what you looked for and did not find."
+    "Give in `evidence` the `path:line` of the lines that results showed, or their exact words. If nothing there "
+    "answers the question, say in `gaps` what you looked for and did not find."
 )
 
 
@@ -266,6 +274,23 @@ def without_quote(not_found: Sequence[str]) -> Objection:
         f"{NOT_DELIVERED}: {why}. {_HOW_TO_QUOTE} Give the answer again, in a call of `respond`; if you "
         "cannot call it, let your whole reply be JSON with the keys `answer`, `evidence` (a list of objects with "
         "`source` and `quote`) and `gaps` (a list of strings).",
+        NOT_RUN_BESIDE_RETURNED,
+    )
+
+
+def not_borne_out(sentences: Sequence[str]) -> Objection:
+    """Return the objection to an answer whose evidence lacks facts of its sentences.
+
+    sentences: each with what it lacks.
+    """
+    why = f"its evidence does not bear out every sentence: {'; '.join(sentences[:MOST_NAMED])}"
+    how = (
+        "Give the `path:line` that shows each fact, and its number after the sentence, as in [1]; leave out or correct "
+        "what no result shows."
+    )
+    return Objection(
+        f"Not delivered: {why}. {how} Then call `respond` again.",
+        f"{NOT_DELIVERED}: {why}. {how} Give the answer again, in a call of `respond`.",
         NOT_RUN_BESIDE_RETURNED,
     )
 

@@ -2,31 +2,24 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from run_specialist import prompts
-from run_specialist.budget import Budget, Kind
+from run_specialist.budget import Kind
 from run_specialist.loop.job import Executed, Job
 from run_specialist.loop.run import Run
-from run_specialist.loop.summarizer import Summarizer
 from run_specialist.loop.tool_calls import countdown, warning
-from run_specialist.providers.base import Opening
 from run_specialist.record.events import Event, Finished, Replied, Summarized
 from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Outcome
-from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.spawning.spawner import RunEnvironment, spawn
 from run_specialist.specialist.fields import Specialist
-from run_specialist.tools.archive import Archive, get_tool_response_tool
-from run_specialist.tools.base import Toolset
-from run_specialist.tools.respond import respond_tool
-from tests.any_script.scripted_model import ModelRequest, ScriptedModel
-from tests.any_script.scripted_tools import HANDS, TOOLS, Hands
+from run_specialist.specialist.loader import SpecialistFile
+from tests.any_script.scripted_model import HANDS, TOOLS, Hands, ModelRequest, ScriptedModel
 from tests.any_script.scripts import SCHEMA, Script
 from tests.any_script.virtual_time import run
-
-LOADED = AnswerSchema(SCHEMA)
-RESPOND, RESPOND_BY_SCHEMA = respond_tool(), respond_tool(LOADED)
+from tests.journals import Notebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +43,8 @@ class ScriptedRun:
 
     script: Script
     model: ScriptedModel
+    job: Job
+    notebook: Notebook = field(default_factory=Notebook)
     events: list[Event] = field(default_factory=list)
     told: list[AugmentedCall] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -60,8 +55,6 @@ class ScriptedRun:
     was_cancelled: bool = False
     """Whether the task accepted a cancellation from outside."""
     transcript: tuple[Message, ...] = ()
-    opening: Opening | None = None
-    """The opening of the job."""
     seconds: float = 0
 
     @property
@@ -96,7 +89,7 @@ class ScriptedRun:
     @property
     def has_summarizer(self) -> bool:
         """Whether the run can shorten its transcript."""
-        return self.script.summarize_at is not None or self.script.archive
+        return self.job.summarizer is not None
 
     def replies_before(self, asked: ModelRequest) -> int:
         """Return the number of replies received before a request."""
@@ -107,31 +100,67 @@ class ScriptedRun:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def play(script: Script) -> ScriptedRun:
-    """Run a script; errors that no run may raise are raised here too."""
-    finite = sum(int(script.limits.get(kind) or 0) for kind in (Kind.TOOL_CALLS, Kind.TURNS))
-    model = ScriptedModel(
-        script.lines,
-        script.afterwards,
-        script.summaries,
-        most=len(script.lines) + finite + 12,
-        refuses_force=script.refuses_force,
-        price=1e-5 if script.priced else None,
-        forced_choice=script.forced_choice,
-        schema=script.takes_schema,
-        schema_first=script.schema_first,
-        refuses_schema=script.refuses_schema,
+def specialist_of(script: Script) -> Specialist:
+    """Return the specialist of a script, as a file defines it, so that its run can be resumed."""
+    limits: dict[str, Any] = {kind.key: script.limits.get(kind) for kind in Kind}
+    for kind in (Kind.COST, Kind.TIME):
+        limits[kind.key] = None if script.limits.get(kind) is None else float(script.limits[kind])
+    if not script.priced:
+        limits[Kind.COST.key] = None
+    # The schema has no place for quotes.
+    quotes = {"evidence": "check"} if script.schema else {}
+    style = "json" if script.limit_fields else script.style
+    return Specialist(
+        name="scripted",
+        description="",
+        prompt="You look things up.",
+        tools=(),
+        countdown={"from": script.countdown_from, "style": style, "warn_at": script.warn_at},
+        output_schema=SCHEMA if script.schema else None,
+        **limits,
+        **(script.settings | quotes),
     )
-    played = ScriptedRun(script, model)
-    model.events = played.events
+
+
+def start(script: Script, **of_model: Any) -> ScriptedRun:
+    """Return a run that begins with the first line of a script."""
+    model, own = model_of(script, **of_model), specialist_of(script)
+    file = SpecialistFile(Path("<scripted>"), "scripted", "", specialist=own)
+    return ScriptedRun(script, model, spawn(file, own, "What is known?", around(model)))
+
+
+def model_of(script: Script, **others: Any) -> ScriptedModel:
+    """Return the model of a script."""
+    most = len(script.lines) + 60
+    return ScriptedModel(script.lines, script.afterwards, script.summaries, most, **script.model, **others)
+
+
+def around(model: ScriptedModel) -> RunEnvironment:
+    """Return the environment of a run."""
+    return RunEnvironment(Path("/"), model, tools=TOOLS)
+
+
+def play(script: Script) -> ScriptedRun:
+    """Run a script, with augmenters that record what they receive."""
+    played = start(script)
+    augmenters = (_spy(played), _breaks, *([_fields] if script.fields else []))
+    played.job = replace(played.job, augmenters=augmenters)
+    if not script.archive:
+        played.job = replace(played.job, archive=None)
+        if script.settings.get("summarize_at") is None:
+            played.job = replace(played.job, summarizer=None)
+    return go(played)
+
+
+def go(played: ScriptedRun) -> ScriptedRun:
+    """Run a job to its end; errors that no run may raise are raised here too."""
+    played.model.events = played.events
     run(_played(played))
     return played
 
 
 async def _played(played: ScriptedRun) -> None:
     script, loop = played.script, asyncio.get_running_loop()
-    job = _job(played)
-    played.opening = job.opening
     HANDS.set(Hands(played.model.clock, played.done))
     task: asyncio.Task[Outcome] | None = None
 
@@ -149,7 +178,7 @@ async def _played(played: ScriptedRun) -> None:
     def cancel() -> None:
         played.was_cancelled = task is not None and task.cancel()
 
-    running = Run(job, listen, clock=played.model.clock)
+    running = Run(played.job, listen, clock=played.model.clock, journal=played.notebook)
     task = asyncio.create_task(running.outcome())
     if script.abort_after is not None:
         loop.call_later(script.abort_after, running.abort)
@@ -164,41 +193,6 @@ async def _played(played: ScriptedRun) -> None:
     assert len(played.events) == told, "something was told after the end"
     assert len(asyncio.all_tasks()) == 1, "something is still at work"
     played.transcript = running.transcript
-
-
-def _job(played: ScriptedRun) -> Job:
-    script, model = played.script, played.model
-    budget = Budget.of(script.limits, script.countdown_from)
-    archive = Archive()
-    tools = list(TOOLS)
-    if script.archive or script.summarize_at is not None:
-        tools.append(get_tool_response_tool(archive, script.result_limit))
-    tools.append(RESPOND_BY_SCHEMA if script.schema else RESPOND)
-    summarizer = Summarizer(model, archive, script.summarize_at, script.context_target, script.summary_limit)
-    settings = Specialist(
-        name="scripted",
-        description="",
-        prompt="You look things up.",
-        landing=script.landing,
-        evidence=script.evidence,
-        summarize_at=script.summarize_at,
-        countdown={"style": "json"} if script.limit_fields else {},
-        parallel_tools_limit=script.parallel,
-        tool_timeout=script.timeout,
-        tool_result_limit=script.result_limit,
-    )
-    return Job(
-        run_id="run-1",
-        settings=settings,
-        question="What is known?",
-        opening=Opening(prompts.system("You look things up.", budget, budget_notice=True), Toolset(tools)),
-        provider=model,
-        budget=budget,
-        answer_schema=LOADED if script.schema else None,
-        archive=archive if script.archive else None,
-        summarizer=summarizer if played.has_summarizer else None,
-        augmenters=(_spy(played), _breaks, *([_fields] if script.fields else [])),
-    )
 
 
 def _spy(played: ScriptedRun) -> Any:

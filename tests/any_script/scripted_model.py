@@ -1,15 +1,15 @@
-"""A model that follows any script and records the requests that it receives."""
+"""A model and tools that follow any script; the model records the requests that it receives."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import MISSING, astuple, dataclass, field, fields
-from enum import Enum
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused, ToolError
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.record.messages import Message, Reply, Stop, Usage
-from tests.any_script.scripted_tools import Clock
+from run_specialist.tools.base import Output, Tool
 
 GIVEN_UP = 600
 """Timeout of the simulated API client for a request that hangs [s]."""
@@ -21,32 +21,8 @@ class Endless(BaseException):
     """More requests than any limit allows; not an Exception, so that no part of a run handles it as a failure."""
 
 
-class Terse:
-    """Base class with a repr of the non-default values only, so that a failing script can be pasted into a test."""
-
-    def __repr__(self) -> str:
-        usual = {one.name: one.default if one.default is not MISSING else None for one in fields(self)}
-        shown = (f"{name}={_python(getattr(self, name))}" for name in usual if getattr(self, name) != usual[name])
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def _python(value: object) -> str:
-    match value:
-        case Enum():
-            return str(type(value).__name__) + "." + value.name
-        case dict():
-            given = (f"{_python(key)}: {_python(one)}" for key, one in value.items() if one is not None)
-            return "{" + ", ".join(given) + "}"
-        case tuple():
-            return "(" + "".join(f"{_python(one)}, " for one in value) + ")"
-        case Usage():
-            return f"Usage{astuple(value)}"
-        case _:
-            return repr(value)
-
-
-@dataclass(frozen=True, repr=False)
-class ScriptedCall(Terse):
+@dataclass(frozen=True)
+class ScriptedCall:
     """A tool call of a script."""
 
     name: str
@@ -55,8 +31,8 @@ class ScriptedCall(Terse):
     """None for a new, unique id."""
 
 
-@dataclass(frozen=True, repr=False)
-class Line(Terse):
+@dataclass(frozen=True)
+class Line:
     """The scripted response to one request."""
 
     does: Stop | Literal["error", "context", "forcing", "bug", "hang"] = Stop.WANTS_TOOLS
@@ -88,6 +64,17 @@ class ModelRequest:
     error: Exception | None = None
 
 
+@dataclass
+class Clock:
+    """The time of the event loop, plus jumps of the clock."""
+
+    jumped: float = 0
+
+    def __call__(self) -> float:
+        """Return the time [s]."""
+        return asyncio.get_running_loop().time() + self.jumped
+
+
 @dataclass(eq=False)
 class ScriptedModel:
     """A provider that returns its lines in order and then repeats one reply forever."""
@@ -99,8 +86,8 @@ class ScriptedModel:
     most: int
     """Maximum number of requests; one more raises Endless."""
     refuses_force: bool = False
-    price: float | None = 1e-5
-    """Price per token [USD]; None if unknown."""
+    priced: bool = True
+    """Whether its price is known: 1e-5 USD per token."""
     forced_choice: bool = True
     schema: bool = False
     schema_first: bool = False
@@ -114,8 +101,9 @@ class ScriptedModel:
     """All requests of the run in order, without those for summaries."""
     used: list[Usage] = field(default_factory=list)
     """Usage of every reply, including summaries."""
-    _summarised: int = 0
-    _ids: int = 0
+    ids: int = 0
+    """Number of ids given so far; an endpoint repeats none after a run is resumed."""
+    summarised: int = 0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -130,7 +118,7 @@ class ScriptedModel:
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of a request [USD], or None if the price is unknown."""
-        return None if self.price is None else usage.total_tokens * self.price
+        return usage.total_tokens * 1e-5 if self.priced else None
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to close."""
@@ -158,10 +146,10 @@ class ScriptedModel:
 
     async def summary(self) -> Reply:
         """Return the reply of the next line for summaries, or raise its error."""
-        self._summarised += 1
-        if self._summarised > 50 * self.most:
+        self.summarised += 1
+        if self.summarised > 50 * self.most:
             raise Endless("summaries without end")
-        return await self._played(self.summaries[(self._summarised - 1) % len(self.summaries)])
+        return await self._played(self.summaries[(self.summarised - 1) % len(self.summaries)])
 
     async def _played(self, line: Line) -> Reply:
         self.clock.jumped += line.jump
@@ -195,8 +183,8 @@ class ScriptedModel:
         return Reply(stop, tuple(blocks), line.usage, stop.value, more_room_helps=line.more_room_helps)
 
     def _new_id(self) -> str:
-        self._ids += 1
-        return f"new_{self._ids}"
+        self.ids += 1
+        return f"new_{self.ids}"
 
 
 @dataclass
@@ -208,3 +196,74 @@ class _Conversation:
         if self.is_summary:
             return await self.model.summary()
         return await self.model.answer(request.messages, request.choice, request.max_tokens)
+
+
+class Panic(BaseException):
+    """A BaseException such as some native extensions raise."""
+
+
+class Unspeakable(Exception):
+    """An error that raises when it is converted to text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+RAISED = {
+    "fail": ToolError("not today"),
+    "crash": RuntimeError("crashed"),
+    "exit": SystemExit(3),
+    "cancelled": asyncio.CancelledError("by itself"),
+    "panic": Panic("native"),
+    "late": TimeoutError("late"),
+    "unspeakable": Unspeakable(),
+}
+RETURNED = {
+    "tell": "one note",
+    "lots": "much " * 5_000,
+    "nothing": "",
+    "blank": " \n",
+    "odd": "\ud800 and \x00",
+    "number": 42,
+    "none": None,
+    "list": ["a", {"b": 1}],
+    "json": '{"found": 1}',
+    "noted": Output("text", "[a note]"),
+}
+WAITS = ("slow", "hang", "grumpy", "deaf")
+"""Instructions that wait: 3 s, endlessly, raising another error when cancelled, ignoring the first cancellation."""
+
+
+@dataclass
+class Hands:
+    """The state that the tools of one run share."""
+
+    clock: Clock
+    done: list[str]
+    """Instructions that the tools received, in the order in which the calls started."""
+
+
+HANDS: ContextVar[Hands] = ContextVar("hands")
+
+
+async def _do(how: str) -> Any:
+    hands = HANDS.get()
+    hands.done.append(how)
+    if how in RAISED:
+        raise RAISED[how]
+    if how in RETURNED:
+        return RETURNED[how]
+    if how == "jump":
+        hands.clock.jumped += 7
+        return "jumped"
+    try:
+        await asyncio.sleep(3 if how == "slow" else 10_000)
+    except asyncio.CancelledError:
+        if how == "grumpy":
+            raise RuntimeError("not like this") from None
+        if how != "deaf":
+            raise
+    return "waited"
+
+
+TOOLS = (Tool("do", "Do something.", _do), Tool("look", "Look.", _do, repeatable=True))

@@ -5,11 +5,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from run_specialist.budget import Kind, Style
+from run_specialist.budget import Kind
 from run_specialist.record.messages import Stop, Usage
-from run_specialist.record.outcome import EvidencePolicy
-from tests.any_script.scripted_model import Line, ScriptedCall, Terse
-from tests.any_script.scripted_tools import RAISED, RETURNED, WAITS
+from tests.any_script.scripted_model import RAISED, RETURNED, WAITS, Line, ScriptedCall
 
 STUBBORN = Line(Stop.WANTS_TOOLS, wishes=(ScriptedCall("do", {"how": "tell"}),))
 """Calls a tool in every reply, even after the order to respond."""
@@ -26,36 +24,26 @@ HALF = Line(Stop.TRUNCATED, "half", STUBBORN.wishes)
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-@dataclass(frozen=True, repr=False)
-class Script(Terse):
+@dataclass(frozen=True)
+class Script:
     """A run and everything that happens during it."""
 
     lines: tuple[Line, ...] = ()
     afterwards: Line = STUBBORN
+    summaries: tuple[Line, ...] = (Line(Stop.ANSWERED, "notes"),)
     limits: dict[Kind, float | None] = field(default_factory=lambda: {Kind.TOOL_CALLS: 3})
-    landing: Style = "auto"
-    forced_choice: bool = True
-    refuses_force: bool = False
-    takes_schema: bool = False
-    schema_first: bool = False
-    refuses_schema: bool = False
-    priced: bool = True
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Keys of the specialist's file."""
+    model: dict[str, bool] = field(default_factory=dict)
+    """Fields of the ScriptedModel."""
+    schema: bool = False
     countdown_from: float | None = 0.5
     style: str = "remaining"
     limit_fields: bool = False
     warn_at: float | None = None
     fields: bool = False
     """Whether an augmenter adds JSON fields."""
-    schema: bool = False
-    evidence: EvidencePolicy = "check"
-    archive: bool = False
-    summarize_at: int | None = None
-    context_target: int | None = None
-    summary_limit: int | None = None
-    summaries: tuple[Line, ...] = (Line(Stop.ANSWERED, "notes"),)
-    result_limit: int = 20_000
-    parallel: int = 4
-    timeout: float = 60
+    archive: bool = True
     abort_at: int | None = None
     """Number of the event at which the listener aborts the run, from 0."""
     abort_after: float | None = None
@@ -64,6 +52,11 @@ class Script(Terse):
     """Number of the event after which the parent cancels the run, from 0."""
     deaf_at: int | None = None
     """Number of the first event at which the listener raises, from 0."""
+
+    @property
+    def priced(self) -> bool:
+        """Whether the price of the model is known."""
+        return self.model.get("priced", True)
 
 
 def rarely(strategy: st.SearchStrategy[Any], default: Any) -> st.SearchStrategy[Any]:
@@ -188,28 +181,38 @@ SCRIPTS = st.builds(
     lines=st.lists(LINES, max_size=12).map(tuple),
     afterwards=st.sampled_from([STUBBORN, DUTIFUL, MUTE, SLEEPY, HALF, DUTIFUL, SLUGGISH]),
     limits=st.builds(lambda further, finite: {**further, **finite}, FURTHER, FINITE),
-    landing=st.sampled_from(["auto", "force", "order", "finalize", "none", "finalize", "auto", "schema", "stop"]),
-    forced_choice=st.booleans(),
-    refuses_force=rarely(st.just(True), False),
-    takes_schema=st.booleans(),
-    schema_first=st.booleans(),
-    refuses_schema=rarely(st.just(True), False),
-    priced=st.booleans(),
+    settings=st.fixed_dictionaries(
+        {
+            "landing": st.sampled_from(
+                ["auto", "force", "order", "finalize", "none", "finalize", "auto", "schema", "stop"]
+            ),
+            "evidence": rarely(st.sampled_from(["require", "off"]), "check"),
+            "summarize_at": st.sampled_from([None, None, 1, 500]),
+            "context_target": rarely(st.sampled_from([30, 5_000]), None),
+            "summary_limit": rarely(st.sampled_from([1, 40]), None),
+            "tool_result_limit": rarely(st.sampled_from([1, 10, 30]), 20_000),
+            "parallel_tools_limit": st.sampled_from([1, 4]),
+            "tool_timeout": rarely(st.just(2.0), 60.0),
+        }
+    ),
+    model=st.fixed_dictionaries(
+        {
+            "forced_choice": st.booleans(),
+            "refuses_force": rarely(st.just(True), False),
+            "schema": st.booleans(),
+            "schema_first": st.booleans(),
+            "refuses_schema": rarely(st.just(True), False),
+            "priced": st.booleans(),
+        }
+    ),
     countdown_from=st.sampled_from([0.5, None, 0.0, 1.0, 0.55, 0, 3]),
     style=st.sampled_from(["remaining", "budget"]),
     limit_fields=rarely(st.just(True), False),
     warn_at=st.sampled_from([None, 1, 0, 0.9, 3, 0.4]),
     fields=rarely(st.just(True), False),
     schema=rarely(st.just(True), False),
-    evidence=rarely(st.sampled_from(["require", "off"]), "check"),
     archive=st.booleans(),
-    summarize_at=st.sampled_from([None, None, 1, 500]),
-    context_target=rarely(st.sampled_from([0, 30, 5_000]), None),
-    summary_limit=rarely(st.sampled_from([1, 40]), None),
     summaries=SUMMARIES,
-    result_limit=rarely(st.sampled_from([1, 10, 30]), 20_000),
-    parallel=st.sampled_from([1, 4]),
-    timeout=rarely(st.just(2.0), 60),
     abort_at=rarely(AN_EVENT, None),
     abort_after=rarely(rarely(st.sampled_from([0.0, 1.0, 30.0]), None), None),
     cancel_at=rarely(AN_EVENT, None),

@@ -5,6 +5,8 @@ EXAMPLES in the environment sets how many scripts are tried. A script that once 
 
 import asyncio
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,11 +22,10 @@ from run_specialist.record.events import Called, ChildTold, Event, Landed, Reque
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Child, Outcome
 from run_specialist.tools.base import Tool
-from tests.any_script.run_rules import RULES
+from tests.any_script.rules import RULES
 from tests.any_script.run_script import ScriptedRun, play
 from tests.any_script.scripted_model import Line, ScriptedCall
 from tests.any_script.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
-from tests.any_script.spending_rules import SPENDING_RULES
 from tests.any_script.virtual_time import run
 from tests.plugins.tiers import examples
 from tests.scripted_provider import calls, says
@@ -34,12 +35,12 @@ from tests.scripted_specialists import write
 def checked(script: Script) -> ScriptedRun:
     """Run a script and check every rule."""
     played = play(script)
-    for rule in (*RULES, *SPENDING_RULES):
+    for rule in RULES:
         rule(played)
     return played
 
 
-@settings(max_examples=examples(250))
+@settings(max_examples=examples(150))
 @given(SCRIPTS)
 def test_all_rules_hold_for_any_script(script):
     """All rules hold for any generated script."""
@@ -76,7 +77,7 @@ def test_calls_beside_a_stop_reason_without_calls_get_results(stop):
 )
 def test_an_unusable_reply_to_a_landing_request_counts(last):
     """A reply to a landing request counts, even if nothing in it can be used."""
-    played = checked(Script((), last, {Kind.TOOL_CALLS: 0}))
+    played = checked(Script((), last, limits={Kind.TOOL_CALLS: 0}))
     assert played.end.landing.requests == 1
 
 
@@ -87,7 +88,7 @@ def test_a_summary_that_spends_the_rest_is_followed_by_the_landing():
     """After a summary spends the last tokens, the run lands without another ordinary request."""
     dear = Line(Stop.ANSWERED, "notes", usage=Usage(0, 0, 0, 60_000))
     limits = {Kind.TOOL_CALLS: 9, Kind.TOKENS: 60_000}
-    played = checked(Script((LONG, LONG), DUTIFUL, limits, summarize_at=500, summaries=(dear,)))
+    played = checked(Script((LONG, LONG), DUTIFUL, (dear,), limits, {"summarize_at": 500}))
     assert [event.choice for event in played.of(Requested)] == ["auto", "auto", "respond"]
     assert played.of(Landed)[0].reason is Kind.TOKENS
 
@@ -97,7 +98,7 @@ def test_an_interrupted_summary_is_counted_in_the_usage():
     summaries = (Line(Stop.ANSWERED, "notes"), Line("hang"))
     both = Line(wishes=(*LONG.wishes, *LONG.wishes))
     limits = {Kind.TOOL_CALLS: 9, Kind.TIME: 60.0}
-    played = checked(Script((both, LONG), DUTIFUL, limits, summarize_at=500, summaries=summaries))
+    played = checked(Script((both, LONG), DUTIFUL, summaries, limits, {"summarize_at": 500}))
     assert played.end.usage == sum(played.model.used, Usage())
     assert len(played.model.used) > len([asked for asked in played.requests if asked.reply])
 
@@ -108,7 +109,8 @@ def test_a_cut_off_object_that_is_no_input_of_respond_is_text(text):
     wishes = (ScriptedCall("do"),)
     lines = (Line(wishes=wishes), Line(Stop.TRUNCATED, text, more_room_helps=False))
     limits = {Kind.TOOL_CALLS: 6, Kind.TURNS: 2}
-    played = checked(Script(lines, limits=limits, forced_choice=False, takes_schema=True, schema_first=True))
+    model = {"forced_choice": False, "schema": True, "schema_first": True}
+    played = checked(Script(lines, limits=limits, model=model))
     assert played.end.answer.strip()
 
 
@@ -121,19 +123,20 @@ SLOWEST = 20
 
 
 class Whim:
-    """A model that acts at random."""
+    """A model that acts at random; each run has a conversation of its own."""
 
     model = "whim"
     capabilities = Capabilities(forced_choice=True, max_output_tokens=64_000)
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._said = 0
         self.usage = Usage()
 
     def open(self, opening, watch=None) -> "Conversation":
-        """Start a new conversation for each run."""
-        return Conversation(self, self._chance, "delegate" in opening.tools, opening)
+        """Start a new conversation; it knows the specialists that it may ask."""
+        delegate = opening.tools.get("delegate")
+        enum = str(delegate.definition) if delegate else ""
+        return Conversation(self, self._chance, [name for name in FAMILY if f"'{name}'" in enum])
 
     def cost(self, usage):
         """Return the cost of a request [USD]."""
@@ -143,39 +146,36 @@ class Whim:
         """Do nothing: there is nothing to close."""
 
 
+@dataclass
 class Conversation:
     """The conversation of one run with the random model."""
 
-    def __init__(self, whim, chance, may_ask, opening) -> None:
-        self._whim, self._chance, self._may_ask, self._opening = whim, chance, may_ask, opening
-        self._id = 1
+    whim: Whim
+    chance: random.Random
+    names: Sequence[str]
+    first_id: int = 1
 
     async def ask(self, request):
         """Return a random reply, or raise a ProviderError at random."""
-        await asyncio.sleep(self._chance.uniform(0, SLOWEST))
-        if self._chance.random() < 0.03:
+        chance = self.chance
+        await asyncio.sleep(chance.uniform(0, SLOWEST))
+        if chance.random() < 0.03:
             raise ProviderError("the server is gone")
-        reply = self._reply(request.choice)
-        self._whim.usage += reply.usage
-        return reply
-
-    def _reply(self, choice):
-        if choice is Choice.NONE or self._chance.random() < 0.1:
-            return says("some words")
-        if choice is Choice.RESPOND or self._chance.random() < 0.1:
-            wanted = [("respond", {"answer": "an answer"})]
+        if request.choice is Choice.NONE or chance.random() < 0.1:
+            reply = says("some words")
+        elif request.choice is Choice.RESPOND or chance.random() < 0.1:
+            reply = calls(("respond", {"answer": "an answer"}), first_id=self.first_id)
         else:
-            wanted = [self._call() for _ in range(self._chance.randint(1, 4))]
-        reply = calls(*wanted, first_id=self._id)
-        self._id += len(wanted)
+            wanted = [self._call() for _ in range(chance.randint(1, 4))]
+            reply = calls(*wanted, first_id=self.first_id)
+        self.first_id += len(reply.calls)
+        self.whim.usage += reply.usage
         return reply
 
     def _call(self):
-        if self._may_ask and self._chance.random() < 0.5:
-            enum = str(self._opening.tools.get("delegate").definition)
-            names = [name for name in FAMILY if f"'{name}'" in enum]
-            return "delegate", {"specialist": self._chance.choice([*names, "nobody"]), "query": "What?"}
-        return "look", {"query": str(self._chance.random())}
+        if self.names and self.chance.random() < 0.5:
+            return "delegate", {"specialist": self.chance.choice([*self.names, "nobody"]), "query": "What?"}
+        return "look", {"query": str(self.chance.random())}
 
 
 def below(children: tuple[Child, ...]) -> list[Child]:
@@ -215,7 +215,7 @@ async def play_runs(
     return outcome, len(begun), whim.usage
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 @given(
     seed=st.integers(0, 2**32),
     limit=st.integers(0, 30),

@@ -3,30 +3,24 @@
 EXAMPLES in the environment sets how many scripts are tried. A script that once broke a rule stays here as a test.
 """
 
-import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.budget import Kind
-from run_specialist.loop.job import Job
-from run_specialist.loop.run import Run
-from run_specialist.record.events import Event
-from run_specialist.spawning.resuming import ResumeRequest as Asked
-from run_specialist.spawning.resuming import resume
-from run_specialist.spawning.spawner import RunEnvironment, spawn
-from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.loop.compaction import archived_placeholder
+from run_specialist.record.events import Called, Finished, Resumed, Started
+from run_specialist.record.journal import Opened, Received, Record, Returned
+from run_specialist.record.messages import Usage
+from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.store.stored import StoredRun
-from tests.any_script.resumed_rules import RULES, Case, RunSegment
-from tests.any_script.scripted_model import ScriptedModel
-from tests.any_script.scripted_tools import HANDS, TOOLS, Hands
-from tests.any_script.scripts import SCHEMA, SCRIPTS, Script
-from tests.any_script.virtual_time import run
+from tests.any_script.rules import every_call_has_one_result
+from tests.any_script.run_script import ScriptedRun, around, go, model_of, start
+from tests.any_script.scripts import SCRIPTS, Script
 from tests.journals import stored
 from tests.plugins.tiers import examples
 
@@ -47,81 +41,133 @@ class Next:
     """The script of the resumed segment; its limits are ignored."""
 
 
-def model_for(script: Script, segment: int) -> ScriptedModel:
-    """Return the model of one segment."""
-    model = ScriptedModel(
-        script.lines,
-        script.afterwards,
-        script.summaries,
-        most=len(script.lines) + 60,
-        refuses_force=script.refuses_force,
-        forced_choice=script.forced_choice,
-        schema=script.takes_schema,
-        schema_first=script.schema_first,
-        refuses_schema=script.refuses_schema,
-    )
-    model._ids = AFRESH * segment
-    return model
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A resumed run that the rules check."""
+
+    whole: list[Record]
+    """All records before the resume, including those that the interruption discarded."""
+    kept: list[Record]
+    past: StoredRun
+    wish: ResumeRequest
+    before: ScriptedRun
+    segment: ScriptedRun
+
+    @property
+    def after(self) -> StoredRun:
+        """The stored run after the resumed segment."""
+        return stored([*self.kept, *self.segment.notebook.records])
+
+    summarised: bool
+    """Whether this or an earlier segment requested a summary."""
 
 
-def first_job(script: Script, model: ScriptedModel) -> Job:
-    """Return a job as a specialist's file defines it, so that the run can be resumed."""
-    limits: dict[str, Any] = {kind.key: script.limits.get(kind) for kind in Kind}
-    for key in ("cost_limit", "time_limit"):
-        limits[key] = None if limits[key] is None else float(limits[key])
-    own = Specialist(
-        name="scripted",
-        description="",
-        prompt="You look things up.",
-        tools=(),
-        landing=script.landing,
-        # The schema has no place for quotes.
-        evidence="check" if script.schema else script.evidence,
-        countdown={"from": script.countdown_from, "style": script.style, "warn_at": script.warn_at},
-        parallel_tools_limit=script.parallel,
-        tool_timeout=float(script.timeout),
-        tool_result_limit=script.result_limit,
-        summarize_at=script.summarize_at,
-        context_target=script.context_target or None,
-        summary_limit=script.summary_limit,
-        output_schema=SCHEMA if script.schema else None,
-        **limits,
-    )
-    return spawn(
-        SpecialistFile(Path("<scripted>"), "scripted", "", specialist=own), own, "What is known?", around(model)
-    )
+def of(kind: type, records: Sequence[Record]) -> list[Any]:
+    """Return the records of one type."""
+    return [record for record in records if isinstance(record, kind)]
 
 
-def around(model: ScriptedModel) -> RunEnvironment:
-    """Return the environment of a run."""
-    return RunEnvironment(Path("/"), model, tools=TOOLS)
+def was_cut_off(call: Returned) -> bool:
+    """Return whether the call's result is the error for calls that were running when the process ended."""
+    return call.is_error and call.whole.startswith("Not finished: the process ended before")
 
 
-def go(job: Job, model: ScriptedModel, script: Script) -> RunSegment:
-    """Run a job to its end."""
-    segment = RunSegment(model, job.archive)
-    model.events = segment.events
-    run(_play_segment(job, segment, script))
-    return segment
+def calls_have_results(case: Case) -> None:
+    """Check that each call has its result in all requests and in the final transcript, which equals the stored one."""
+    every_call_has_one_result(case.segment)
+    assert case.after.transcript == case.segment.transcript
 
 
-async def _play_segment(job: Job, segment: RunSegment, script: Script) -> None:
-    HANDS.set(Hands(segment.model.clock, segment.done))
+def history_is_continued(case: Case) -> None:
+    """Check that system prompt and tools are unchanged, and that the next request starts with the last answered one."""
+    first, again = (of(Opened, records)[0].frozen for records in (case.kept, case.segment.notebook.records))
+    assert all(again[key] == first[key] for key in ("system", "tools", "effort"))
+    received = of(Received, case.kept)
+    answered = [asked for asked in case.before.requests if asked.reply is not None]
+    begun = len(of(Received, case.whole)) - len(of(Received, case.before.notebook.records))
+    if case.summarised or not case.segment.requests or len(received) <= begun:
+        return
+    last, next_ = answered[len(received) - begun - 1], case.segment.requests[0]
+    if len(next_.messages) > len(last.messages):
+        assert next_.encoded[: len(last.encoded)] == last.encoded
+    else:
+        assert next_.encoded[: len(last.encoded) - 1] == last.encoded[:-1]
 
-    def listen(event: Event) -> None:
-        segment.events.append(event)
-        if len(segment.events) - 1 == script.abort_at:
-            running.abort()
 
-    running = Run(job, listen, clock=segment.model.clock, journal=segment.notebook)
-    if script.abort_after is not None:
-        asyncio.get_running_loop().call_later(script.abort_after, running.abort)
-    await running.outcome()
-    await asyncio.sleep(100_000)
-    segment.transcript = running.transcript
+def new_limits_include_earlier_use(case: Case) -> None:
+    """Check that the new limits apply and that earlier usage counts toward them."""
+    end = case.segment.end
+    limit = end.tool_calls.limit
+    assert limit == case.wish.limits.get("tool_calls_limit", case.past.frozen["settings"]["tool_calls_limit"])
+    assert limit is None or end.tool_calls.used <= limit
+    used = (case.past.snapshot.used if case.past.snapshot else {}).get("tool_calls", 0)
+    started = sum(isinstance(event, Called) and event.phase == "started" for event in case.segment.events)
+    recalled = sum(map(was_cut_off, of(Returned, case.segment.notebook.records)))
+    assert used + started + recalled <= end.tool_calls.used
+    assert len(case.segment.done) <= started
 
 
-def resume_request(run: StoredRun, wanted: Next) -> Asked:
+def no_call_runs_twice(case: Case) -> None:
+    """Check that no call runs again that had returned or may have been running when the process ended."""
+    kept = {one.number for one in of(Returned, case.kept)}
+    may_have_run = {(one.number, one.turn): one for one in of(Returned, case.whole)}
+    again = of(Returned, case.segment.notebook.records)
+    assert len({one.number for one in again}) == len(again)
+    assert not kept & {one.number for one in again}
+    for one in again:
+        same = may_have_run.get((one.number, one.turn))
+        if case.past.pending and one.turn == case.past.pending.number and same:
+            assert was_cut_off(one)
+            assert one.call == same.call
+        if was_cut_off(one):
+            assert case.past.pending
+            assert one.turn == case.past.pending.number
+
+
+def usage_covers_all_segments(case: Case) -> None:
+    """Check that each reply is billed exactly once, before or after the interruption."""
+    end = case.segment.end
+    replies = [one.reply.usage for one in of(Received, case.kept)]
+    assert end.limits["turns"].used == len(replies) + len(of(Received, case.segment.notebook.records))
+    assert end.usage.total_tokens == end.limits["tokens"].used
+    used = case.segment.model.used
+    if not case.summarised and all(one.total_tokens for one in used):
+        assert end.usage == sum([*replies, *used], Usage())
+        assert abs(end.cost_usd - end.usage.total_tokens * 1e-5) < 1e-6
+
+
+def archived_outputs_are_readable(case: Case) -> None:
+    """Check that the archive holds the output of every placeholder in the transcript."""
+    for message in case.segment.transcript:
+        for block in message.blocks:
+            if block.get("content") == archived_placeholder(str(block.get("tool_use_id"))):
+                assert block["tool_use_id"] in case.segment.job.archive
+
+
+def events_follow_the_segments(case: Case) -> None:
+    """Check that `Started` is first, `Finished` last, and `Resumed` before the first request, each at most once."""
+    kinds = Counter(type(event) for event in case.segment.events)
+    assert isinstance(case.segment.events[0], Started)
+    assert isinstance(case.segment.events[-1], Finished)
+    assert (kinds[Started], kinds[Finished]) == (1, 1)
+    assert kinds[Resumed] <= 1
+    if case.segment.requests:
+        assert kinds[Resumed] == 1
+        assert any(isinstance(event, Resumed) for event in case.segment.events[: case.segment.requests[0].events])
+
+
+RULES = (
+    calls_have_results,
+    history_is_continued,
+    new_limits_include_earlier_use,
+    no_call_runs_twice,
+    usage_covers_all_segments,
+    archived_outputs_are_readable,
+    events_follow_the_segments,
+)
+
+
+def resume_request(run: StoredRun, wanted: Next) -> ResumeRequest:
     """Return a request to resume the run, adjusted so that it is not refused."""
     raised = {}
     used = {} if run.snapshot is None else run.snapshot.used
@@ -132,29 +178,29 @@ def resume_request(run: StoredRun, wanted: Next) -> Asked:
     question = wanted.question
     if run.status == "answered" or (run.status == "landed" and not wanted.more):
         question = question or "And what else?"
-    return Asked(question, raised)
+    return ResumeRequest(question, raised)
 
 
 def resumed_again_and_again(script: Script, goings: Sequence[Next]) -> None:
     """Run a script, interrupt and resume it repeatedly, and check the rules after each resume."""
-    model = model_for(script, 0)
-    before = go(first_job(script, model), model, script)
-    records, summarised = before.notebook.records, model._summarised > 0
+    before = go(start(script))
+    records, summarised = before.notebook.records, before.model.summarised > 0
     for number, wanted in enumerate(goings, 1):
         # Without its first record a run does not exist.
         kept = records[: 1 + int(wanted.cut * (len(records) - 1))]
         past = stored(kept)
         wish = resume_request(past, wanted)
-        model = model_for(wanted.then, number)
-        job = resume(past, wish, around(model))
-        segment = go(job, model, wanted.then)
-        summarised = summarised or model._summarised > 0
+        model = model_of(wanted.then, ids=AFRESH * number)
+        segment = go(ScriptedRun(wanted.then, model, resume(past, wish, around(model))))
+        summarised = summarised or model.summarised > 0
         for rule in RULES:
             rule(Case(records, kept, past, wish, before, segment, summarised))
         records, before = [*kept, *segment.notebook.records], segment
 
 
-TAMED = SCRIPTS.map(lambda script: replace(script, priced=True, deaf_at=None, cancel_at=None))
+TAMED = SCRIPTS.map(
+    lambda script: replace(script, model={**script.model, "priced": True}, deaf_at=None, cancel_at=None)
+)
 NEXT = st.builds(
     Next,
     st.one_of(st.just(1.0), st.floats(0, 1)),
@@ -164,7 +210,7 @@ NEXT = st.builds(
 )
 
 
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(60))
 @given(TAMED, st.lists(NEXT, min_size=1, max_size=3))
 def test_x_10_a_run_interrupted_anywhere_can_be_resumed(script, goings):
     """Any script, interrupted at any record and resumed up to three times, follows the rules."""

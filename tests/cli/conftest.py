@@ -11,14 +11,17 @@ from typing import Any, TypeVar
 import pytest
 from typer.testing import CliRunner, Result
 
+from run_specialist.api.runner import Runner
+from run_specialist.budget import Kind
 from run_specialist.cli.ask import app
+from run_specialist.loop.job import Job
 from tests.cli.specialists_command import GOOD
 from tests.forked_program import ForkedProgram
 from tests.wire.chat import ChatSimulator
 from tests.wire.local_api import ROUTES, VARIABLES, LocalApi
 from tests.wire.simulator import MessagesSimulator
 
-Simulator = TypeVar("Simulator", MessagesSimulator, ChatSimulator)
+Server = TypeVar("Server", MessagesSimulator, ChatSimulator, LocalApi)
 MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
 
 
@@ -59,41 +62,34 @@ def call(notes: Path) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., MessagesSimulator]]:
-    """Return a function that starts a simulator and sets ANTHROPIC_BASE_URL; the simulator is checked at the end."""
-    yield from _starting(MessagesSimulator, "ANTHROPIC_BASE_URL", monkeypatch)
-
-
-@pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ChatSimulator]]:
-    """Return a function that starts a simulator and sets OPENAI_BASE_URL to it; the simulator is checked at the end."""
-    yield from _starting(ChatSimulator, "OPENAI_BASE_URL", monkeypatch)
-
-
-def _starting(
-    kind: type[Simulator], variable: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Simulator]]:
+def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Server], Server]]:
+    """Return a function that starts a server and sets a variable to its address; the server is checked at the end."""
     with ExitStack() as running:
 
-        def start(*arguments: Any, **options: Any) -> Simulator:
-            simulator = running.enter_context(kind(*arguments, **options))
-            monkeypatch.setenv(variable, simulator.base_url)
-            return simulator
-
-        yield start
-
-
-@pytest.fixture
-def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LocalApi]]:
-    """Return a function that starts a server of a kind and sets the variable with its address; checked at the end."""
-    with ExitStack() as running:
-
-        def start(kind: str, replies: Any = (), routes: Any = None, **options: Any) -> LocalApi:
-            server = running.enter_context(LocalApi(routes or ROUTES[kind](), replies, **options))
-            monkeypatch.setenv(VARIABLES[kind], server.url)
+        def start(variable: str, server: Server) -> Server:
+            running.enter_context(server)
+            monkeypatch.setenv(variable, server.url if isinstance(server, LocalApi) else server.base_url)
             return server
 
         yield start
+
+
+@pytest.fixture
+def api(serving: Callable[..., Any]) -> Callable[..., MessagesSimulator]:
+    """Return a function that starts a simulator and sets ANTHROPIC_BASE_URL."""
+    return lambda *given, **options: serving("ANTHROPIC_BASE_URL", MessagesSimulator(*given, **options))
+
+
+@pytest.fixture
+def chat(serving: Callable[..., Any]) -> Callable[..., ChatSimulator]:
+    """Return a function that starts a simulator of chat completions and sets OPENAI_BASE_URL."""
+    return lambda *given, **options: serving("OPENAI_BASE_URL", ChatSimulator(*given, **options))
+
+
+@pytest.fixture
+def local(serving: Callable[..., Any]) -> Callable[..., LocalApi]:
+    """Return a function that starts a server of a kind and sets the variable with its address."""
+    return lambda kind, replies=(), routes=None: serving(VARIABLES[kind], LocalApi(routes or ROUTES[kind](), replies))
 
 
 @pytest.fixture
@@ -101,12 +97,10 @@ def program(notes: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Return a function that starts the command as a separate process; running processes are killed at the end."""
     with ExitStack() as running:
 
-        def start(
-            *arguments: str, code: str = MAIN, kind: type[subprocess.Popen[str]] = ForkedProgram, **options: Any
-        ) -> subprocess.Popen[str]:
+        def start(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Popen[str]:
             given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": os.environ} | options
             command = [sys.executable, "-W", "error", "-c", code, *arguments]
-            process = running.enter_context(kind(command, **given))
+            process = running.enter_context(ForkedProgram(command, **given))
             running.callback(process.kill)
             return process
 
@@ -124,17 +118,56 @@ def ask(call: Callable[..., Result]) -> Callable[..., tuple[int, str, str]]:
     return put
 
 
+def _lines_to(path: Path, *first: str) -> Callable[..., Path]:
+    def write_lines(*lines: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([*first, *lines, ""]))
+        return path
+
+    return write_lines
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with one valid specialist as the working directory, and a home directory without specialists."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    root = tmp_path / "project"
-    (root / ".git").mkdir(parents=True)
-    (root / "specialists").mkdir()
-    (root / "specialists" / "finder.md").write_text(GOOD)
-    monkeypatch.chdir(root)
-    return root
+def project_file(notes: Path) -> Callable[..., Path]:
+    """Return a function that writes the table of the project."""
+    return _lines_to(notes / "pyproject.toml", "[tool.run-specialist]")
+
+
+@pytest.fixture
+def user_file(notes: Path) -> Callable[..., Path]:
+    """Return a function that writes the user's config file."""
+    return _lines_to(notes.parent / "home/.config/run-specialist/config.toml")
+
+
+@pytest.fixture
+def prepared(call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
+    """Return a function that asks offline with options, and returns the job of the run."""
+    jobs, prepare = [], Runner.prepare
+
+    async def recorded(*arguments: Any, **options: Any) -> Any:
+        run = await prepare(*arguments, **options)
+        jobs.append(run.job)
+        return run
+
+    def ask(*options: str) -> Job:
+        monkeypatch.setattr(Runner, "prepare", recorded)
+        result = call("finder", "What do owls eat?", "--model", "offline", *options)
+        assert result.exit_code == 0, result.output
+        return jobs[-1]
+
+    return ask
+
+
+def limits_of(job: Job) -> dict[Kind, float]:
+    """Return the limits of a job that are set."""
+    return {one.kind: one.limit for one in job.budget.limits if one.limit is not None}
+
+
+@pytest.fixture
+def project(notes: Path) -> Path:
+    """The project with one valid specialist."""
+    (notes / "specialists" / "finder.md").write_text(GOOD)
+    return notes
 
 
 @pytest.fixture

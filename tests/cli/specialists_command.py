@@ -1,5 +1,6 @@
 """The command `specialists`, called in this process and as a separate process."""
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -16,6 +17,11 @@ BAD = "---\nname: bad\ndescription: d\ntool_calls_limit: twelve\ncost_limit: $5\
 def call(*arguments: str, **options: Any) -> Result:
     """Run the command in this process."""
     return CliRunner().invoke(app, arguments, catch_exceptions=False, **options)
+
+
+def rows(run: str = "last") -> list[dict[str, Any]]:
+    """Return the rows of a transcript."""
+    return json.loads(call("transcript", run, "--json").stdout)["messages"]
 
 
 MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"

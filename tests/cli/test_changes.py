@@ -1,4 +1,4 @@
-"""What commands of `bash` do to files: events, outcome, the last line, the report, and `specialists undo`."""
+"""What commands of `bash` do to files: events, outcome, report, `specialists undo`, and after Ctrl-C and kills."""
 
 import json
 import select
@@ -191,12 +191,14 @@ def test_p_5_a_run_that_is_not_stored_says_that_it_cannot_be_undone(ask):
 
 @pytest.mark.exhaustive
 def test_p_5_changes_before_an_interruption_are_in_the_outcome_of_the_resumed_run(shop, store, api, program):
-    """Each file once, also those that were changed before the run was resumed."""
-    api([bash("rm out/shop/a.py"), bash("echo begun > out/log; sleep 300"), bash("rm out/log"), answers("done")])
+    """Each file once, also those changed before; Ctrl-C ends what the command has started, and names `resume`."""
+    mark = unique_mark()
+    lasting = f"trap '' INT TERM; echo begun > out/log; setsid sleep 300 & sleep 300; : {mark}"
+    api([bash("rm out/shop/a.py"), bash(lasting), bash("rm out/log"), answers("done")])
     process = program("cleaner", "Clean up.", "--trust")
-    _wait_for(process, shop / "log")
-    process.send_signal(signal.SIGINT)
-    process.communicate()
+    _, err = _stop(process, shop / "log", signal.SIGINT)
+    assert (process.returncode, "specialists resume" in err) == (130, True)
+    assert processes_with(mark) == []
     assert changes_of(manage("resume", "last", "--json")) == {"out/shop/a.py": "removed"}
 
 
@@ -205,7 +207,7 @@ def test_p_5_a_killed_command_can_be_undone(shop, store, api, program):
     """A kill -9 in the middle: undo finds the checkpoint, and a dry run of it changes nothing."""
     before = files_of(shop)
     api([bash("rm -r out/shop/deep; echo > out/CLAUDE.md; echo begun > out/log; sleep 300")])
-    _kill(program("cleaner", "Clean up.", "--trust"), shop / "log")
+    _stop(program("cleaner", "Clean up.", "--trust"), shop / "log", signal.SIGKILL)
     shown = manage("undo", "last", "--dry-run")
     assert "would be restored  out/shop/deep/c.py" in shown.stdout
     assert (shop / "CLAUDE.md").exists()
@@ -217,10 +219,15 @@ def test_p_5_a_killed_command_can_be_undone(shop, store, api, program):
 
 @pytest.mark.exhaustive
 def test_p_5_a_resumed_run_knows_what_its_killed_command_did(shop, store, api, program):
-    """The next command records it first, so what the user changes later is not taken for the run's."""
-    api([bash("rm out/shop/a.py; echo begun > out/log; sleep 300"), bash("rm out/shop/b.py"), answers("done")])
-    _kill(program("cleaner", "Clean up.", "--trust"), shop / "log")
+    """The command is not repeated, and the next one records its changes, so those of the user are not taken for it."""
+    mark = unique_mark()
+    first = f"rm out/shop/a.py; echo begun >> out/log; sleep 300; : {mark}"
+    simulator = api([bash(first), bash("rm out/shop/b.py; echo again >> out/log"), answers("done")])
+    _stop(program("cleaner", "Clean up.", "--trust"), shop / "log", signal.SIGKILL)
     resumed = manage("resume", "last", "--json")
+    assert "Not finished: the process ended before bash returned." in str(simulator.requests[1].results)
+    assert (shop / "log").read_text() == "begun\nagain\n"
+    assert processes_with(mark) == []
     assert changes_of(resumed) == {"out/log": "created", "out/shop/a.py": "removed", "out/shop/b.py": "removed"}
     (shop / "shop/e.py").write_text("mine\n")
     assert manage("undo", "last").exit_code == 0
@@ -246,19 +253,12 @@ def test_p_5_changes_of_a_child_run_are_those_of_its_parent(store, api, call, sh
     assert (shop / "shop/a.py").exists()
 
 
-def _wait_for(process, file):
+def _stop(process, file, number):
+    """Send a signal to a program once a file exists, and return its output."""
     while not file.exists() and process.poll() is None:
         select.select([], [], [], 0.01)
-
-
-def _kill(process, file):
-    """Kill a program once a file exists."""
-    _wait_for(process, file)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-
-
-# Runs with the tool `bash`: results, files that are not trusted, and runs that are killed and resumed.
+    process.send_signal(number)
+    return process.communicate()
 
 
 MODEL = ("--model", "haiku")
@@ -274,7 +274,8 @@ def test_a_command_is_run_and_its_output_is_quoted(api, write, call):
     assert (outcome["status"], outcome["evidence"][0]["verified"]) == ("answered", True)
     assert outcome["tool_calls"] | {"used": 2, "failed": 1} == outcome["tool_calls"]
     first, second = (next(iter(request.results.values())) for request in simulator.requests[1:])
-    assert first.startswith("# Owls\n\nOwls eat mice at night.\ncat: missing: No such file or directory\n")
+    lines = ["[r1 4 lines]", "1\t# Owls", "2\t", "3\tOwls eat mice at night.", "4\tcat: missing: No such file"]
+    assert first.startswith("\n".join(lines))
     assert "[exit code 1]" in first
     assert "`rm -r notes` is not allowed. Only these commands may be run: `cat:*`, `wc:*`." in second
     (tool,) = (one for one in simulator.requests[0].body["tools"] if one["name"] == "bash")
@@ -289,43 +290,3 @@ def test_a_dry_run_changes_nothing(api, notes, write, call):
     call("finder", "What?", *MODEL, "--trust", "--dry-run")
     assert "Read-only file system" in str(simulator.requests[1].results)
     assert list((notes / "out").iterdir()) == []
-
-
-@pytest.mark.exhaustive
-def test_a_killed_run_is_resumed_without_repeating_its_command(store, api, notes, write, program):
-    """The command ends with the killed program; the resumed run says that it did not finish, and runs only new ones."""
-    (notes / "out").mkdir()
-    write("finder", "model: haiku", "tools: bash", "writable: out")
-    mark = unique_mark()
-    simulator = api(
-        [bash(f"echo begun >> out/log; sleep 300; : {mark}"), bash("echo again >> out/log"), answers("done")]
-    )
-    process = program("finder", "What?", "--trust")
-    while not (notes / "out" / "log").exists() and process.poll() is None:
-        select.select([], [], [], 0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert simulator.requests
-    (run,) = json.loads(manage("runs", "--json").stdout)["runs"]
-    resumed = manage("resume", run["run_id"])
-    assert (resumed.exit_code, resumed.stdout) == (0, "done\n")
-    assert "Not finished: the process ended before bash returned." in str(simulator.requests[1].results)
-    assert (notes / "out" / "log").read_text() == "begun\nagain\n"
-    assert processes_with(mark) == []
-
-
-@pytest.mark.exhaustive
-def test_ctrl_c_ends_the_command(store, api, notes, write, program):
-    """The command ends, and the run says how to resume it."""
-    write("finder", "model: haiku", "tools: bash", "writable: out")
-    (notes / "out").mkdir()
-    mark = unique_mark()
-    api([bash(f"trap '' INT TERM; echo begun >> out/log; setsid sleep 300 & sleep 300; : {mark}")])
-    process = program("finder", "What?", "--trust")
-    while not (notes / "out" / "log").exists() and process.poll() is None:
-        select.select([], [], [], 0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130
-    assert "specialists resume" in err
-    assert processes_with(mark) == []

@@ -16,12 +16,6 @@ PATIENCE = 60
 """Timeout, after which a hanging worker fails the test [s]."""
 
 
-def at_once(url, batch_id):
-    """Return how many items of a batch the whole fleet may work on at the same time."""
-    with StoredBatches(url) as stored:
-        return stored.find(batch_id).frozen["at_once"]
-
-
 @pytest.fixture(scope="module")
 def running():
     """A server for all tests of this file."""
@@ -118,48 +112,6 @@ def test_a_batch_goes_through_the_queue(server, model, write, program):
 
 
 @pytest.mark.exhaustive
-def test_what_the_fleet_gave_up_is_counted_and_the_other_answers_are_written(server, model, write):
-    """An item that is dead is not run and not begun here; the exit code is 4, and the line names the command."""
-    path = written(write, 1, "model: claude-sonnet-4-5")
-    words = ("map", "finder", "items.txt", "--question", "What of {item}?")
-    assert specialists(*words).exit_code == 0
-    sent = len(model.requests)
-    path.write_text("owls ITEM{1}\ntoads ITEM{2}\n")
-    put = json.loads(specialists(*words, "--queue", "--at-once", "3", "--json").stdout)
-    assert (put["items"], put["added"], put["retried"]) == (2, 2, 0)
-    assert at_once(server.url, put["batch"]) == 3
-    for number, state in enumerate(("ended", "dead"), 1):
-        change(server.url, f"update run_specialist.items set state = '{state}' where number = {number}")  # noqa: S608
-    change(server.url, "delete from run_specialist_queue.pgqueuer")
-    done = specialists(*words, "--queue", "--wait", "--out", "answers.jsonl", "--json")
-    summary = json.loads(done.stdout)
-    assert (done.exit_code, summary["ended_because"]) == (4, "fleet")
-    again = f"`specialists fleet retry {put['batch']}`, then the same command"
-    assert summary["problem"] == f"the fleet has left items without an outcome, 1 dead; {again}"
-    assert (summary["counts"]["answered"], summary["counts"]["not_run"]) == (1, 1)
-    (row,) = [json.loads(line) for line in (path.parent / "answers.jsonl").read_text().splitlines()]
-    assert (row["number"], row["state"], len(model.requests)) == (1, "answered", sent)
-    assert at_once(server.url, put["batch"]) == 0, "any number"
-
-
-@pytest.mark.exhaustive
-def test_a_batch_is_paused_resumed_and_cancelled(server, write):
-    """Each command says what it did, and `status` shows it."""
-    written(write, 2)
-    specialists("map", "finder", "items.txt", "--queue", "--model", "offline")
-    (batch,) = json.loads(specialists("fleet", "status", "--json").stdout)["batches"]
-    name = batch["batch_id"]
-    assert specialists("fleet", "pause", name).stderr.endswith(f"batch {name} is paused\n")
-    assert f"{name}: paused by `specialists fleet pause`" in specialists("fleet", "status").stdout
-    assert specialists("fleet", "resume", name).stderr.endswith(f"batch {name} is resumed\n")
-    assert specialists("fleet", "cancel", name).stderr.endswith("2 items removed from the queue\n")
-    (ended,) = json.loads(specialists("fleet", "status", name, "--json").stdout)["batches"]
-    assert (ended["state"], ended["items"]) == ("cancelled", {"cancelled": 2})
-    unknown = specialists("fleet", "retry", "nothing")
-    assert (unknown.exit_code, unknown.stderr.count("\n")) == (2, 1)
-
-
-@pytest.mark.exhaustive
 def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(server, model, write, program):
     """The rest is not run, and the same call with a higher limit continues; `--retry failed` resumes failed items."""
     written(write, 4, "model: claude-sonnet-4-5")
@@ -193,39 +145,62 @@ def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(serv
     worker.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.exhaustive
-def test_the_model_is_fixed_when_the_batch_is_queued(server, model, write, monkeypatch):
-    """A later call, and a worker, with another environment keeps it; without any model nothing is queued."""
-    written(write, 1)
-    put = ("map", "finder", "items.txt", "--queue", "--json")
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(name)
-    refused = specialists(*put)
-    assert (refused.exit_code, "a batch in the queue needs a named model: use --model" in refused.stderr) == (2, True)
-    monkeypatch.setenv("SPECIALIST_MODEL", "claude-haiku-4-5")
-    batch = json.loads(specialists(*put).stdout)["batch"]
-    monkeypatch.setenv("SPECIALIST_MODEL", "offline")
-    specialists(*put)
+def frozen(server, batch):
+    """Return what is fixed for all items of a batch."""
     with StoredBatches(server.url) as stored:
-        assert stored.find(batch).frozen["model"] == "claude-haiku-4-5"
+        return stored.find(batch).frozen
 
 
 @pytest.mark.exhaustive
-def test_waiting_sends_nothing_and_needs_no_credentials(server, model, write, monkeypatch):
-    """An item that the fleet has left without a run, or whose run has failed at its endpoint, is not run here."""
-    written(write, 3, "model: claude-sonnet-4-5")
+def test_what_the_fleet_gave_up_is_counted_and_the_other_answers_are_written(server, model, write, monkeypatch):
+    """An item that is dead, or failed at its endpoint, is not run here, which needs no credentials; exit code 4."""
+    path = written(write, 1, "model: claude-sonnet-4-5")
+    words = ("map", "finder", "items.txt", "--question", "What of {item}?")
+    assert specialists(*words).exit_code == 0
+    path.write_text("owls ITEM{1}\ntoads ITEM{2}\nbats ITEM{3}\n")
     model.refusal = "credentials"
-    specialists("map", "finder", "items.txt", "--question", "What of {item}?", "--at-once", "1")
+    assert specialists(*words, "--at-once", "1").exit_code == 3
     model.refusal = ""
-    put = ("map", "finder", "items.txt", "--question", "What of {item}?", "--queue")
-    specialists(*put)
-    change(server.url, "update run_specialist.items set state = 'ended'")
+    sent = len(model.requests)
+    put = json.loads(specialists(*words, "--queue", "--at-once", "3", "--json").stdout)
+    assert (put["items"], put["added"], put["retried"]) == (3, 3, 0)
+    assert frozen(server, put["batch"])["at_once"] == 3
+    for number, state in enumerate(("ended", "ended", "dead"), 1):
+        change(server.url, f"update run_specialist.items set state = '{state}' where number = {number}")  # noqa: S608
     change(server.url, "delete from run_specialist_queue.pgqueuer")
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name)
-    done = specialists(*put, "--wait", "--json")
+    done = specialists(*words, "--queue", "--wait", "--out", "answers.jsonl", "--json")
     summary = json.loads(done.stdout)
-    assert (done.exit_code, summary["ended_because"], model.requests) == (4, "fleet", [])
-    assert summary["problem"].startswith("the fleet has left items without an outcome; `specialists fleet retry ")
+    assert (done.exit_code, summary["ended_because"]) == (4, "fleet")
+    again = f"`specialists fleet retry {put['batch']}`, then the same command"
+    assert summary["problem"] == f"the fleet has left items without an outcome, 1 dead; {again}"
     counts = summary["counts"]
-    assert counts["not_run"] + sum(counts["failed"].values()) == 3
+    assert (counts["answered"], counts["not_run"] + sum(counts["failed"].values())) == (1, 2)
+    rows = [json.loads(line) for line in (path.parent / "answers.jsonl").read_text().splitlines()]
+    assert [row["number"] for row in rows if row["state"] == "answered"] == [1]
+    assert len(model.requests) == sent
+    assert frozen(server, put["batch"])["at_once"] == 0, "any number"
+
+
+@pytest.mark.exhaustive
+def test_a_batch_keeps_its_model_and_is_paused_resumed_and_cancelled(server, write, monkeypatch):
+    """Without a model nothing is queued, and a later call does not change it; `status` shows what each command did."""
+    written(write, 2)
+    put = ("map", "finder", "items.txt", "--queue", "--json")
+    refused = specialists(*put)
+    assert (refused.exit_code, "a batch in the queue needs a named model: use --model" in refused.stderr) == (2, True)
+    monkeypatch.setenv("SPECIALIST_MODEL", "claude-haiku-4-5")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    name = json.loads(specialists(*put).stdout)["batch"]
+    monkeypatch.setenv("SPECIALIST_MODEL", "offline")
+    specialists(*put)
+    assert frozen(server, name)["model"] == "claude-haiku-4-5"
+    assert specialists("fleet", "pause", name).stderr.endswith(f"batch {name} is paused\n")
+    assert f"{name}: paused by `specialists fleet pause`" in specialists("fleet", "status").stdout
+    assert specialists("fleet", "resume", name).stderr.endswith(f"batch {name} is resumed\n")
+    assert specialists("fleet", "cancel", name).stderr.endswith("2 items removed from the queue\n")
+    (ended,) = json.loads(specialists("fleet", "status", name, "--json").stdout)["batches"]
+    assert (ended["state"], ended["items"]) == ("cancelled", {"cancelled": 2})
+    unknown = specialists("fleet", "retry", "nothing")
+    assert (unknown.exit_code, unknown.stderr.count("\n")) == (2, 1)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from run_specialist import Runner
 from run_specialist.tools import files as by_pattern
 from tests.endless_search import PATIENCE, PATTERN, burning
+from tests.wire.serving import Program
 from tests.wire.simulator.replies import answers, calls
+from tests.wire.stdio_client import HELLO, READY, asks, send
 
 LASTING = """
 import sys
@@ -21,16 +24,6 @@ files.TIMEOUT = 3600.0
 RUN = f"{LASTING}sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
 SERVE = f"{LASTING}sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
 SEARCH = calls("grep", {"pattern": PATTERN, "path": "notes"})
-CALL = [
-    {
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-    },
-    {"method": "notifications/initialized"},
-    {"id": 2, "method": "tools/call", "params": {"name": "finder", "arguments": {"query": "What?"}}},
-]
-"""The messages with which a client asks the specialist."""
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the end of a parent")
 
 
@@ -42,24 +35,12 @@ def fire(notes, tmp_path, monkeypatch):
         yield one
 
 
-def interrupt_twice(process):
-    """Send SIGINT twice, the second time while the program exits."""
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
-
-
-def terminate_and_interrupt(process):
-    """Send SIGTERM, which lets the call continue, and then SIGINT."""
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGINT)
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("line", "flags", "reason"),
     [
-        ("tool_timeout: 2", [], "no result within 2 seconds"),
-        ("time_limit: 600", ["--time-limit", "5"], "when the time of the run was up"),
+        ("tool_timeout: 1", [], "no result within 1 second"),
+        ("time_limit: 600", ["--time-limit", "3"], "when the time of the run was up"),
     ],
     ids=["tool_timeout", "--time-limit"],
 )
@@ -76,55 +57,40 @@ def test_a_time_limit_ends_the_search(api, write, program, fire, line, flags, re
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
-    "end",
-    [interrupt_twice, terminate_and_interrupt],
-    ids=["SIGINT twice", "SIGTERM and SIGINT"],
+    "signals",
+    [
+        (signal.SIGINT, signal.SIGINT),
+        (signal.SIGTERM, signal.SIGINT),
+        pytest.param((signal.SIGKILL,), marks=only_linux),
+    ],
+    ids=str,
 )
-def test_a_signal_ends_the_search(api, write, program, fire, end):
-    """A signal kills the search together with the call that waits for it."""
+def test_a_signal_ends_the_search(api, write, program, fire, signals):
+    """Signals kill the search together with the call that waits for it; after SIGKILL the kernel does."""
     write("finder", "model: haiku")
     api([SEARCH])
     process = program("finder", "What?", code=RUN)
     fire.wait_for_search()
-    end(process)
+    for number in signals:
+        process.send_signal(number)
     process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    assert process.returncode == (130 if signal.SIGINT in signals else -signal.SIGKILL)
     fire.wait_for_end()
 
 
 @pytest.mark.exhaustive
-@only_linux
-@pytest.mark.parametrize("arguments", [("finder", "What?"), ("mcp",)], ids=["run-specialist", "specialists mcp"])
-def test_a_killed_program_ends_its_search(api, write, program, fire, arguments):
-    """After SIGKILL, when the program cannot clean up, the kernel kills the search."""
+@pytest.mark.parametrize("how", ["terminate", "end of input", pytest.param("kill", marks=only_linux)])
+def test_stopping_an_mcp_server_ends_its_searches(api, write, program, fire, how):
+    """Stopping the server, or killing it, stops its runs and the processes they started."""
     write("finder", "model: haiku")
     api([SEARCH])
-    process = program(*arguments, code=SERVE if arguments == ("mcp",) else RUN, stdin=-1)
-    if arguments == ("mcp",):
-        send(process)
+    process = program("mcp", code=SERVE, stdin=subprocess.PIPE)
+    send(Program(process), HELLO, READY, asks(2, "finder", query="What?"))
     fire.wait_for_search()
-    process.kill()
-    process.wait(PATIENCE)
-    fire.wait_for_end()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda process: process.send_signal(signal.SIGTERM),
-        lambda process: process.stdin.close(),
-    ],
-    ids=["SIGTERM", "end of input"],
-)
-def test_stopping_an_mcp_server_ends_its_searches(api, write, program, fire, end):
-    """Stopping the server stops its runs and the processes they started."""
-    write("finder", "model: haiku")
-    api([SEARCH])
-    process = program("mcp", code=SERVE, stdin=-1)
-    send(process)
-    fire.wait_for_search()
-    end(process)
+    if how == "end of input":
+        process.stdin.close()
+    else:
+        getattr(process, how)()
     process.stdout.read()
     process.wait(PATIENCE)
     fire.wait_for_end()
@@ -152,10 +118,3 @@ def test_a_run_cancelled_by_its_program_ends_its_search(api, write, fire, monkey
             return run.ended.status
 
     assert asyncio.run(ask()) == "aborted"
-
-
-def send(process):
-    """Send the messages that make a server ask the specialist."""
-    for message in CALL:
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    process.stdin.flush()

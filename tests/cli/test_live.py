@@ -1,4 +1,4 @@
-"""The live view of a streaming answer: its newest lines, wrapped at words."""
+"""The live view: a streaming answer, nested specialists, waits, in any width."""
 
 import io
 import re
@@ -10,7 +10,6 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind, Rung
 from run_specialist.cli import live
 from run_specialist.cli.live import ANSWER_LINES, CallLines, LiveView, RunningTotal, gauge, summary
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Delta
 from run_specialist.record.events import (
     BudgetSpent,
@@ -35,41 +34,28 @@ from tests.unit.record.outcomes import outcome as make_outcome
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 
-@pytest.fixture
-def paper(monkeypatch):
-    """What the live view writes to a terminal."""
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_newest_lines_of_the_answer_are_shown(monkeypatch, width):
+    """A long paragraph is wrapped, and its end is on the screen; when the view ends, nothing of it is left."""
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("NO_COLOR", "COLUMNS", "LINES", "XTERM_VERSION"):
         monkeypatch.delenv(name, raising=False)
-    return io.StringIO()
+    paper = io.StringIO()
 
+    def seen():
+        """Return the screen; a terminal puts a carriage return before each line feed."""
+        return screen(paper.getvalue().replace("\n", "\r\n"), width)
 
-def console(paper, width):
-    """Return a console that writes to a terminal of a width."""
-    return Console(file=paper, force_terminal=True, width=width, height=40, highlight=False)
-
-
-def seen(paper, width):
-    """Return the screen; a terminal puts a carriage return before each line feed."""
-    return screen(paper.getvalue().replace("\n", "\r\n"), width)
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_newest_lines_of_the_answer_are_shown(paper, width):
-    """A long paragraph is wrapped, and its end is on the screen; when the view ends, nothing of it is left."""
-    with LiveView(console(paper, width)) as view:
+    with LiveView(Console(file=paper, force_terminal=True, width=width, height=40, highlight=False)) as view:
         view(Started("r", "finder", "haiku", "Why?", (), {"tool_calls": 30}))
         view.grow(Delta(" ".join(f"word{number}" for number in range(300))))
         view._live.refresh()
-        lines = seen(paper, width)
+        lines = seen()
     newest = lines[-ANSWER_LINES:]
     assert newest[-1].endswith("word299")
     assert all(len(line) <= width for line in lines)
     assert " ".join(newest).split() == [f"word{number}" for number in range(300)][-len(" ".join(newest).split()) :]
-    assert seen(paper, width) == ["finder · haiku"]
-
-
-# Live view of nested specialists: the tree, parallel children, and the resources they used.
+    assert seen() == ["finder · haiku"]
 
 
 TIMES = re.compile(r"[0-9]+\.[0-9] s")
@@ -112,19 +98,14 @@ def files(write):
     write("third", "tools: read", "tool_calls_limit: 2", body="You are third.")
 
 
-async def shown(simulator, root, width=120):
-    """Return the lines that a terminal of a given width shows for a run, and the run's outcome."""
-    paper = io.StringIO()
-    view = LiveView(Console(file=paper, width=width, highlight=False))
-    async with make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
-        runner = Runner(root=root, dir=root / "specialists", provider=AnthropicProvider("haiku", client))
-        outcome = await (await runner.prepare("first", "What do owls eat?", listener=view)).outcome()
-    return plain(paper.getvalue()).splitlines(), outcome
-
-
 async def test_x_11_child_lines_follow_the_delegate_call(api, files, notes):
     """Lines of a child run follow the delegate call, with the child's name, countdown, landing and result."""
-    lines, outcome = await shown(api(family), notes)
+    api(family)
+    paper = io.StringIO()
+    view = LiveView(Console(file=paper, width=120, highlight=False))
+    async with Runner(model="haiku", store="none") as runner:
+        outcome = await (await runner.prepare("first", "What do owls eat?", listener=view)).outcome()
+    lines = plain(paper.getvalue()).splitlines()
     refused = lines.pop(-2)
     assert re.match(r"   3  delegate nobody query=What\?  delegate failed: invalid arguments: specialist: ", refused)
     assert lines == [
@@ -249,9 +230,6 @@ def test_each_rung_of_a_landing_has_a_line(rung):
     assert line.startswith("  limit of tool calls reached: ")
 
 
-# The live view during waits: the time left, tokens and cost so far, in any width, without traces after a resize.
-
-
 WAIT = Retrying(429, 60.0, 2, "the API answered 429: This request would exceed\x1b[2J your rate limit.")
 START = Started("run-1", "looker", "haiku", "What?", (), {"tool_calls": 30})
 
@@ -269,14 +247,9 @@ def clock(monkeypatch):
     return clock
 
 
-@pytest.fixture
-def view():
-    """Return a function that makes a view of some width, and one that draws it as lines."""
-
-    def make(width):
-        return LiveView(Console(file=io.StringIO(), width=width, highlight=False))
-
-    return make
+def view(width=80):
+    """Return a view of some width."""
+    return LiveView(Console(file=io.StringIO(), width=width, highlight=False))
 
 
 def drawn(view, width=80):
@@ -286,9 +259,9 @@ def drawn(view, width=80):
     return paper.getvalue().splitlines()
 
 
-def test_w2_a_wait_shows_the_time_left_and_the_reason(clock, view):
+def test_w2_a_wait_shows_the_time_left_and_the_reason(clock):
     """The seconds count down; after them, until the reply arrives, the retry is said to be on its way."""
-    shown = view(80)
+    shown = view()
     for event in (START, Requested(1, "auto"), WAIT):
         shown(event)
     assert "retry 2 in 60 s · the API answered 429: This request would exceed" in drawn(shown)[0]
@@ -301,9 +274,9 @@ def test_w2_a_wait_shows_the_time_left_and_the_reason(clock, view):
     assert "thinking" in drawn(shown)[0]
 
 
-def test_w6_the_text_of_a_broken_attempt_disappears(clock, view):
+def test_w6_the_text_of_a_broken_attempt_disappears(clock):
     """What streamed before a wait is not shown any more; the next piece ends the wait."""
-    shown = view(80)
+    shown = view()
     shown(START)
     shown(Requested(1, "auto"))
     shown.grow(live.Delta("The first half"))
@@ -316,7 +289,7 @@ def test_w6_the_text_of_a_broken_attempt_disappears(clock, view):
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_r7_a_wait_for_the_api_shows_the_time_left_and_the_reason(clock, view, width):
+def test_r7_a_wait_for_the_api_shows_the_time_left_and_the_reason(clock, width):
     """The seconds count down if they are known; the end of the wait, or a piece of the reply, removes the line."""
     shown = view(width)
     for event in (START, Requested(1, "auto"), Waiting("started", 59.2, "the API answered 429: not\x1b[2J now")):
@@ -335,9 +308,9 @@ def test_r7_a_wait_for_the_api_shows_the_time_left_and_the_reason(clock, view, w
     assert "waiting" not in drawn(shown, 80)[0]
 
 
-def test_w2_a_wait_of_a_child_has_its_name(clock, view):
+def test_w2_a_wait_of_a_child_has_its_name(clock):
     """The wait of a child, or of its child, is shown under the name of the one that waits."""
-    shown = view(80)
+    shown = view()
     shown(START)
     shown(ChildTold("run-2", "second", Retrying(None, 4.0, 1, "cannot reach http://x")))
     assert "second: retry 1 in 4 s · cannot reach http://x" in drawn(shown)[0]

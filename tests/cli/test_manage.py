@@ -1,4 +1,4 @@
-"""The commands `specialists list` and `check`, and `specialists` as a separate process."""
+"""The commands `specialists list`, `check`, `new`, `show` and `schema`."""
 
 import json
 import os
@@ -17,15 +17,22 @@ from tests.forked_program import ForkedProgram
 ODD = "---\nname: odd\ndescription: d\nquux: 1\n---\nBody\n"
 
 
-def test_list_shows_files_and_problems(project: Path) -> None:
-    """Every file has a row, even if it cannot be run, and its problems are listed below the table."""
+def test_list_and_check_show_every_file_and_problem(project: Path) -> None:
+    """`list` has a row for each file, with the problems below; `check` has a line for each problem, and exit code 2."""
     (project / "specialists" / "bad.md").write_text(BAD)
     result = call("list")
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     assert lines[0].split() == ["NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"]
     assert ["finder", "ok", "12", "Finds", "notes"] in [line.split() for line in lines]
-    assert "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve" in lines
+    problems = [
+        "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve",
+        "specialists/bad.md:5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
+    ]
+    assert problems[0] in lines
+    checked = call("check")
+    assert checked.exit_code == 2
+    assert checked.stdout.splitlines() == [*problems, "2 files: 1 ok, 1 with errors"]
 
 
 def test_the_list_names_the_dialect_of_files_of_other_programs(project: Path) -> None:
@@ -45,18 +52,6 @@ def test_check_has_an_error_for_a_missing_skill(project: Path) -> None:
     result = call("check", "specialists/skilled.md")
     assert result.exit_code == 2
     assert "skilled.md:2:1: skills: no skill named nope" in result.stderr + result.stdout
-
-
-def test_check_names_every_error_of_every_file(project: Path) -> None:
-    """Every problem in every file has a line, and the exit code is 2."""
-    (project / "specialists" / "bad.md").write_text(BAD)
-    result = call("check")
-    assert result.exit_code == 2
-    assert result.stdout.splitlines() == [
-        "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve",
-        "specialists/bad.md:5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
-        "2 files: 1 ok, 1 with errors",
-    ]
 
 
 def test_check_strict(project: Path) -> None:
@@ -86,9 +81,6 @@ def test_shells_complete_names(project: Path) -> None:
     words = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": "specialists show fi", "COMP_CWORD": "2"}
     done = program(env=os.environ | words)
     assert done.stdout.split() == ["finder"]
-
-
-# The command `specialists new`.
 
 
 def test_a_new_file_passes_a_strict_check(project: Path) -> None:
@@ -160,44 +152,39 @@ def test_new_without_a_terminal_writes_placeholders_that_check_reports(project: 
     assert call("check", "--strict", "specialists/fresh.md").exit_code == 0
 
 
-def answered(project: Path, *answers: str, flags: tuple[str, ...] = ()) -> tuple[subprocess.CompletedProcess[str], str]:
-    """Answer the questions of `new` on a terminal; return the process and the front matter of the file, or nothing."""
+def asked(*answers: str, name: str = "asked") -> subprocess.CompletedProcess[str]:
+    """Answer the questions of `new` on a terminal, and return the process."""
     ours, theirs = os.openpty()
     os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
-    try:
-        done = program("new", "asked", *flags, stdin=theirs)
-    finally:
-        os.close(theirs)
-        os.close(ours)
-    path = project / "specialists" / "asked.md"
-    return done, path.read_text().split("---\n")[1] if path.exists() else ""
+    done = program("new", name, stdin=theirs)
+    os.close(theirs)
+    os.close(ours)
+    return done
 
 
 def test_new_prompts_on_a_terminal(project: Path) -> None:
     """On a terminal, `new` asks for each value; the default of each question is accepted by Enter."""
-    done, front = answered(project, "when asked", "", "", "", "")
+    done = asked("when asked", "", "", "", "")
     assert (done.returncode, done.stdout) == (0, "specialists/asked.md\n")
+    front = (project / done.stdout.strip()).read_text().split("---\n")[1]
     assert front == "name: asked\ndescription: when asked\ntool_calls_limit: 30\n"
 
 
 def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
     """Each wrong answer has a line that says why, and the same question again."""
-    done, front = answered(project, "", "when asked", "twelve", "12", "raed", "read", "../x", "docs", "claude-x-9")
+    done = asked("", "when asked", "twelve", "12", "raed", "read", "../x", "docs", "claude-x-9")
     assert done.returncode == 0
     assert done.stderr.count("When should it be used?") == 2
     assert "must be an integer of at least 0, or none, got twelve" in done.stderr
     assert "not available here: raed; did you mean read?" in done.stderr
     assert "must be folders or globs under the root" in done.stderr
-    assert front.endswith("tools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n")
+    front = (project / "specialists" / "asked.md").read_text()
+    assert "\ntools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n---\n" in front
 
 
 def test_new_validates_the_name_before_it_asks(project: Path) -> None:
     """A wrong name, or one that is taken, is refused before any question; a similar valid name is shown."""
-    ours, theirs = os.openpty()
-    refused = program("new", "My Finder", stdin=theirs)
-    taken = program("new", "finder", stdin=theirs)
-    os.close(theirs)
-    os.close(ours)
+    refused, taken = asked(name="My Finder"), asked(name="finder")
     assert [done.returncode for done in (refused, taken)] == [2, 2]
     assert "for example my-finder" in refused.stderr
     assert "already exists" in taken.stderr
@@ -223,9 +210,6 @@ def test_new_leaves_nothing_behind_when_it_is_interrupted(project: Path) -> None
     assert [path.name for path in (project / "specialists").iterdir()] == ["finder.md"]
 
 
-# The commands `specialists show` and `schema`.
-
-
 def shown(*arguments: str) -> dict[str, list[str]]:
     """Return the rows of `show`: source and value by key."""
     rows = [re.split(" {2,}", line.strip()) for line in call("show", *arguments).stdout.split("\n\n")[1].splitlines()]
@@ -247,9 +231,6 @@ def test_show_prints_each_setting_with_its_source(project: Path) -> None:
     assert list(rows)[:3] == ["tools", "tool_calls_limit", "paths"]
     assert "specialists/finder.md:4:1: quux: unknown key" in result.stdout
     assert "\n\nYou find notes.\n\nWhat a run gets:\n" in result.stdout
-
-
-# `specialists schema --install`: the schema in a project, and the settings of VS Code to paste.
 
 
 SCHEMA, SETTINGS = Path(".vscode/specialist.schema.json"), Path(".vscode/settings.json")
@@ -297,9 +278,6 @@ def test_nothing_outside_of_the_project_is_written(project: Path, tmp_path: Path
     assert result.exit_code == 2
     assert "leads outside the project" in result.stderr
     assert not list(outside.iterdir())
-
-
-# The last part of `specialists show`: what a run gets.
 
 
 DEFAULT = ["glob", "grep", "ls", "read", "respond", "search"]

@@ -1,4 +1,4 @@
-"""The command `specialists mcp`: its messages before it serves, and its imports."""
+"""The command `specialists mcp`: invalid calls, signals during a call, and access over HTTP with tokens."""
 
 import asyncio
 import json
@@ -17,42 +17,12 @@ from mcp.client.streamable_http import streamable_http_client
 from run_specialist.errors import UsageError
 from run_specialist.installation import adding
 from run_specialist.mcp_server.http import FILE, access_token
-from tests.forked_program import ForkedProgram, run_forked
+from tests.cli.specialists_command import call as specialists
+from tests.forked_program import run_forked
 from tests.wire.mcp_servers.running_servers import running, script
-from tests.wire.serving import MAIN, PATIENCE, Program, command
+from tests.wire.serving import PATIENCE, Program, command
 from tests.wire.simulator.replies import calls
-from tests.wire.stdio_client import NOT_HERE, UNJUDGED
-
-BLOCKED = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None; "
-"""Code that makes imports of the optional packages fail."""
-
-
-@pytest.fixture
-def refused(notes):
-    """Return a function that runs the command, which must exit by itself, and returns exit code and stderr lines."""
-
-    def call(*arguments: str, before: str = "") -> tuple[int, list[str]]:
-        done = (subprocess.run if before else run_forked)(
-            command(*arguments, code=before + MAIN),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-        assert done.stdout == ""
-        return done.returncode, done.stderr.splitlines()
-
-    return call
-
-
-@pytest.mark.exhaustive
-def test_a_missing_extra_names_the_install_command(refused):
-    """Without the extra, one line says how to install it, and the exit code is 2."""
-    assert refused("--http", "0", before=BLOCKED) == (
-        2,
-        [f"specialists: specialists mcp needs the extra `mcp`; {adding('mcp')}"],
-    )
+from tests.wire.stdio_client import HELLO, NOT_HERE, READY, UNJUDGED, answer_to, asks, send
 
 
 @pytest.mark.parametrize(
@@ -73,26 +43,25 @@ def test_a_missing_extra_names_the_install_command(refused):
         (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),
     ],
 )
-@pytest.mark.exhaustive(one_in=7)
-def test_an_invalid_configuration_is_one_line(refused, arguments, told):
+def test_an_invalid_configuration_is_one_line(notes, arguments, told):
     """An invalid configuration is reported on one line with exit code 2, before any client connects."""
-    code, said = refused(*arguments)
-    assert (code, len(said)) == (2, 1)
-    assert said[0].startswith("specialists: ")
-    assert told in said[0]
+    result = specialists("mcp", *arguments)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert told in result.stderr
+
+
+def test_a_missing_extra_names_the_install_command(notes, monkeypatch):
+    """Without the extra, one line says how to install it, and the exit code is 2."""
+    monkeypatch.setattr("run_specialist.cli.mcp.find_spec", lambda _: None)
+    result = specialists("mcp", "--http", "0")
+    assert (result.exit_code, f"specialists mcp needs the extra `mcp`; {adding('mcp')}\n" in result.stderr) == (2, True)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("stream", [0, 1])
 def test_a_closed_standard_stream_is_one_line(notes, stream):
     """Started without standard input or output, as by some service managers, the command says what it needs."""
-    done = subprocess.run(
-        ["/bin/sh", "-c", f'exec "$@" {stream}<&-', "sh", *command(code=MAIN)],
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_forked(command(), stderr=subprocess.PIPE, text=True, closed=(stream,))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "standard input and output must be open" in done.stderr
 
@@ -105,30 +74,13 @@ def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
     (notes / "specialists" / "finder.md").rename(tmp_path / "more" / "extra.md")
     write("looker", "tools: search, grep, read, telepathy")
     monkeypatch.chdir(tmp_path)
-    flags = ["--root", "project", "--dir", "more", "--store", "runs.db", "--model", "offline"]
-    calls = [
-        {"id": 1, "method": "tools/list"},
-        {"id": 2, "method": "tools/call", "params": {"name": "looker", "arguments": {"query": "What do owls eat?"}}},
-    ]
-    age = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-    server = ForkedProgram(command(*flags), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    answers = []
-    for call in calls:
-        call["params"] = {**call.get("params", {}), "_meta": age}
-        server.stdin.write(json.dumps({"jsonrpc": "2.0", **call}) + "\n")
-        server.stdin.flush()
-        answers.append(json.loads(server.stdout.readline())["result"])
-    server.communicate(timeout=PATIENCE)
-    assert {"finder", "looker"} <= {tool["name"] for tool in answers[0]["tools"]}
-    assert "Owls eat mice" in answers[1]["content"][0]["text"]
+    server = Program.start("--root", "project", "--dir", "more", "--store", "runs.db", "--model", "offline")
+    send(server, HELLO, READY, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+    assert {"finder", "looker"} <= {tool["name"] for tool in answer_to(server, 2)["result"]["tools"]}
+    send(server, asks(3, "looker", query="What do owls eat?"))
+    assert "Owls eat mice" in answer_to(server, 3)["result"]["content"][0]["text"]
+    server.process.communicate(timeout=PATIENCE)
     assert (tmp_path / "runs.db").exists()
-
-
-# Ctrl-C, SIGTERM and SIGHUP while MCP servers are running: the run ends and no server process is left.
-
-
-SIGNALS_PATIENCE = 60
-"""Timeout, after which a hanging program fails the test [s]."""
 
 
 @pytest.fixture
@@ -159,7 +111,7 @@ def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program
     assert marked.read_text() == "called"
     for number in numbers:
         os.killpg(process.pid, number)
-    out, _ = process.communicate(timeout=SIGNALS_PATIENCE)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
     assert running(marked) == []
 
@@ -172,12 +124,9 @@ def test_a_killed_program_leaves_no_server_process(api, write, program, marked):
     process = program("finder", "What do owls eat?", "--trust")
     assert marked.read_text() == "called"
     process.kill()
-    process.wait(SIGNALS_PATIENCE)
+    process.wait(PATIENCE)
     # The server opens the pipe for writing once more, when its input has ended, just before it exits.
     assert marked.read_text() == "ended"
-
-
-# Access to `specialists mcp --http` with the generated token, with a given token, and without a token.
 
 
 FLAGS = ["--http", "127.0.0.1:0", "--model", "offline"]
@@ -227,12 +176,13 @@ def status(lines, **headers) -> int:
 
 
 @pytest.mark.exhaustive
-async def test_the_printed_token_authorizes_an_official_client(started, data, write):
-    """A client configured with the printed command can ask a specialist, and only the token file contains the token."""
+async def test_the_printed_token_authorizes_an_official_client_and_is_kept(started, data, write):
+    """A client with the printed command can ask, also after a restart; only one file has the token, and is private."""
     write("finder", "paths: [notes]")
     lines = await asyncio.to_thread(started, "--store", str(data / "runs.db"))
     token, url = token_in(lines), lines[-1].split(" on ")[1]
     assert f"claude mcp add --transport http specialists {url} --header" in "\n".join(lines)
+    assert f"specialists: the token is stored in {data / FILE}; delete this file to generate a new one" in lines
     known = httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE)
     async with asyncio.timeout(PATIENCE), known, Client(streamable_http_client(url, http_client=known)) as client:
         result = await client.call_tool("finder", {"query": "What do owls eat?"})
@@ -243,18 +193,10 @@ async def test_the_printed_token_authorizes_an_official_client(started, data, wr
     assert (process.returncode, out, err) == (0, "", "")
     assert [path.name for path in data.rglob("*") if path.is_file() and token.encode() in path.read_bytes()] == [FILE]
     assert (data / "runs.db").exists()
-
-
-@pytest.mark.exhaustive
-def test_the_token_is_kept_in_a_private_file(started, data):
-    """The token in a client's configuration is valid after a restart, and only the user can read the file."""
-    first = started()
-    assert token_in(started()) == token_in(first)
-    assert f"specialists: the token is stored in {data / FILE}; delete this file to generate a new one" in first
     assert (data / FILE).stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in data.iterdir()] == [FILE]
+    assert token_in(await asyncio.to_thread(started)) == token
     (data / FILE).unlink()
-    assert token_in(started()) != token_in(first)
+    assert token_in(await asyncio.to_thread(started)) != token
 
 
 @pytest.mark.exhaustive

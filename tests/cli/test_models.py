@@ -1,15 +1,20 @@
-"""The command `run-specialist`: the choice of model and key, and the errors if no model can be reached."""
+"""The model of a run: choice, key, errors, `--require-model`, `openai-loop`, requests at once, server tools."""
 
 import json
 
 import pytest
 
 from run_specialist.providers.admission import Gate
-from tests.cli import specialists_command
+from run_specialist.providers.choose import make_provider
+from tests.cli.specialists_command import call as specialists
+from tests.wire.chat import policies
 from tests.wire.chat.replies import calls, says
+from tests.wire.server_tool_runs import FOUND, PAGE, fetch, search
 from tests.wire.simulator import faults
-from tests.wire.simulator.replies import answers
+from tests.wire.simulator.replies import answers, tool_use
+from tests.wire.simulator.replies import says as replies_with
 
+CHAT = ("--model", "openai:some-model")
 OPUS, SONNET, HAIKU, FABLE = "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2"
 
 
@@ -58,19 +63,26 @@ def test_offline_is_used_without_credentials_or_if_named(write, call, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("flags", "file", "environment"),
-    [(["--model", "sonnet"], None, None), ([], "haiku", None), ([], None, "claude-opus-4-8")],
-    ids=["flag", "file", "environment"],
+    ("flag", "file", "environment", "api", "other"),
+    [
+        ("sonnet", None, "", "ANTHROPIC", "OPENAI"),
+        (None, "haiku", "", "ANTHROPIC", "OPENAI"),
+        (None, None, "claude-opus-4-8", "ANTHROPIC", "OPENAI"),
+        ("openai:some-model", None, "", "OPENAI", "ANTHROPIC"),
+    ],
 )
-def test_a_model_without_credentials_names_three_remedies(write, call, monkeypatch, flags, file, environment):
-    """Exit code 2 before any request; the error names a key, a base URL and offline mode."""
+def test_a_model_without_credentials_names_three_remedies(
+    write, call, monkeypatch, flag, file, environment, api, other
+):
+    """Exit code 2 and one line with a key, a base URL and offline mode; credentials for another API do not count."""
     write("finder", *([f"model: {file}"] if file else []))
-    if environment:
-        monkeypatch.setenv("SPECIALIST_MODEL", environment)
-    result = call("finder", "What?", *flags)
+    monkeypatch.setenv("SPECIALIST_MODEL", environment)
+    monkeypatch.setenv(f"{other}_API_KEY", "a-key")
+    result = call("finder", "What?", *(["--model", flag] if flag else []))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert all(way in result.stderr for way in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "--model offline"))
-    assert len(result.stderr.splitlines()) == 1
+    (line,) = result.stderr.splitlines()
+    assert (flag or file or environment) in line
+    assert all(way in line for way in (f"{api}_API_KEY", f"{api}_BASE_URL", "--model offline"))
 
 
 @pytest.mark.parametrize(
@@ -94,21 +106,22 @@ def test_a_placeholder_key_is_sent_if_none_is_set(api, write, call, monkeypatch,
     assert sent - {None, ""} == {key}
 
 
-@pytest.mark.exhaustive(one_in=5)
+REFUSALS = [
+    (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
+    (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
+    (
+        faults.html(),
+        "answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to a Messages-compatible server?",
+    ),
+    (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
+]
+
+
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
-        (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
-        (
-            faults.html(),
-            "answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to a Messages-compatible server?",
-        ),
-        (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
-    ],
-    ids=["401", "404", "html", "400"],
+    ("fault", "said", "flags"),
+    [*((*refusal, []) for refusal in REFUSALS), *((*REFUSALS[0], [flag]) for flag in ("--quiet", "--json"))],
 )
-@pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
 def test_x_12_a_refusal_by_the_endpoint_is_one_line_with_exit_code_3(api, write, call, fault, said, flags):
     """The line has the cause and a remedy, without a traceback, for every kind of output."""
     write("finder")
@@ -125,18 +138,30 @@ def test_x_12_a_refusal_by_the_endpoint_is_one_line_with_exit_code_3(api, write,
         assert result.stdout == ""
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(("model", "api"), [("sonnet", "ANTHROPIC"), ("openai:some-model", "OPENAI")])
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url"], ids=["closed", "no URL"])
-def test_x_12_an_unreachable_endpoint_is_one_line(write, call, monkeypatch, url):
+def test_x_12_an_unreachable_endpoint_is_one_line(write, call, monkeypatch, model, api, url):
     """Exit code 3 and one line with the URL and the variable that sets it."""
     write("finder")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
-    result = call("finder", "What?")
+    monkeypatch.setenv(f"{api}_BASE_URL", url)
+    result = call("finder", "What?", "--model", model)
     assert (result.exit_code, result.stdout) == (3, "")
     (line,) = result.stderr.splitlines()
     assert "cannot reach" in line
     assert url in line
-    assert "ANTHROPIC_BASE_URL" in line
+    assert f"{api}_BASE_URL" in line
+
+
+def test_an_unusable_openai_model_or_address_is_one_line(write, call, monkeypatch):
+    """`openai:` without an id is refused with exit code 2, and an address that is no URL ends the run with 3."""
+    write("finder")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://[")
+    broken = call("finder", "What?", *CHAT)
+    assert (broken.exit_code, broken.stderr.count("\n"), "OPENAI_BASE_URL" in broken.stderr) == (3, 1, True)
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    result = call("finder", "What?", "--model", "openai:")
+    assert (result.exit_code, result.stdout, "the model id is missing" in result.stderr) == (2, "", True)
 
 
 @pytest.mark.exhaustive
@@ -152,12 +177,8 @@ def test_an_invalid_key_is_one_line_without_the_key(api, write, call, monkeypatc
     assert "my-own" not in line
 
 
-# `--require-model` and `offline: refuse`: exit 2 and one line, before anything is sent or stored.
-
-
 HOW = "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model, e.g. sonnet, openai:ID or ollama:NAME"
-NEEDED = f"a model is required, but no model is configured; {HOW}"
-BY_VARIABLE = f"a model is required (SPECIALIST_REQUIRE_MODEL), but no model is configured; {HOW}"
+ANOTHER = "name another one, e.g. sonnet, openai:ID or ollama:NAME"
 JUDGES = "its answer is a judgement (offline: refuse) and needs a model, but"
 QUESTION = "What do owls eat?"
 
@@ -176,36 +197,25 @@ def refused(call, store):
     return refuse
 
 
-def test_the_flag_refuses_to_answer_offline(write, refused):
-    """With `--require-model` one line says how to get a model; nothing is stored, and no view or warning is printed."""
+@pytest.mark.parametrize("value", ["1", "Yes", "certainly"])
+def test_a_flag_and_a_variable_refuse_to_answer_offline(write, refused, monkeypatch, value):
+    """One line says how to get a model, and names the variable, of which an unclear value counts as yes."""
     write("finder")
-    assert refused("--require-model") == f"finder: {NEEDED}"
-    assert refused("--require-model", "--json") == f"finder: {NEEDED}"
-
-
-@pytest.mark.parametrize("value", ["1", "true", "Yes", "on", "certainly"])
-def test_the_variable_refuses_too(write, refused, monkeypatch, value):
-    """SPECIALIST_REQUIRE_MODEL does the same and is named; a value that is not clear counts as yes."""
-    write("finder")
+    for flags in (["--require-model"], ["--require-model", "--json"]):
+        assert refused(*flags) == f"finder: a model is required, but no model is configured; {HOW}"
     monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", value)
-    assert refused() == f"finder: {BY_VARIABLE}"
+    assert refused() == f"finder: a model is required (SPECIALIST_REQUIRE_MODEL), but no model is configured; {HOW}"
 
 
-@pytest.mark.parametrize(
-    ("flags", "lines", "variable", "why"),
-    [
-        (["--model", "offline"], [], "", "the model of this run is offline"),
-        ([], ["model: offline"], "", "the model in its file is offline"),
-        ([], [], "offline", "SPECIALIST_MODEL is offline"),
-        ([], ["model: inherit"], "offline", "SPECIALIST_MODEL is offline"),
-    ],
-)
-def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch, flags, lines, variable, why):
+def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch):
     """If `offline` was named, the line says where, and does not advise to set a key, which would not help."""
-    write("finder", *lines)
-    monkeypatch.setenv("SPECIALIST_MODEL", variable)
-    said = refused("--require-model", *flags)
-    assert said == f"finder: a model is required, but {why}; name another one, e.g. sonnet, openai:ID or ollama:NAME"
+    write("finder", "model: offline")
+    for flags, why in (([], "the model in its file is offline"), (["--model", "offline"], "the model of this run is")):
+        assert refused("--require-model", *flags).startswith(f"finder: a model is required, but {why}")
+    monkeypatch.setenv("SPECIALIST_MODEL", "offline")
+    for line in ([], ["model: inherit"]):
+        write("finder", *line)
+        assert refused("--require-model") == f"finder: a model is required, but SPECIALIST_MODEL is offline; {ANOTHER}"
 
 
 def test_a_judgement_is_not_made_offline(write, refused, notes):
@@ -220,11 +230,11 @@ def test_resume_refuses_too(write, call, store):
     write("finder", "tool_calls_limit: 1")
     assert call("finder", QUESTION).exit_code == 0
     before = store.read_bytes()
-    result = specialists_command.call("resume", "last", "--tool-calls-limit", "9", "--require-model")
+    result = specialists("resume", "last", "--tool-calls-limit", "9", "--require-model")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "a model is required, but the run is offline; name a model to resume it" in result.stderr
     assert store.read_bytes() == before
-    assert specialists_command.call("resume", "last", "--tool-calls-limit", "9").exit_code == 0
+    assert specialists("resume", "last", "--tool-calls-limit", "9").exit_code == 0
 
 
 def test_every_offline_outcome_says_that_no_model_judged(write, call, store):
@@ -239,14 +249,11 @@ def test_every_offline_outcome_says_that_no_model_judged(write, call, store):
     assert "warning:" not in result.stderr
     finished = json.loads(call("finder", QUESTION, "--events").stdout.splitlines()[-1])
     assert finished["outcome"]["warnings"] == [warning]
-    report = json.loads(specialists_command.call("report", "last", "--json").stdout)
+    report = json.loads(specialists("report", "last", "--json").stdout)
     assert report["answer"]["warnings"] == [warning]
 
 
-# The preset `openai-loop` on chat completions: a plain tool loop that reports why it ended and how to continue.
-
-
-MODEL = ("--model", "openai:some-model", "--preset", "openai-loop")
+LOOP = (*CHAT, "--preset", "openai-loop")
 GREP = [calls("grep", {"pattern": word}) for word in ("mice", "winter", "bats")]
 REACHED = {"limit_reached": True, "limit_message": "Tool call limit reached (3). Stopping tool loop."}
 ANSWER = "Owls eat mice. I stopped at three tool calls; resume or raise the limit for more."
@@ -261,7 +268,7 @@ def test_s4_1_tool_choice_is_auto_until_the_limit_and_then_none(chat, write, cal
     """A limit of 3 gives four requests and three results, compared in full; the list of tools never changes."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     simulator = chat([*GREP, says(ANSWER)])
-    assert call("finder", "What do owls eat?", *MODEL).stdout == f"{ANSWER}\n"
+    assert call("finder", "What do owls eat?", *LOOP).stdout == f"{ANSWER}\n"
     assert [sent.tool_choice for sent in simulator.requests] == ["auto", "auto", "auto", "none"]
     first = simulator.requests[0].body
     assert {tool["function"]["name"] for tool in first["tools"]} == {"grep", "respond"}
@@ -289,15 +296,12 @@ def test_s4_2_only_the_last_result_has_the_limit_fields(chat, write, call):
     write("finder", "tool_calls_limit: 3", "tools: grep")
     batch = calls("grep", *({"pattern": word} for word in ("night", "winter", "bats")))
     simulator = chat([GREP[0], batch, says(ANSWER)])
-    call("finder", "What?", *MODEL)
+    call("finder", "What?", *LOOP)
     *earlier, last = simulator.requests[-1].results
     skipped = "Not run: limit reached, grep skipped."
     assert json.loads(last) == {"output": skipped, **REACHED}
     owls = "notes/owls.md:3: Owls eat mice at night."
     assert earlier == [owls, owls, "notes/toads.md:3: Toads sleep in winter."]
-
-
-# `--requests-at-once`, its variable and its key: the gate of the run gets the number, and wrong numbers end with 2.
 
 
 @pytest.fixture
@@ -313,14 +317,6 @@ def ceilings(monkeypatch):
     return found
 
 
-@pytest.fixture
-def config(tmp_path):
-    """Return a function that writes the config file of the user."""
-    path = tmp_path / "home/.config/run-specialist/config.toml"
-    path.parent.mkdir(parents=True)
-    return path.write_text
-
-
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("flag", "variable", "key", "number"),
@@ -328,7 +324,7 @@ def config(tmp_path):
     ids=["nothing", "config file", "variable", "flag"],
 )
 def test_r3_the_flag_comes_before_the_variable_before_the_file(
-    call, write, api, config, ceilings, monkeypatch, flag, variable, key, number
+    call, write, api, user_file, ceilings, monkeypatch, flag, variable, key, number
 ):
     """As with the other options of the user."""
     write("finder")
@@ -336,26 +332,82 @@ def test_r3_the_flag_comes_before_the_variable_before_the_file(
     if variable:
         monkeypatch.setenv("SPECIALIST_REQUESTS_AT_ONCE", str(variable))
     if key:
-        config(f"requests-at-once = {key}\n")
+        user_file(f"requests-at-once = {key}")
     result = call("finder", QUESTION, *([f"--requests-at-once={flag}"] if flag else []))
     assert result.exit_code == 0, result.stderr
     assert set(ceilings) == {number}
 
 
 @pytest.mark.parametrize("value", ["0", "-2", "true", "1.5", "'4'", "'none'"])
-def test_r3_a_wrong_key_is_a_usage_error(call, write, config, value):
+def test_r3_a_wrong_key_is_a_usage_error(call, write, user_file, value):
     """The line names file, line and key."""
     write("finder")
-    config(f"requests_at_once = {value}\n")
+    user_file(f"requests_at_once = {value}")
     result = call("finder", QUESTION)
     assert result.exit_code == 2
     assert "config.toml:1: requests_at_once: must be an integer of at least 1, got " in result.stderr
 
 
-def test_r3_a_project_cannot_decide_it(call, write, notes):
+def test_r3_a_project_cannot_decide_it(call, write, project_file):
     """What one key may do is the matter of its owner."""
     write("finder")
-    (notes / "pyproject.toml").write_text("[tool.run-specialist]\nrequests_at_once = 500\n")
+    project_file("requests_at_once = 500")
     result = call("finder", QUESTION)
     assert result.exit_code == 2
     assert "SPECIALIST_REQUESTS_AT_ONCE or --requests-at-once" in result.stderr
+
+
+def test_an_answer_goes_to_stdout_and_the_outcome_names_the_model(chat, write, call):
+    """The request has the model id without its prefix; the outcome has the full name."""
+    write("finder", "tool_calls_limit: 3")
+    simulator = chat(policies.always_tool("grep"))
+    plain = call("finder", "What?", *CHAT)
+    assert (plain.exit_code, plain.stdout) == (0, "what was found\n")
+    outcome = json.loads(call("finder", "What?", "--json", *CHAT).stdout)
+    assert (outcome["model"], outcome["status"]) == ("openai:some-model", "landed")
+    assert {sent.body["model"] for sent in simulator.requests} == {"some-model"}
+
+
+@pytest.mark.parametrize("url", [None, "", " "])
+def test_the_default_base_url_is_the_vendors(monkeypatch, url):
+    """An unset, empty or blank OPENAI_BASE_URL selects the vendor's URL."""
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    if url is not None:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+    assert str(make_provider("openai:some-model").client.base_url) == "https://api.openai.com/v1/"
+
+
+ASKS = "tools: read, WebSearch, WebFetch"
+RESPOND = tool_use("respond", {"answer": "three times"})
+
+
+def test_the_option_allows_what_the_file_names(api, write, call, store):
+    """The option is consent for one call, and the outcome has the calls and the searches."""
+    write("finder", ASKS)
+    simulator = api([replies_with(search(), FOUND, fetch(), PAGE, RESPOND)])
+    result = call("finder", "How often?", "--server-tools", "--trust", "--json")
+    outcome = json.loads(result.stdout)
+    assert (outcome["status"], outcome["tool_calls"]["used"]) == ("answered", 2)
+    assert outcome["usage"]["web_search_requests"] == 1
+    assert not [text for text in outcome["warnings"] if "WebSearch" in text or "web_search" in text]
+    assert simulator.requests[0].tool_names == ["read", "respond", "web_fetch", "web_search"]
+
+
+def test_without_the_option_there_is_one_warning(api, write, call):
+    """Nothing is searched, and one line says how to allow it."""
+    write("finder", ASKS)
+    simulator = api([answers("I do not know")])
+    result = call("finder", "How often?", "--trust")
+    assert "web_search" not in simulator.requests[0].tool_names
+    (line,) = [line for line in result.stderr.splitlines() if "WebSearch" in line]
+    assert "`server_tools: true` allows that" in line
+
+
+def test_a_config_file_cannot_give_consent(api, write, call, project_file):
+    """A project cannot have searches billed that its user did not allow."""
+    write("finder", ASKS)
+    project_file("server_tools = true")
+    simulator = api([answers("I do not know")], all_used=False)
+    result = call("finder", "How often?", "--trust")
+    assert "this cannot be set in a config file; use the option --server-tools" in " ".join(result.stderr.split())
+    assert all("web_search" not in request.tool_names for request in simulator.requests)

@@ -1,4 +1,4 @@
-"""The commands with unwritable outputs: a full device, a pipe without a reader, a closed file descriptor."""
+"""The outputs of commands: unwritable ones, files of `--output`, and what programs read."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from run_specialist.api.runner import Runner
 from run_specialist.cli import console
 from run_specialist.providers import models
 from run_specialist.record.messages import Usage
@@ -21,7 +22,6 @@ from tests.wire.simulator.replies import answers, calls
 
 COMMANDS = {
     "help": ["run-specialist", "--help"],
-    "list": ["specialists", "list"],
     "runs": ["specialists", "runs"],
     "report": ["specialists", "report", "last", "--out", "-"],
     "answer": ["run-specialist", "finder", "What do owls eat?", "--model", "offline"],
@@ -29,27 +29,30 @@ COMMANDS = {
 }
 
 
+FULL = "/dev/full"
+full = pytest.mark.skipif(not os.path.exists(FULL), reason="no /dev/full on this system")  # noqa: PTH110 - a device
+
+
 @pytest.fixture
-def run(call, write, monkeypatch, tmp_path):
+def run(call, write, store):
     """Return a function that runs a command in a project with a stored run, with redirections of its outputs."""
     write("finder")
-    monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
     assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
 
-    def run_it(name, redirected="", stdout=subprocess.PIPE):
-        program, *arguments = [*COMMANDS.get(name, ["specialists", "no-such-command"])]
+    def run_it(name, redirected):
+        program, *arguments = COMMANDS[name]
         command = [sys.executable, "-W", "error", "-c", MAINS[program], *arguments]
         closed = tuple(number for number, how in ((1, ">&-"), (2, "2>&-")) if how in redirected.split())
-        with open(os.devnull if not redirected else "/dev/full", "w") as full_device:  # noqa: PTH123 - a device
-            outputs = {"stdout": stdout, "stderr": subprocess.PIPE}
-            outputs |= {"stdout": full_device} if redirected.startswith(">/dev/full") else {}
-            outputs |= {"stderr": full_device} if "2>/dev/full" in redirected else {}
-            return run_forked(command, text=True, closed=closed, **outputs)
+        with open(FULL if FULL in redirected else os.devnull, "w") as device:  # noqa: PTH123 - a device
+            return run_forked(
+                command,
+                text=True,
+                closed=closed,
+                stdout=device if redirected == ">/dev/full" else subprocess.PIPE,
+                stderr=device if redirected == "2>/dev/full" else subprocess.PIPE,
+            )
 
     return run_it
-
-
-full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")  # noqa: PTH110 - a device
 
 
 @pytest.mark.exhaustive(one_in=6)
@@ -84,9 +87,6 @@ def test_a_closed_output_is_no_failure(run, name, redirected):
     assert "Traceback" not in done.stderr
 
 
-# The option --output: the answer in a file, written atomically or not at all, and refused before any request.
-
-
 @pytest.fixture
 def put(write, call):
     """Return a function that asks offline and writes to a file; returns exit code, stdout and stderr."""
@@ -100,17 +100,14 @@ def put(write, call):
 
 
 def test_the_file_gets_what_a_pipe_would_get(put, ask, notes):
-    """The file holds the Markdown that standard output would hold, which is empty."""
+    """The file holds what standard output would hold, which is empty: Markdown, or with --json the outcome in UTF-8."""
+    (notes / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice in Škofja Loka.\n", encoding="utf-8")
     printed = ask()[1]
     code, out, _ = put("answer.md")
     assert (code, out, (notes / "answer.md").read_text()) == (0, "", printed)
     assert "mice" in (notes / "answer.md").read_text()
     assert stat.S_IMODE((notes / "answer.md").stat().st_mode) == 0o666 & ~0o022
 
-
-def test_the_file_gets_the_outcome_with_json(put, notes):
-    """With --json the file holds the outcome in UTF-8."""
-    (notes / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice in Škofja Loka.\n", encoding="utf-8")
     assert put("answer.json", "--json")[:2] == (0, "")
     text = (notes / "answer.json").read_text(encoding="utf-8")
     assert json.loads(text)["status"] == "answered"
@@ -140,8 +137,6 @@ def test_an_existing_file_keeps_its_permissions_and_its_link(put, notes):
 )
 def test_a_wrong_place_is_refused_before_the_run(put, path, told, monkeypatch):
     """No run is prepared, and one line says what is wrong."""
-    from run_specialist.api.runner import Runner
-
     monkeypatch.setattr(Runner, "prepare", None)
     code, out, error = put(path)
     assert (code, out, error.count("\n")) == (2, "", 1)
@@ -150,8 +145,6 @@ def test_a_wrong_place_is_refused_before_the_run(put, path, told, monkeypatch):
 
 def test_a_place_without_permission_is_refused_before_the_run(put, notes, monkeypatch):
     """A read-only file, and a folder that cannot be written to, are refused, also for root, whom modes do not stop."""
-    from run_specialist.api.runner import Runner
-
     monkeypatch.setattr(Runner, "prepare", None)
     (notes / "old.md").write_text("old")
     monkeypatch.setattr(console.os, "access", lambda *_: False)
@@ -256,9 +249,6 @@ def test_p6_a_path_outside_of_the_project_is_the_users_choice(put, outside, note
     assert put(outside / "project" / "results" / "no.md")[0] == 2
 
 
-# The command `run-specialist`: machine-readable output, `--help`, and completion of names.
-
-
 LOOK = calls("search", {"query": "owls"})
 QUOTES = [
     {"source": "notes/owls.md:3", "quote": "Owls eat mice at night."},
@@ -331,18 +321,11 @@ def test_s3_7_events_end_with_the_outcome_of_a_failed_run_too(api, write, call):
 
 
 def test_an_answer_is_printed_in_any_encoding(api, write, call):
-    """Characters outside the terminal's encoding are escaped, without a traceback."""
+    """Characters outside the terminal's encoding are escaped; JSON with them can be parsed unchanged."""
     write("finder")
-    api([answers("Käuzchen 🦉")])
+    api([answers("Käuzchen 🦉")] * 3)
     result = call("finder", "What?", charset="ascii")
     assert (result.exit_code, result.stdout) == (0, "K\\xe4uzchen \\U0001f989\n")
-
-
-@pytest.mark.parametrize("flag", ["--json", "--events"])
-def test_json_is_valid_in_any_encoding(api, write, call, flag):
-    """Characters outside the terminal's encoding are JSON escapes, so that the answer can be parsed unchanged."""
-    write("finder")
-    api([answers("Käuzchen 🦉")])
-    result = call("finder", "What?", flag, charset="ascii")
-    last = json.loads(result.stdout if flag == "--json" else result.stdout.splitlines()[-1])
-    assert last.get("outcome", last)["answer"] == "Käuzchen 🦉"
+    outcome = json.loads(call("finder", "What?", "--json", charset="ascii").stdout)
+    finished = json.loads(call("finder", "What?", "--events", charset="ascii").stdout.splitlines()[-1])
+    assert outcome["answer"] == finished["outcome"]["answer"] == "Käuzchen 🦉"

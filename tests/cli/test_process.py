@@ -1,29 +1,33 @@
-"""The command `run-specialist` as a separate process: signals, closed pipes, and the live view on a terminal."""
+"""The commands as processes: signals, closed pipes, the live view, and text that would control a terminal."""
 
 import io
 import json
 import logging
 import os
+import pty
 import re
+import select
 import shlex
 import signal
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import suppress
 
 import pytest
 
 from run_specialist.cli.console import print_json, printable
 from run_specialist.cli.mcp import BackgroundStderr
 from tests.cli.conftest import MAIN
-from tests.cli.resumed_commands import MODEL, rows
 from tests.cli.specialists_command import call as manage
-from tests.cli.stderr_terminal import PATIENCE, Screen
+from tests.cli.specialists_command import rows
 from tests.terminal import NAMEABLE, POISON, SENDABLE, harm, on_terminal
 from tests.wire.simulator import Gate, faults
 from tests.wire.simulator.replies import answers, calls, refuses, says, tool_use
 
+MODEL = ("--model", "haiku")
 LOOK = calls("search", {"query": "owls"})
+PATIENCE = 60
+"""Timeout, after which a hanging program fails the test [s]."""
 
 NEVER_LETS_GO = """
 import asyncio, os, sys
@@ -31,14 +35,14 @@ from run_specialist.providers.offline import OfflineConversation, OfflineProvide
 sys.argv[0] = "run-specialist"
 
 async def wait_for_ever(*arguments):
-    os.write(int(os.environ["READY"]), b".")
+    os.write(2, b"waiting\\n")
     await asyncio.Event().wait()
 
 OfflineConversation.ask = OfflineProvider.aclose = wait_for_ever
 from run_specialist.cli.ask import main
 main()
 """
-"""The program with a provider that never answers or closes; it writes a byte at each such call."""
+"""The program with a provider that never answers or closes; it writes a line at each such call."""
 
 HANGING_TOOL = """
 import os, sys, threading
@@ -46,24 +50,54 @@ from run_specialist.tools import files
 sys.argv[0] = "run-specialist"
 
 def hang(self, query: str, limit: int = 10) -> str:
-    os.write(int(os.environ["READY"]), b".")
+    os.write(2, b"hanging\\n")
     threading.Event().wait()
 
 files._FileTools.search = hang
 from run_specialist.cli.ask import main
 main()
 """
-"""The program with a search that never ends and blocks its thread; it writes a byte when it begins."""
+"""The program with a search that never ends and blocks its thread; it writes a line when it begins."""
 
 
-@contextmanager
-def telling(program, *arguments, code):
-    """Start a program that writes to the descriptor READY, and yield it with a file that reads from there."""
-    ours, theirs = os.pipe()
-    process = program(*arguments, code=code, pass_fds=[theirs], env=os.environ | {"READY": str(theirs)})
-    os.close(theirs)  # so that reading ends when the program dies
-    with open(ours, "rb", buffering=0) as told:  # noqa: PTH123 - a descriptor
-        yield process, told
+class Screen:
+    """A pseudo-terminal for the standard error of a program, and the output that it received."""
+
+    def __init__(self):
+        self.ours, self.theirs = pty.openpty()
+        self.raw = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.ours)
+        self.hang_up()
+
+    def hang_up(self):
+        """Close the program's end in this process, so that reading ends when the program exits."""
+        if self.theirs is not None:
+            os.close(self.theirs)
+            self.theirs = None
+
+    @property
+    def text(self):
+        """The output without escape sequences for cursor and colours."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw)
+
+    def read(self, until=None):
+        """Read until the output contains a text, or to the end."""
+        last = time.monotonic() + PATIENCE
+        while until is None or until not in self.text:
+            waiting = select.select([self.ours], [], [], max(0, last - time.monotonic()))[0]
+            assert waiting, f"nothing more came: {self.text}"
+            part = b""
+            with suppress(OSError):  # the program has closed the terminal
+                part = os.read(self.ours, 65536)
+            if not part:
+                assert until is None, f"{until!r} was never shown: {self.text}"
+                return
+            self.raw += part.decode("utf-8", "replace")
 
 
 @pytest.mark.exhaustive
@@ -85,11 +119,11 @@ def test_under_nohup_a_run_outlives_its_terminal(api, write, program):
 def test_a_second_ctrl_c_ends_at_once(write, program):
     """A second Ctrl-C ends the program even while it is waiting, with exit code 130 and no traceback."""
     write("finder")
-    with telling(program, "finder", "What?", "--model", "offline", code=NEVER_LETS_GO) as (process, told):
-        for _ in range(2):
-            assert told.read(1) == b"."
-            process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE)
+    process = program("finder", "What?", "--model", "offline", code=NEVER_LETS_GO)
+    for _ in range(2):
+        assert process.stderr.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "run-specialist: interrupted\n")
 
 
@@ -97,10 +131,10 @@ def test_a_second_ctrl_c_ends_at_once(write, program):
 def test_s3_6_ctrl_c_does_not_wait_for_a_hanging_tool(write, program):
     """A tool that hangs delays neither the outcome nor the exit of the program."""
     write("finder")
-    with telling(program, "finder", "What?", "--model", "offline", "--json", code=HANGING_TOOL) as (process, told):
-        assert told.read(1) == b"."
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=PATIENCE)  # the program must exit at all
+    process = program("finder", "What?", "--model", "offline", "--json", code=HANGING_TOOL)
+    assert process.stderr.readline() == "hanging\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE)  # the program must exit at all
     assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
 
 
@@ -169,9 +203,6 @@ def test_t10_ctrl_c_prints_at_most_a_screen(api, write, program, notes, tmp_path
     assert max(map(len, out.splitlines())) <= 100
     rest = f"to see everything: specialists transcript 2[0-9a-f-]+ --store .*{tmp_path}/runs.db"
     assert re.search(rest if is_stored else "--raw prints everything", err)
-
-
-# SIGTERM: both commands end the turn under way, store it, and exit; a resumed run pays for no reply again.
 
 
 SIGTERM_LOOK = calls("grep", {"pattern": "mice"})
@@ -286,74 +317,22 @@ def test_sigterm_while_the_run_is_prepared_ends_the_program(write, program):
     assert (process.returncode, out, err) == (130, "", "run-specialist: interrupted\n")
 
 
-# A server's standard error keeps the order of lines for a reader, and never blocks the server without one.
-
-
-TIMELESS = 30
-"""A timeout that is longer than any test [s]."""
-
-
-@pytest.fixture
-def pipe():
-    """A pipe, as a file to read from and a file to write to."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as read, os.fdopen(writing, "wb", buffering=0) as write:
-        yield read, write
-
-
-def fill(writing) -> None:
-    """Write into a pipe until it is full."""
-    os.set_blocking(writing.fileno(), False)
-    while writing.write(b"x" * 4096) is not None:
-        pass
-    while writing.write(b"x") is not None:
-        pass
-    os.set_blocking(writing.fileno(), True)
-
-
-def written(reading, writing) -> list[str]:
-    """Close the writing end, and return all lines of the pipe."""
-    writing.close()
-    return reading.read().decode().splitlines()
-
-
-def test_logs_and_warnings_go_to_the_writer(pipe):
+def test_logs_and_warnings_go_to_the_standard_error_of_a_server():
     """Log records and warnings go to the writer; afterwards the handlers are as before."""
     before = [*logging.getLogger().handlers]
     log = logging.getLogger("of-a-test")
-    with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS), warnings.catch_warnings():
+    reading, writing = os.pipe()
+    with BackgroundStderr(writing, patience=PATIENCE), warnings.catch_warnings():
         warnings.simplefilter("always")
         log.warning("a %s", "record")
         log.info("too small")
         warnings.showwarning("be warned", UserWarning, "file.py", 7)
     assert logging.getLogger().handlers == before
-    lines = written(*pipe)
+    os.close(writing)
+    with os.fdopen(reading) as read:
+        lines = read.read().splitlines()
     assert lines[0] == "a record"
     assert "file.py:7: UserWarning: be warned" in lines[1]
-
-
-def test_an_unread_pipe_never_blocks(pipe):
-    """If nothing reads the pipe, surplus lines are dropped and closing does not wait; a later reader gets the count."""
-    fill(pipe[1])
-    with BackgroundStderr(pipe[1].fileno(), most=10, patience=0.01) as stderr:
-        stderr.say("0")
-        while not stderr._lines.empty():
-            time.sleep(0.001)  # until its thread has taken the line, and waits for a reader
-        for number in range(1, 1000):
-            stderr.say(str(number))
-        assert stderr._lines.full()
-    reading = pipe[0].fileno()
-    got = b""
-    while b": 10\n" not in got:
-        got += os.read(reading, 65_536)
-    stderr._lines.put(None, timeout=TIMELESS)
-    stderr._thread.join(TIMELESS)
-    lines = written(*pipe)
-    assert not stderr._thread.is_alive()
-    assert lines == []
-
-
-# Untrusted text cannot move a terminal's cursor, change its title, fill its clipboard or reverse its text.
 
 
 RUN, LOOK_AFTER = "run-specialist", "specialists"
@@ -390,10 +369,7 @@ def poisoned(notes, write, monkeypatch):
 
 
 def held_terminal(shown, *, harmless=()):
-    """Check that every command showed the text without its control characters.
-
-    harmless: Commands that do not show the text at all.
-    """
+    """Check that every command but the harmless ones showed the text, without its control characters."""
     assert {command: harm(text) for command, text in shown.items() if harm(text)} == {}
     silent = [command for command, text in shown.items() if "owned" not in text]
     assert silent == list(harmless)

@@ -1,4 +1,4 @@
-"""The command `specialists resume`: stored runs continue after a limit, an error or Ctrl-C."""
+"""The commands `specialists resume` and `replay`: stored runs continue, are forked, and are repeated."""
 
 import json
 import re
@@ -14,34 +14,37 @@ from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.record.journal import Received
 from run_specialist.tools import files
-from tests.cli.resumed_commands import GREP, MODEL, rows
-from tests.cli.specialists_command import call
 from tests.cli.specialists_command import call as manage
+from tests.cli.specialists_command import rows
 from tests.journals import Notebook, keep
-from tests.stderr_lines import SUMMARY
 from tests.wire.chat import replies as chat_replies
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
-
-def stderr_without_summary(stderr):
-    """Return the lines on standard error except the summary of the run."""
-    return [line for line in stderr.splitlines() if not SUMMARY.search(line)]
+MODEL = ("--model", "haiku")
+GREP = [calls("grep", {"pattern": word}) for word in ("mice", "winter", "bats")]
 
 
-def test_s4_3_the_line_at_the_limit_has_a_working_resume_command(store, api, write, call):
-    """The line names the limit and a command with the run id and twice the limit; running it continues the run."""
+def test_s4_3_s4_5_the_line_at_the_limit_has_a_working_resume_command(store, api, write, call):
+    """It names the limit, the run and twice the limit; with --json it prints the outcome of the whole run."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
-    first = call("finder", "What?", *MODEL)
-    (line,) = stderr_without_summary(first.stderr)
+    result = call("finder", "What?", *MODEL, "--json")
+    first = json.loads(result.stdout)
+    (line,) = result.stderr.splitlines()
     reached, command = line.split("; to resume: ")
     assert reached.endswith("the limit of 3 tool calls was reached")
     program, *arguments = shlex.split(command)
-    assert (program, arguments[0], arguments[2:]) == ("specialists", "resume", ["--tool-calls-limit", "6"])
-    again = manage(*arguments)
-    assert (again.exit_code, again.stdout) == (0, "more\n")
-    assert stderr_without_summary(again.stderr) == []
+    assert (program, arguments) == ("specialists", ["resume", first["run_id"], "--tool-calls-limit", "6"])
+    again = manage(*arguments, "--json")
+    told = json.loads(again.stdout)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert told.keys() == first.keys()
+    assert (told["run_id"], told["status"], told["answer"]) == (first["run_id"], "answered", "more")
+    assert told["tool_calls"] == {"used": 4, "limit": 6, "failed": 0, "skipped": 0}
+    assert told["limits"]["turns"]["used"] == 6
+    assert told["usage"]["output_tokens"] > first["usage"]["output_tokens"]
+    assert told["cost_usd"] > first["cost_usd"]
 
 
 def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
@@ -64,21 +67,6 @@ def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
     assert rows()[len(told)]["text"].startswith("The budget was refreshed: you now have 6 tool calls in all")
     (listed,) = json.loads(manage("runs", "--json").stdout)["runs"]
     assert (listed["status"], listed["tool_calls"]) == ("landed", 6)
-
-
-def test_s4_5_resume_json_prints_the_outcome_of_the_whole_run(store, api, write, call):
-    """The output is the outcome object; its calls, tokens and turns cover the run before and after the resumption."""
-    write("finder", "tool_calls_limit: 3", "tools: grep")
-    api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
-    first = json.loads(call("finder", "What?", *MODEL, "--json").stdout)
-    result = manage("resume", first["run_id"], "--tool-calls-limit", "6", "--json")
-    told = json.loads(result.stdout)
-    assert told.keys() == first.keys()
-    assert (told["run_id"], told["status"], told["answer"]) == (first["run_id"], "answered", "more")
-    assert told["tool_calls"] == {"used": 4, "limit": 6, "failed": 0, "skipped": 0}
-    assert told["limits"]["turns"]["used"] == 6
-    assert told["usage"]["output_tokens"] > first["usage"]["output_tokens"]
-    assert told["cost_usd"] > first["cost_usd"]
 
 
 @pytest.mark.exhaustive
@@ -114,45 +102,31 @@ def test_the_resume_command_omits_the_password(store_url, api, write, call):
     assert password is None or f":{password[1]}@" not in said.stderr
 
 
-# Resumptions that `specialists resume` refuses, and those that --force allows.
+REFUSED = {
+    ("last",): "landed at its limit; set a higher limit, or ask a follow-up question",
+    ("last", ""): "the question is empty",
+    ("last", "--tool-calls-limit", "0"): "has already used 1 tool call, so its total limit cannot be 0",
+    ("nothing", "More?"): "there is no run nothing in",
+    ("last", "More?", "--store", "absent.db"): "there is no store at",
+    ("last", "More?", "--store", "mysql://u:secret@h/db"): "is not a valid store",
+}
 
 
-@pytest.fixture
-def landed(store, api, write, call):
-    """A run that landed after one call, its simulator, and the file of its specialist."""
-    path = write("finder", "tool_calls_limit: 1", "tools: grep")
+def test_an_impossible_resumption_is_one_line_with_exit_code_2(store, api, write, call):
+    """The error is one line; no request is sent, the store is unchanged, and no secret is shown."""
+    write("finder", "tool_calls_limit: 1", "tools: grep")
     simulator = api([GREP[0], answers("some")])
     call("finder", "What?", *MODEL, "--quiet")
-    return simulator, path
-
-
-REFUSED = [
-    (("last",), "landed at its limit; set a higher limit, or ask a follow-up question"),
-    (("last", ""), "the question is empty"),
-    (("last", "--tool-calls-limit", "0"), "has already used 1 tool call, so its total limit cannot be 0"),
-    (("nothing", "More?"), "there is no run nothing in"),
-    (("last", "More?", "--store", "absent.db"), "there is no store at"),
-    (("last", "More?", "--store", "mysql://u:secret@h/db"), "is not a valid store"),
-]
-
-
-@pytest.mark.exhaustive(one_in=9)
-@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
-def test_an_impossible_resumption_is_one_line_with_exit_code_2(landed, store, arguments, words):
-    """The error is one line; no request is sent, the store is unchanged, and no secret is shown."""
-    simulator, _ = landed
-    before = store.read_bytes(), manage("transcript", "last", "--json").stdout
-    result = manage("resume", *arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert words in " ".join(result.stderr.split())
-    assert "Traceback" not in result.stderr
-    assert "secret" not in result.stderr
+    before = store.read_bytes(), rows()
+    for arguments, words in REFUSED.items():
+        result = manage("resume", *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert words in " ".join(result.stderr.split())
+        assert "Traceback" not in result.stderr
+        assert "secret" not in result.stderr
     assert len(simulator.requests) == 2
-    assert (store.read_bytes(), manage("transcript", "last", "--json").stdout) == before
+    assert (store.read_bytes(), rows()) == before
     assert not Path("absent.db").exists()
-
-
-# `specialists resume --at`, and how `runs`, `transcript` and `report` show a fork.
 
 
 OWLS = calls("grep", {"pattern": "owls"})
@@ -208,9 +182,6 @@ def test_f_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
     assert "They part after turn 2" in page.read_text()
 
 
-# The command `specialists replay`: exit codes, output, cassette files, and what it refuses.
-
-
 @pytest.fixture
 def recorded(ask, write, store):
     """A project with a stored run."""
@@ -226,18 +197,18 @@ def test_c1_an_equal_replay_ends_with_one_line(recorded, monkeypatch):
         raise AssertionError(arguments)
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    done = call("replay", "last")
-    run_id = json.loads(call("runs", "--json").stdout)["runs"][0]["run_id"]
+    done = manage("replay", "last")
+    run_id = json.loads(manage("runs", "--json").stdout)["runs"][0]["run_id"]
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"{run_id} replays the same: 3 requests, 2 tool calls, answered\n"
-    assert call("replay", run_id[:18]).exit_code == 0
-    assert len(json.loads(call("runs", "--json").stdout)["runs"]) == 1
+    assert manage("replay", run_id[:18]).exit_code == 0
+    assert len(json.loads(manage("runs", "--json").stdout)["runs"]) == 1
 
 
 def test_c2_a_difference_has_exit_code_1(recorded):
     """The block says where, what and what to do; `--json` has the same as values."""
     recorded("finder", "tool_calls_limit: 3", "paths: notes", body="You find all notes.")
-    done = call("replay", "last")
+    done = manage("replay", "last")
     lines = done.stdout.splitlines()
     assert done.exit_code == 1
     assert lines[0].endswith(" differs at request 1 of 3: system prompt")
@@ -245,7 +216,7 @@ def test_c2_a_difference_has_exit_code_1(recorded):
     assert {"-You find notes.", "+You find all notes."} < {*lines}
     assert lines[-2] == "finder.md has changed since the run."
     assert "\x1b" not in done.stdout
-    values = json.loads(call("replay", "last", "--json").stdout)
+    values = json.loads(manage("replay", "last", "--json").stdout)
     assert (values["same"], values["requests"]) == (False, 1)
     assert (values["difference"]["request"], values["difference"]["part"]) == (1, "system prompt")
 
@@ -258,7 +229,7 @@ def test_c2_a_changed_description_of_a_tool_is_found(recorded, monkeypatch):
         return [replace(one, description="Other.") if one.name == "grep" else one for one in made(*arguments)]
 
     monkeypatch.setattr("run_specialist.spawning.spawner.file_tools", changed)
-    done = call("replay", "last")
+    done = manage("replay", "last")
     assert done.stdout.splitlines()[0].endswith(" differs at request 1 of 3: definition of the tool grep")
     assert '+  "description": "Other.",' in done.stdout
     assert "finder.md is unchanged, so a tool, a config file or this program differs." in done.stdout
@@ -267,19 +238,19 @@ def test_c2_a_changed_description_of_a_tool_is_found(recorded, monkeypatch):
 def test_c4_a_run_is_saved_and_replayed_without_its_store(recorded, notes, store):
     """The same bytes each time; a file is overwritten only on request, and not by a run that differs."""
     for name in ("one.json", "two.json"):
-        assert call("replay", "last", "--save", name).stdout.endswith(f"; saved to {name}\n")
+        assert manage("replay", "last", "--save", name).stdout.endswith(f"; saved to {name}\n")
     text = (notes / "one.json").read_text()
     assert text == (notes / "two.json").read_text()
-    refused = call("replay", "last", "--save", "one.json")
+    refused = manage("replay", "last", "--save", "one.json")
     assert (refused.exit_code, "use --force to overwrite it" in refused.stderr) == (2, True)
     store.unlink()
-    assert call("replay", "one.json").stdout.startswith("one.json replays the same: 3 requests")
+    assert manage("replay", "one.json").stdout.startswith("one.json replays the same: 3 requests")
     recorded("finder", "tool_calls_limit: 4", "paths: notes")
-    done = call("replay", "one.json", "--save", "two.json", "--force")
+    done = manage("replay", "one.json", "--save", "two.json", "--force")
     assert done.exit_code == 1
     assert "nothing was saved to two.json" in done.stderr
     assert (notes / "two.json").read_text() == text
-    assert call("replay", "one.json", "--save", "three.json").exit_code == 1
+    assert manage("replay", "one.json", "--save", "three.json").exit_code == 1
     assert not (notes / "three.json").exists()
 
 
@@ -291,7 +262,7 @@ async def test_c3_a_run_whose_process_was_killed_is_refused(write, store):
         job = (await runner.prepare("finder", "What do owls eat?")).job
     await Run(job, journal=notebook).outcome()
     await keep(f"sqlite:///{store}", notebook.until(Received, 1))
-    done = call("replay", "last", "--all-projects")
+    done = manage("replay", "last", "--all-projects")
     assert done.exit_code == 2
     assert "cannot be replayed: it has not ended (interrupted); resume it with `specialists resume" in done.stderr
 
@@ -307,7 +278,7 @@ async def test_c3_a_run_whose_process_was_killed_is_refused(write, store):
 )
 def test_c4_wrong_arguments_are_one_line(recorded, arguments, reason):
     """Exit code 2 and a reason."""
-    done = call("replay", *arguments)
+    done = manage("replay", *arguments)
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
     assert reason in done.stderr
 
@@ -316,8 +287,8 @@ def test_c1_a_deleted_or_broken_specialist_is_reported(recorded, notes):
     """By its name and by its line."""
     path = notes / "specialists/finder.md"
     path.write_text(path.read_text().replace("tool_calls_limit: 3", "tool_calls_limit: x"))
-    done = call("replay", "last")
+    done = manage("replay", "last")
     assert (done.exit_code, "tool_calls_limit" in done.stderr) == (2, True)
     path.unlink()
-    done = call("replay", "last")
+    done = manage("replay", "last")
     assert (done.exit_code, "no specialist named finder" in done.stderr) == (2, True)

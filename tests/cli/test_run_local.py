@@ -5,10 +5,9 @@ import socket
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from run_specialist.cli import manage
 from run_specialist.installation import adding
+from tests.cli.specialists_command import call as specialists
 from tests.wire.chat.replies import answers, calls
 from tests.wire.local_api import MODELS, VARIABLES, listed
 
@@ -27,9 +26,8 @@ def test_a_model_of_a_local_server_answers(local, write, call, kind):
     assert {sent.body["model"] for sent in server.requests} == {MODELS[kind].partition(":")[2]}
 
 
-@pytest.mark.exhaustive(one_in=8)
-@pytest.mark.parametrize("place", ["file", "environment"])
-@KINDS
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.parametrize(("kind", "place"), [("vllm", "file"), ("ollama", "environment")])
 def test_the_model_may_be_in_the_file_or_the_environment(local, write, call, monkeypatch, kind, place):
     """`model:` of a file and SPECIALIST_MODEL take the same ids as `--model`."""
     write("finder", *([f"model: {MODELS[kind]}"] if place == "file" else []))
@@ -146,7 +144,7 @@ def test_show_says_whether_the_server_of_a_file_is_trusted(write, monkeypatch, t
     """The line names the address; with the variable, no trust is needed."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     write("own", "model: ollama:qwen3")
-    shown = CliRunner().invoke(manage.app, ["show", "own"]).stdout
+    shown = specialists("show", "own").stdout
     assert "not trusted: it would send the question and the tool results to Ollama at http://127.0.0.1:11434" in shown
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:11434")
-    assert "trusted" not in CliRunner().invoke(manage.app, ["show", "own"]).stdout
+    assert "trusted" not in specialists("show", "own").stdout

@@ -1,4 +1,4 @@
-"""The store for a run of `run-specialist`."""
+"""The store for a run, tables and notes on standard error, and `show` compared with what a run really sends."""
 
 import json
 
@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from run_specialist.cli.console import wrapped
 from run_specialist.cli.tables import duration_words, short_path
 from run_specialist.record.outcome import NO_MODEL
-from tests.cli.resumed_commands import MODEL
 from tests.cli.specialists_command import call as manage
-from tests.cli.specialists_command import call as specialists
 from tests.screen import run_on_terminal, screen
 from tests.wire.simulator.models import Model
 from tests.wire.simulator.replies import answers
@@ -48,7 +46,7 @@ def test_an_unusable_named_store_is_refused_before_any_request(notes, write, cal
     before = file.read_bytes()
     if by == "environment":
         monkeypatch.setenv("SPECIALIST_STORE", str(file))
-    result = call("finder", "What?", *MODEL, *(["--store", str(file)] if by == "flag" else []))
+    result = call("finder", "What?", "--model", "haiku", *(["--store", str(file)] if by == "flag" else []))
     assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
     assert f"{file} is not an SQLite database" in result.stderr
     assert simulator.requests == []
@@ -68,9 +66,6 @@ def test_the_default_store_is_in_the_users_data_directory(notes, write, call, mo
     assert manage("resume", "last", "And toads?", "--quiet").exit_code == 0
 
 
-# Durations and paths in tables; pure functions.
-
-
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0, "0.0 s"), (9.94, "9.9 s"), (42.4, "42 s"), (59.6, "1m 00s"), (200, "3m 20s"), (3_600, "1h 00m")],
@@ -85,9 +80,6 @@ def test_the_home_folder_is_shortened(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     paths = ("/home/me", "/home/me/p", "/home/mel", "/x")
     assert [short_path(path) for path in paths] == ["~", "~/p", "/home/mel", "/x"]
-
-
-# Notes on standard error: wrapped at words on a terminal, and a command in them stays in one piece.
 
 
 WORDS = st.lists(st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=20), max_size=30)
@@ -131,9 +123,6 @@ def test_notes_of_a_run_are_wrapped(write, store, columns):
     )
 
 
-# `specialists show` agrees with what a run really sends.
-
-
 FILES = {
     "default": (),
     "listed": ("tools: Read, Grep, WebSearch", "disallowed_tools: grep"),
@@ -156,7 +145,7 @@ def test_the_tools_and_the_model_are_those_of_the_first_request(api, write, call
     write("finder", *FILES[name], "model: haiku", "turns_limit: 7")
     simulator = api([answers("yes")])
     events = call("finder", "What?", "--events", "--trust").stdout.splitlines()
-    shown = json.loads(specialists("show", "finder", "--json").stdout)["effective"]
+    shown = json.loads(manage("show", "finder", "--json").stdout)["effective"]
     started = json.loads(events[0])
     assert shown["tools"]["offered"] == simulator.requests[0].tool_names == started["tools"]
     assert shown["model"]["id"] == simulator.requests[0].body["model"] == started["model"]

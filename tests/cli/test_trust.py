@@ -17,12 +17,18 @@ from tests.secrets.echo import EchoOfTools, serving
 
 
 @pytest.fixture
-def app(notes, write):
-    """A project with a module, and a specialist that names its function."""
+def app_reach(notes):
+    """A project with a package that has a unique name."""
     with project(notes) as made:
-        made.write("PKG/tools.py", "def lookup(word: str) -> str:", "    return word")
-        made.finder = write("finder", f"python_tools: ['{made.package}.tools:lookup']", "tool_calls_limit: 1")
         yield made
+
+
+@pytest.fixture
+def app(app_reach, write):
+    """A project with a module, and a specialist that names its function."""
+    app_reach.write("PKG/tools.py", "def lookup(word: str) -> str:", "    return word")
+    app_reach.finder = write("finder", f"python_tools: ['{app_reach.package}.tools:lookup']", "tool_calls_limit: 1")
+    return app_reach
 
 
 def manage(*arguments):
@@ -67,9 +73,9 @@ def test_trust_says_what_it_allows(app, call, write):
     assert told.count("--trust allows it to") == 2
 
 
-def test_trust_says_which_model_of_the_project_it_allows(app, call):
+def test_trust_says_which_model_of_the_project_it_allows(app, call, project_file):
     """A model of the project's config file is one line too."""
-    (app.root / "pyproject.toml").write_text("[tool.run-specialist]\nmodel = 'openai:other'\n")
+    project_file("model = 'openai:other'")
     told = call("finder", "What do owls eat?", "--trust").stderr
     assert "pyproject.toml:2: model: --trust allows it to send the questions and the tool results to a server" in told
 
@@ -87,7 +93,7 @@ def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monke
 
 
 def test_show_reports_trust_without_importing(app, ask, write):
-    """`show` has a line on trust if the file needs it, and `trusted` in JSON, and imports nothing."""
+    """`show` has a line on trust if the file needs it, and `trusted` in JSON; it imports nothing, and names a gap."""
     write("plain")
     assert "trusted" not in manage("show", "plain")[1]
     assert json.loads(manage("show", "plain", "--json")[1])["trusted"] is None
@@ -101,10 +107,6 @@ def test_show_reports_trust_without_importing(app, ask, write):
     assert ask("--trust")[0] == 0
     assert f"trusted: it may import {app.package}.tools ({where})\n" in manage("show", "finder")[1]
     assert json.loads(manage("show", "finder", "--json")[1])["trusted"] is True
-
-
-def test_show_reports_a_missing_module(app, write):
-    """`show` reports a missing module as not trusted and shows the rest."""
     write("finder", "python_tools: [nowhere.tools:lookup]")
     code, out, _ = manage("show", "finder")
     assert (code, "not trusted: " in out, "no module nowhere" in out) == (0, True, True)
@@ -140,17 +142,7 @@ def test_output_of_a_module_goes_to_stderr(app, call, flag):
         assert "mice" in result.stdout
 
 
-# Connections, variables, imports and programs of a project's file need trust, and need it again after a change.
-
-
 KEY = "zebra-cardigan-lamplight-quokka"
-
-
-@pytest.fixture
-def app_reach(notes):
-    """A project with a package that has a unique name."""
-    with project(notes) as made:
-        yield made
 
 
 @pytest.mark.exhaustive(one_in=6)
@@ -298,13 +290,6 @@ def test_p1_trust_is_remembered_and_ends_with_a_change(own, write, call, key):
     assert call("finder", "What do owls eat?", *OFFLINE).exit_code == 2
 
 
-def test_p1_a_flag_is_the_callers_own_word(own, write, call):
-    """A limit of the command line may be higher than that of the file."""
-    write("finder", "tool_calls_limit: 2")
-    asked = call("finder", "What do owls eat?", *OFFLINE, "--tool-calls-limit", "40", "--json")
-    assert json.loads(asked.stdout)["tool_calls"]["limit"] == 40
-
-
 def offered(name):
     """Return the tools that a run would get."""
     return json.loads(specialists("show", name, "--json").stdout)["effective"]["tools"]["offered"]
@@ -346,14 +331,10 @@ def test_p2_an_untrusted_project_may_ask_specialists_that_only_read(own, write, 
     assert "delegate" in offered("lead")
 
 
-def test_p1_a_project_raises_no_limit_of_the_user(own, write, call, notes, tmp_path):
+def test_p1_a_project_raises_no_limit_of_the_user(own, write, call, project_file, user_file):
     """In its config file and in its specialists the stricter limit holds, with a warning; a flag may raise it."""
-    user = tmp_path / "home" / ".config" / "run-specialist" / "config.toml"
-    user.parent.mkdir(parents=True)
-    user.write_text("turns-limit = 3\ntime-limit = '1m'\ntool-calls-limit = 9\nstrict = true\n")
-    (notes / "pyproject.toml").write_text(
-        "[tool.run-specialist]\nturns-limit = 'none'\ntool-calls-limit = 8\nstrict = false\n"
-    )
+    user_file("turns-limit = 3", "time-limit = '1m'", "tool-calls-limit = 9", "strict = true")
+    project_file("turns-limit = 'none'", "tool-calls-limit = 8", "strict = false")
     write("finder", "time_limit: 10m")
     asked = call("finder", "What do owls eat?", *OFFLINE, "--json")
     limits = json.loads(asked.stdout)["limits"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from run_specialist.cli.manage import app
 from run_specialist.store.sqlite import open_engine
-from run_specialist.store.tables import calls, runs
+from run_specialist.store.tables import runs
+from tests.cli.specialists_command import call as specialists
 from tests.unit.views.past_runs import outcome
 
 
@@ -23,41 +23,29 @@ def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setenv("SPECIALIST_STORE", str(notes / "runs.db"))
     monkeypatch.setenv("TZ", "UTC")
 
-    def keep(specialist: str, *outcomes: dict[str, Any] | None, repeated: int = 0, **version: Any) -> None:
+    def keep(specialist: str, *outcomes: dict[str, Any] | None) -> None:
         file = notes / "specialists" / f"{specialist}.md"
         digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
-        given = {"project": os.path.realpath(notes), "digest": digest, "limits_changed": False} | version
-        mark = "".join(f"-{value}" for value in version.values())[:9]
-        rows, made = [], []
-        for place, told in enumerate(outcomes):
-            run = {"run_id": f"{specialist}{mark}-{place}", "specialist": specialist, "model": "m", "question": "q"}
-            run |= {"started_at": 1_790_000_000.0 + 86_400 * place, "owner": "gone", "frozen": "{}", "tool_calls": 0}
-            rows.append(
-                run | given | {"status": told["status"] if told else "running", "outcome": told and json.dumps(told)}
-            )
-            made += [
-                {"run_id": run["run_id"], "number": number, "repeated": number <= repeated, "body": "{}"}
-                for number in range(1, (told["tool_calls"]["used"] if told else 0) + 1)
-            ]
+        of_all = {"specialist": specialist, "digest": digest, "project": os.path.realpath(notes)}
+        of_all |= {"model": "m", "question": "q", "owner": "gone", "frozen": "{}", "tool_calls": 0}
+        rows = [
+            of_all
+            | {"run_id": f"{specialist}-{place}", "started_at": 1_790_000_000.0 + 86_400 * place}
+            | {"limits_changed": False, "status": told["status"] if told else "running"}
+            | {"outcome": told and json.dumps(told)}
+            for place, told in enumerate(outcomes)
+        ]
         engine = open_engine(f"sqlite:///{notes / 'runs.db'}")
         with engine.begin() as connection:
             connection.execute(insert(runs), rows)
-            if made:
-                connection.execute(insert(calls), made)
         engine.dispose()
 
     return keep
 
 
-def call(*arguments: str, columns: int = 80, charset: str = "utf-8", **env: str) -> Result:
-    """Run the command in this process."""
-    runner = CliRunner(charset=charset, env={"COLUMNS": str(columns), **env})
-    return runner.invoke(app, ["tune", *arguments], catch_exceptions=False)
-
-
-def histogram(printed: str) -> list[str]:
-    """Return the lines of the histogram, including its header."""
-    return printed.split("\nRuns by tool calls used")[1].split("\n\n", maxsplit=1)[0].splitlines()[1:]
+def call(*arguments: str, columns: int = 80) -> Result:
+    """Run the command on a terminal of so many columns."""
+    return specialists("tune", *arguments, env={"COLUMNS": str(columns)})
 
 
 def cut(**given: Any) -> dict[str, Any]:
@@ -145,7 +133,8 @@ def test_bars_fit_the_width(store, write):
     write("finder")
     store("finder", *[outcome(3, 30)] * 200, outcome(9, 30), *[cut()] * 100)
     for columns in (60, 80, 120):
-        lines = histogram(call("finder", columns=columns).stdout)
+        printed = call("finder", columns=columns).stdout.split("\nRuns by tool calls used")[1]
+        lines = printed.split("\n\n", maxsplit=1)[0].splitlines()[1:]
         assert max(map(len, lines)) <= columns
         longest, half = lines[1].count("█"), next(line for line in lines if line.startswith("    6")).count("█")
         # Allow for both columns of bars, and for headings, figures and labels.

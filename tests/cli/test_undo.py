@@ -5,10 +5,9 @@ import shutil
 import subprocess
 
 import pytest
-from typer.testing import CliRunner
 
-from run_specialist.cli import manage
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, FileChanged
+from tests.cli.specialists_command import call as specialists
 from tests.cli.test_live import lines_of
 from tests.wire.simulator.replies import answers, calls
 
@@ -19,24 +18,23 @@ PATCH = "diff --git a/notes/new/bats.md b/notes/new/bats.md\nnew file mode 10064
 
 
 @pytest.fixture
-def changed(api, write, call, tmp_path):
+def changed(api, write, call, store):
     """Return a function that lets a specialist edit one note and write another one; returns the result."""
     write("editor", "tools: read, edit, write", "writable: notes/")
 
     def ask(*flags):
         api([READ, EDIT, NEW, answers("Owls eat voles.")])
-        return call("editor", "Correct it.", "--model", "haiku", "--trust", "--store", f"{tmp_path}/runs.db", *flags)
+        return call("editor", "Correct it.", "--model", "haiku", "--trust", *flags)
 
     return ask
 
 
 @pytest.fixture
-def undo(tmp_path):
+def undo(store):
     """Return a function that undoes the newest run; returns the exit code, and the lines of both outputs."""
 
     def call_command(*flags, run="last"):
-        words = ["undo", run, "--store", f"{tmp_path}/runs.db", *flags]
-        done = CliRunner().invoke(manage.app, words, catch_exceptions=False)
+        done = specialists("undo", run, *flags)
         return done.exit_code, done.stdout, done.stderr
 
     return call_command
@@ -65,8 +63,7 @@ def test_changes_are_taken_back_and_others_are_named(changed, undo, notes):
 def test_what_cannot_be_undone_says_why(changed, undo, notes, monkeypatch, tmp_path):
     """No change, another project, a deleted folder, an unknown run, and a run that was not stored."""
     changed()
-    run = json.loads(CliRunner().invoke(manage.app, ["runs", "--json", "--store", f"{tmp_path}/runs.db"]).stdout)
-    run_id = run["runs"][0]["run_id"]
+    run_id = json.loads(specialists("runs", "--json").stdout)["runs"][0]["run_id"]
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)
     monkeypatch.chdir(other)
@@ -78,10 +75,10 @@ def test_what_cannot_be_undone_says_why(changed, undo, notes, monkeypatch, tmp_p
     assert undo(run="nothing")[0] == 2
 
 
-def test_a_run_without_changes_has_nothing_to_undo(write, call, undo, tmp_path):
+def test_a_run_without_changes_has_nothing_to_undo(write, call, undo):
     """One line says so."""
     write("finder")
-    call("finder", "What?", "--model", "offline", "--store", f"{tmp_path}/runs.db")
+    call("finder", "What?", "--model", "offline")
     code, out, told = undo()
     assert (code, out) == (0, "")
     assert told.strip().endswith("has changed no file")

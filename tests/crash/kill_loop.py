@@ -1,24 +1,250 @@
 """Runs of the real command, killed at random and resumed until they answer; the store is checked after each kill."""
 
+import itertools
 import json
+import os
 import random
 import secrets
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import IO, Any, Self
 
-from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.record import messages
+from run_specialist.record.messages import Stop, Usage
 from run_specialist.store.stored import StoredRun
-from tests.crash.checks import ReceivedRequest, broken_off, check_ended, check_stored_run, finished, look, unmarked
-from tests.crash.fork_server import Start
-from tests.crash.model import Researcher
-from tests.crash.watched_program import Milestones, WatchedProgram, WatchedSimulator
-from tests.wire.simulator import Recorded
+from tests.crash.checks import (
+    BROKEN_OFF,
+    ReceivedRequest,
+    broken_off,
+    check_ended,
+    check_stored_run,
+    finished,
+    look,
+    unmarked,
+)
+from tests.crash.program import REPORT, command_line
+from tests.wire.simulator import MessagesSimulator, Recorded, Reply
+from tests.wire.simulator.policies import ordered_to_respond
+from tests.wire.simulator.prompt import as_blocks
+from tests.wire.simulator.replies import respond, says, thinking, tool_use
+
+PATIENCE = 120.0
+"""Timeout, after which a hanging program fails the test [s]."""
+FOREIGN = ("ANTHROPIC_", "OPENAI_", "SPECIALIST_")
+"""Beginnings of the names of the user's variables that no program gets."""
+Start = type[subprocess.Popen]
+"""How programs are started: `Popen`, as users start them, or `ForkedProgram`, ten times faster."""
+
+
+Call = tuple[str, Mapping[str, Any]]
+
+
+class Researcher:
+    """A model that makes one to four calls per turn, all different, and answers after some or when told to."""
+
+    def __init__(self, chance: random.Random, *, thinks: bool, slow: float) -> None:
+        """Set the source of randomness and the options.
+
+        thinks: Whether replies begin with a thinking block, after which the earlier messages must not change.
+        slow: Maximum delay of a reply [ms].
+        """
+        self._chance = chance
+        self._thinks = thinks
+        self._slow = slow
+        self._numbers = itertools.count(1)
+        self.calls = 8
+        """Number of calls after which it answers."""
+        self.retried: list[str] = []
+        """Ids of the interrupted calls that it made again."""
+
+    def __call__(self, request: Recorded) -> Reply:
+        """Return the reply to a request."""
+        number = next(self._numbers)
+        forced = (request.tool_choice or {"type": "auto"})["type"] != "auto"
+        thoughts = [thinking(f"Thought {number}.")] if self._thinks and not forced else []
+        if forced or request.calls_so_far >= self.calls or ordered_to_respond(request):
+            content = [respond(f"Answer {number}: owls eat mice.")]
+        else:
+            content = [tool_use(*call) for call in self._wishes(request)]
+        return says(*thoughts, *content, delay=self._chance.uniform(0, self._slow / 1_000))
+
+    def _wishes(self, request: Recorded) -> list[Call]:
+        wishes = [self._fresh() for _ in range(self._chance.randint(1, 4))]
+        broken_off = [call_id for call_id, text in request.results.items() if text.startswith(BROKEN_OFF)]
+        if broken_off and self._chance.random() < 0.5:
+            self.retried.append(broken_off[0])
+            wishes[0] = _made_by(request, broken_off[0])
+        return wishes
+
+    def _fresh(self) -> Call:
+        number = next(self._numbers)
+        return self._chance.choice(
+            [
+                ("search", {"query": f"owls {number}"}),
+                ("grep", {"pattern": f"owl {number}|mice"}),
+                ("read", {"path": "notes/owls.md", "offset": number}),
+                ("glob", {"pattern": f"**/*{number}*"}),
+                ("read", {"path": f"notes/nothing-{number}.md"}),
+            ]
+        )
+
+
+def _made_by(request: Recorded, call_id: str) -> Call:
+    blocks = [block for message in request.messages for block in as_blocks(message["content"])]
+    return next((block["name"], block["input"]) for block in blocks if block.get("id") == call_id)
+
+
+class Milestones:
+    """Counts the externally visible steps of a program: requests, replies, events, tool calls."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._passed: Counter[str] = Counter()
+        self._asked = self._answered = 0
+        self._is_over = False
+
+    def begin(self) -> None:
+        """Count from 0 for the next process."""
+        with self._changed:
+            self._passed.clear()
+            self._is_over = False
+
+    def pass_one(self, kind: str) -> None:
+        """Count one more `request`, `reply`, `event` or `call`; a call counts when it begins and when it returns."""
+        with self._changed:
+            self._passed[kind] += 1
+            self._asked += kind == "request"
+            self._answered += kind == "reply"
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Record that the program has ended."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def wait(self, kind: str, count: int) -> bool:
+        """Wait until so many milestones of a kind are reached; return False if the program ended before."""
+        with self._changed:
+            passed = self._changed.wait_for(lambda: self._passed[kind] >= count or self._is_over, PATIENCE)
+            assert passed, "the program hangs"
+            return self._passed[kind] >= count
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the server is processing a request."""
+        with self._changed:
+            return self._asked > self._answered
+
+    def settle(self) -> None:
+        """Wait until the server has answered all requests."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._asked == self._answered, PATIENCE), "the server hangs"
+
+
+class WatchedSimulator(MessagesSimulator):
+    """A simulated API that counts its requests and replies as milestones."""
+
+    def __init__(self, replies: Any, milestones: Milestones) -> None:
+        super().__init__(replies)
+        self._milestones = milestones
+
+    def _answer(self, *arguments: Any) -> None:
+        self._milestones.pass_one("request")
+        try:
+            super()._answer(*arguments)
+        finally:
+            self._milestones.pass_one("reply")
+
+
+class WatchedProgram:
+    """One process of a command, until it ends or is killed."""
+
+    def __init__(
+        self, start: Start, command: Sequence[str], where: Path, env: Mapping[str, str], milestones: Milestones
+    ) -> None:
+        self._lines: list[bytes] = []
+        self.told: list[tuple[str, str]] = []
+        """Its reports of tool calls: `begun` or `returned`, and the tool with its arguments."""
+        self._errors: list[bytes] = []
+        self._milestones = milestones
+        milestones.begin()
+        bare = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self._process = start(
+            command_line(*command), cwd=where, env={**bare, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        outputs = (self._process.stdout, self._print), (self._process.stderr, self._tell)
+        self._readers = [threading.Thread(target=_read, args=each, daemon=True) for each in outputs]
+        for reader in self._readers:
+            reader.start()
+        threading.Thread(target=self._end_all, daemon=True).start()
+
+    def _print(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._milestones.pass_one("event")
+
+    def _tell(self, line: bytes) -> None:
+        if line.startswith(REPORT):
+            what, key = json.loads(line.removeprefix(REPORT))
+            self.told.append((what, key))
+            self._milestones.pass_one("call")
+        else:
+            self._errors.append(line)
+
+    def _end_all(self) -> None:
+        for reader in self._readers:
+            reader.join()
+        self._milestones.end()
+
+    @property
+    def printed(self) -> bytes:
+        """Its standard output."""
+        return b"".join(self._lines)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events that it printed, one per line."""
+        return [json.loads(line) for line in self._lines]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has closed all its outputs."""
+        return not any(reader.is_alive() for reader in self._readers)
+
+    def end(self, signal: int | None = None) -> int:
+        """Send a signal if one is given, wait for the process to end, and return its exit code."""
+        if signal is not None:
+            self._process.send_signal(signal)
+        for reader in self._readers:
+            reader.join(PATIENCE)
+            assert not reader.is_alive(), "the program hangs"
+        return self._process.wait(PATIENCE)
+
+    @property
+    def said(self) -> str:
+        """Its standard error."""
+        return b"".join(self._errors).decode()
+
+    @property
+    def calls_under_way(self) -> int:
+        """Number of calls that have begun and not returned."""
+        begun = sum(what == "begun" for what, _ in self.told)
+        return begun - sum(what == "returned" for what, _ in self.told)
+
+
+def _read(file: IO[bytes], take: Callable[[bytes], object]) -> None:
+    with file:
+        for line in file:
+            # The last line of a killed program may be incomplete.
+            if line.endswith(b"\n"):
+                take(line)
+
 
 MOMENTS = (("request", 5), ("reply", 5), ("call", 14), ("event", 50), ("event", 0))
 """The milestones after which a process is killed, and the highest count of each."""
@@ -113,8 +339,8 @@ class KillLoop:
 
     def work(self, kills: Kills, start: Start) -> None:
         """Start runs, kill them and resume them until they answer, as long as kills are left."""
-        self._kills = kills
-        with start as self._start, WatchedSimulator(self._model, self._milestones) as self._api:
+        self._kills, self._start = kills, start
+        with WatchedSimulator(self._model, self._milestones) as self._api:
             while kills.left > 0:
                 try:
                     self._one()
@@ -246,7 +472,9 @@ class KillLoop:
     def _check_executed(self, run: StoredRun, before: StoredRun | None) -> None:
         """Check that no call ran more often than the model made it, or again after its output was stored."""
         begun = Counter(key for what, key in self._log if what == "begun")
-        made = Counter(call.key for one in self._asked() for call in Reply(Stop.WANTS_TOOLS, tuple(one.content)).calls)
+        made = Counter(
+            call.key for one in self._asked() for call in messages.Reply(Stop.WANTS_TOOLS, tuple(one.content)).calls
+        )
         assert not begun - made, f"run too often: {begun - made}"
         never = [key for key in finished(run) if not begun[key]]
         assert not never, f"stored and never run: {never}"

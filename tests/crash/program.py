@@ -1,34 +1,41 @@
-"""The commands as a program that reports and delays each tool call.
+"""The commands as a program that reports and delays each tool call, and programs that kill themselves.
 
-Arguments: the name of a command and its arguments. TOLD_BY: the descriptor for reports, one JSON line when a call
-begins and one when it has returned. SLOW: the longest delay before a call begins its work [ms].
-
-With the single argument `fork-server` it imports everything and then forks such programs; see `fork_server.py`.
+Arguments: the name of a command and its arguments, or `boundary` or `edit` with those of the functions. SLOW in the
+environment: the longest delay before a call begins its work [ms].
 """
 
 import asyncio
-import gc
-import importlib
 import json
 import os
 import random
-import socket
+import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from run_specialist.api.runner import Runner
+from run_specialist.record.messages import Reply
+from run_specialist.safety import safe_files
 from run_specialist.tools.base import Context, Output, Tool
-from tests.program_forks import REQUESTS, end
+from tests.scripted_provider import ScriptedProvider, calls
 
 call_within = Tool.call_within
-LATE = (*REQUESTS, "tests.crash.boundary")
-"""Modules that programs import on demand, imported before forking; only connections would not survive a fork."""
+REPORT = b"\x1e"
+"""Start of a line on standard error that reports that a call begins or has returned."""
+
+
+def command_line(*words: str) -> list[str]:
+    """Return the command line of this program with these arguments."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+    code += "from tests.crash.program import main; main(*sys.argv[1:])"
+    return [sys.executable, "-W", "error", "-c", code, *words]
 
 
 def write_line(what: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
     """Write one line to the pipe, which keeps it even if the program is killed."""
     key = f"{tool.name} {json.dumps(arguments, sort_keys=True, default=str)}"
-    os.write(int(os.environ["TOLD_BY"]), json.dumps([what, key]).encode() + b"\n")
+    os.write(2, REPORT + json.dumps([what, key]).encode() + b"\n")
 
 
 async def report_call(
@@ -42,12 +49,40 @@ async def report_call(
     return output
 
 
+EDIT = ("edit", {"path": "docs/a.md", "old": "two", "new": "2"})
+
+
+def runner_of(root: Path, *script: Reply) -> Runner:
+    """Return a runner with a script, and a store beside the root."""
+    return Runner(root=root, provider=ScriptedProvider(script), store=f"sqlite:///{root}.db", trust=True)
+
+
+def edit_until_killed(root: str, moment: str) -> None:
+    """Read a file and edit it; kill this process before or after the file is replaced."""
+
+    def replacing(*names: Any, **where: Any) -> None:
+        if moment == "after" or not where:
+            os.rename(*names, **where)  # noqa: PTH104 - it may name descriptors of folders
+        if where:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def go() -> None:
+        async with runner_of(Path(root), calls(("read", {"path": "docs/a.md"})), calls(EDIT, first_id=2)) as runner:
+            await runner.run("fixer", "Fix it.")
+
+    safe_files.os.replace = replacing
+    asyncio.run(go())
+
+
 def main(*command: str) -> None:
     """Run a command."""
     if command[0] == "boundary":
         from tests.crash.boundary import go
 
         go(*command[1:])
+        return
+    if command[0] == "edit":
+        edit_until_killed(*command[1:])
         return
     Tool.call_within = report_call  # type: ignore[method-assign] # replaced on purpose
     sys.argv = [*command]
@@ -56,48 +91,3 @@ def main(*command: str) -> None:
     else:
         from run_specialist.cli.ask import main as run
     run()
-
-
-def nurse(descriptor: int) -> None:
-    """Fork a program for each message with arguments and descriptors; reply with its id, then its exit code."""
-    for name in LATE:
-        importlib.import_module(name)
-    # A garbage collection over all inherited objects would copy their memory, and the exit would take seconds.
-    gc.freeze()
-    with socket.socket(fileno=descriptor) as line:
-        while _fork(line):
-            pass
-
-
-def _fork(line: socket.socket) -> bool:
-    text, (*descriptors,), *_ = socket.recv_fds(line, 65_536, 3)
-    if not text:
-        return False
-    child = os.fork()
-    if child:
-        for each in descriptors:
-            os.close(each)
-        line.send(str(child).encode())
-        line.recv(1)
-        line.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
-        return True
-    line.detach()
-    given = json.loads(text)
-    for target, source in enumerate(descriptors[:2], 1):
-        os.dup2(source, target)
-    os.environ.update(given["env"] | {"TOLD_BY": str(descriptors[2])})
-    os.chdir(given["where"])
-    try:
-        main(*given["command"])
-    except SystemExit as left:
-        end(left.code)
-        raise
-    end(0)
-    return False
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "fork-server":
-        nurse(int(sys.argv[2]))
-    else:
-        main(*sys.argv[1:])

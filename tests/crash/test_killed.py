@@ -1,15 +1,10 @@
 """A run is killed at every point of storing its records, and resumed in another process."""
 
-import asyncio
 import itertools
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist import prompts
-from run_specialist.api.runner import Runner
 from run_specialist.cli import manage
 from run_specialist.loop.job import EarlierCalls, Executed, ResumeState
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
@@ -29,9 +23,9 @@ from run_specialist.store.location import file_of
 from run_specialist.store.stored import StoredRun
 from tests.crash.boundary import NOTES
 from tests.crash.checks import ReceivedRequest, broken_off, check_ended, check_stored_run, finished, stored
-from tests.crash.fork_server import KILLED, ForkServer
 from tests.crash.kill_loop import KillLoop, Kills
-from tests.crash.watched_program import Milestones, WatchedProgram
+from tests.crash.program import EDIT, command_line, runner_of
+from tests.forked_program import ForkedProgram, run_forked
 from tests.loop_jobs import LOOK, job, outcome_of, results
 from tests.scripted_provider import ScriptedProvider, calls, says
 
@@ -39,18 +33,10 @@ PLACES = [("half", 4), ("kept", 9), ("queued", 9), ("asked", 4), ("waited", 9)]
 """Point of the kill, and limit of tool calls: with 9 the run answers by itself, with 4 it lands."""
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    """Start a fork server, which launches programs quickly."""
-    with ForkServer() as started:
-        yield started
-
-
 @dataclass
 class Case:
     """One run, killed at one point."""
 
-    fork_server: ForkServer
     store: str
     folder: Path
     name: str
@@ -59,11 +45,10 @@ class Case:
     def go(self, run_id: str, at: str, number: int) -> int:
         """Start or resume the run; return the exit code."""
         logs = str(self.folder / self.name)
-        command = ["boundary", self.store, logs, self.name, run_id, at, str(number), str(self.limit)]
-        program = WatchedProgram(self.fork_server, command, self.folder, {}, Milestones())
-        code = program.end()
-        assert code in {0, KILLED}, program.said
-        return code
+        command = command_line("boundary", self.store, logs, self.name, run_id, at, str(number), str(self.limit))
+        done = run_forked(command, cwd=self.folder, capture_output=True)
+        assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
+        return done.returncode
 
     def lines(self, what: str) -> list[Any]:
         """Return the lines of one of the run's log files."""
@@ -117,12 +102,14 @@ def check_resumed(before: StoredRun, lines_before: int, case: Case) -> None:
 
 @pytest.mark.exhaustive(one_in=len(PLACES))
 @pytest.mark.parametrize(("at", "limit"), PLACES)
-def test_s4_4_a_run_killed_at_any_boundary_can_be_resumed(request, fork_server, store_url, tmp_path, at, limit):
+def test_s4_4_a_run_killed_at_any_boundary_can_be_resumed(request, store_url, tmp_path, at, limit):
     """After a kill at any point the store is consistent; resumed, each call has one result and ran at most once."""
     # Every boundary with SQLite; a few with PostgreSQL, where each takes three times as long, and in an ordinary run.
     few = store_url.startswith("postgresql") or not request.config.getoption("--exhaustive")
-    for number in itertools.count(2, 5) if few else itertools.count(1):
-        case = Case(fork_server, store_url, tmp_path, f"{at}-{number}", limit)
+    # All records that are queued between two waits are lost together.
+    numbers = itertools.count(2, 5) if few else itertools.count(1, 2 if at == "queued" else 1)
+    for number in numbers:
+        case = Case(store_url, tmp_path, f"{at}-{number}", limit)
         code = case.go("", at, number)
         run = case.look()
         if code == 0:
@@ -158,34 +145,6 @@ def resume(case: Case, run: StoredRun, number: int) -> None:
 
 
 FILE = "---\nname: fixer\ndescription: Fixes.\ntools: read, edit\nwritable: docs/\n---\nYou fix.\n"
-EDIT = ("edit", {"path": "docs/a.md", "old": "two", "new": "2"})
-READ = ("read", {"path": "docs/a.md"})
-PROGRAM = """
-import asyncio, os, signal, sys
-from pathlib import Path
-from run_specialist.safety import safe_files
-from tests.crash.test_killed import run_until_killed
-
-def replacing(*names, **where):
-    if sys.argv[2] == "after" or not where:
-        os.rename(*names, **where)
-    if where:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-safe_files.os.replace = replacing
-asyncio.run(run_until_killed(Path(sys.argv[1])))
-"""
-
-
-def runner_of(root, *script):
-    """Return a runner with a script, and a store beside the root."""
-    return Runner(root=root, provider=ScriptedProvider(script), store=f"sqlite:///{root}.db", trust=True)
-
-
-async def run_until_killed(root):
-    """Read a file and edit it."""
-    async with runner_of(root, calls(READ), calls(EDIT, first_id=2)) as runner:
-        await runner.run("fixer", "Fix it.")
 
 
 @pytest.mark.exhaustive
@@ -196,11 +155,9 @@ async def test_a_killed_edit_is_not_repeated_and_can_be_undone(tmp_path, monkeyp
     for name, text in {".git/x": "", "docs/a.md": "one\ntwo\n", "specialists/fixer.md": FILE}.items():
         (root / name).parent.mkdir(parents=True)
         (root / name).write_text(text)
-    program = [sys.executable, "-c", PROGRAM, str(root), moment]
     monkeypatch.chdir(root)
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    killed = await asyncio.to_thread(subprocess.run, program, env=here, capture_output=True, check=False)
-    assert killed.returncode == -9, killed.stderr.decode()
+    killed = run_forked(command_line("edit", str(root), moment), capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert ((root / "docs/a.md").read_text(), len([*(root / "docs").iterdir()])) == (content, files)
     async with runner_of(root, calls(EDIT, first_id=3), says("done")) as runner:
         run = await runner.resume("last")
@@ -249,7 +206,7 @@ def test_s3_6_a_run_stopped_at_random_can_be_resumed(tmp_path):
     """
     loop = KillLoop(3, tmp_path, signals=[signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
     for kills in (5, 3, 3, 3):
-        loop.work(Kills(kills), ForkServer())
+        loop.work(Kills(kills), ForkedProgram)
         if {"aborted", "interrupted"} <= set(loop.counts.left_as):
             break
     assert set(loop.counts.left_as) <= {"aborted", "interrupted", "answered", "landed"}

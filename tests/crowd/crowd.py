@@ -1,11 +1,19 @@
-"""Run many concurrent children of one parent, and collect the outcome of each."""
+"""Run many concurrent children of one parent, four of five of which succeed, and collect the outcome of each.
+
+A Messages API on loopback answers each child according to the fate in its question.
+"""
 
 import asyncio
 import gc
+import json
+import random
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
@@ -13,9 +21,177 @@ from run_specialist.record.events import Called, Event, Finished
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.reader import Store
-from tests.crowd.crowd_server import Crowded
-from tests.crowd.fates import Fate, question
 from tests.leak_check import resident
+from tests.loopback_server import in_thread, read_request
+
+FAILING = 0.2
+"""Share of the children that fail, if there are enough of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """One way in which a child can end."""
+
+    name: str
+    status: str
+    exit_code: int
+    failed_calls: int = 0
+    requests: int = 3
+    """Number of requests that reach the server."""
+
+
+WELL = Fate("well", "answered", 0)
+ILL = (
+    Fate("500", "failed", 3, requests=2),
+    Fate("400", "failed", 3, requests=2),
+    Fate("overloaded", "failed", 3, requests=1),
+    Fate("reset", "failed", 3, requests=2),
+    Fate("cut", "failed", 3, requests=3),
+    Fate("no JSON", "failed", 3, requests=2),
+    Fate("refusal", "failed", 4, requests=2),
+    Fate("mute", "failed", 4, requests=3),
+    Fate("raises", "answered", 0, failed_calls=1),
+    Fate("hangs", "answered", 0, failed_calls=1),
+    Fate("misfit", "partial", 0),
+    Fate("landing", "landed", 0, requests=2),
+    Fate("aborted", "aborted", 130, failed_calls=2, requests=1),
+    Fate("cancelled", "aborted", 130, failed_calls=2, requests=1),
+)
+FATES = {fate.name: fate for fate in (WELL, *ILL)}
+
+
+def drawn(children: int, seed: int) -> Sequence[Fate]:
+    """Return the fate of each child; with enough children every kind of failure occurs."""
+    chance = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    failing = max(round(children * FAILING), min(len(ILL), children))
+    ill = [ILL[number % len(ILL)] for number in range(failing)]
+    fates = [*ill, *[WELL] * (children - len(ill))]
+    chance.shuffle(fates)
+    return fates
+
+
+def question(number: int, fate: Fate) -> str:
+    """Return the question to a child, by which the server recognizes it."""
+    return f"child {number}: {fate.name}"
+
+
+QUESTION = re.compile(rb"child (\d+): ([a-zA-Z0-9 ]+)")
+WAIT = 0.01
+"""Delay of an answer, so that the children run concurrently [s]."""
+
+Reply = tuple[int, bytes]
+
+
+class Crowded:
+    """Answers the requests, and counts those of each child."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[int] = Counter()
+        self.at_once = self.most_at_once = 0
+        self.url = ""
+        self._awaited = 0
+        self._all_asked = asyncio.Event()
+
+    def expect(self, children: int) -> None:
+        """Reset the counters, and answer only after so many children have sent their first request."""
+        self.requests.clear()
+        self.most_at_once, self._awaited, self._all_asked = 0, children, asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer requests on one connection until it ends."""
+        try:
+            while True:
+                _, body = await read_request(reader)
+                if not await self._answer(body, writer):
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, body: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; return False if the connection ends with it."""
+        found = QUESTION.search(body)
+        assert found, body
+        child, fate = int(found[1]), found[2].decode()
+        self.requests[child] += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await (self._gather() if self.requests[child] == 1 and self._awaited else asyncio.sleep(WAIT))
+        finally:
+            self.at_once -= 1
+        request = json.loads(body)
+        turn = sum(message["role"] == "assistant" for message in request["messages"]) + 1
+        if fate == "reset" and turn == 2:
+            writer.transport.abort()
+            return False
+        status, said = reply(child, fate, turn, request)
+        cut = len(said) // 2 if fate == "cut" and turn == 3 else 0
+        head = f"HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\nx-should-retry: false\r\n"
+        writer.write(f"{head}content-length: {len(said)}\r\n\r\n".encode() + (said[:cut] if cut else said))
+        await writer.drain()
+        return not cut
+
+    async def _gather(self) -> None:
+        if len(self.requests) == self._awaited:
+            self._all_asked.set()
+        await self._all_asked.wait()
+
+
+def reply(child: int, fate: str, turn: int, request: dict[str, Any]) -> Reply:
+    """Return the status and body of an answer.
+
+    turn: Number of the turn, from 1.
+    """
+    if fate == "overloaded":
+        return _error(529, "overloaded_error")
+    if turn == 1:
+        how = {"raises": "raise", "hangs": "hang", "aborted": "wait", "cancelled": "wait"}.get(fate, "find")
+        return _calls(child, turn, ("look", {"query": f"{child}a"}), ("look", {"query": f"{child}b", "how": how}))
+    match fate:
+        case "500":
+            return _error(500, "api_error")
+        case "400":
+            return _error(400, "invalid_request_error")
+        case "no JSON":
+            return 200, b'{"type": "mess'
+        case "refusal":
+            return _message(child, turn, [], "refusal")
+        case "mute":
+            return _message(child, turn, [], "end_turn")
+        case "misfit" | "landing":
+            return _calls(child, turn, ("respond", {"answer": f"answer {child}"}))
+    if turn == 2:
+        return _calls(child, turn, ("look", {"query": f"{child}c"}))
+    return _calls(child, turn, ("respond", {"answer": f"answer {child}"}))
+
+
+def _error(status: int, kind: str) -> Reply:
+    return status, json.dumps({"type": "error", "error": {"type": kind, "message": "not now"}}).encode()
+
+
+def _calls(child: int, turn: int, *wanted: tuple[str, dict[str, Any]]) -> Reply:
+    blocks = [
+        {"type": "tool_use", "id": f"call_{child}_{turn}_{place}", "name": name, "input": arguments}
+        for place, (name, arguments) in enumerate(wanted)
+    ]
+    return _message(child, turn, blocks, "tool_use")
+
+
+def _message(child: int, turn: int, content: list[dict[str, Any]], reason: str) -> Reply:
+    usage = {"input_tokens": 100 * turn, "output_tokens": 10}
+    said = {"id": f"msg_{child}_{turn}", "type": "message", "role": "assistant", "model": "claude-haiku-4-5"}
+    return 200, json.dumps({**said, "content": content, "stop_reason": reason, "usage": usage}).encode()
+
+
+@contextmanager
+def serving() -> Iterator[Crowded]:
+    """Run the server in a thread."""
+    crowded = Crowded()
+    with in_thread(crowded.serve) as crowded.url:
+        yield crowded
+
 
 CHILD = Specialist(name="child", description="", prompt="You look.", tools=(), tool_timeout=0.2, model="haiku")
 PATIENCE = 120

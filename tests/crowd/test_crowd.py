@@ -8,9 +8,7 @@ import os
 
 import pytest
 
-from tests.crowd.crowd import alive, play, unread, wrong
-from tests.crowd.crowd_server import serving
-from tests.crowd.fates import FATES, drawn
+from tests.crowd.crowd import FATES, alive, drawn, play, serving, unread, wrong
 from tests.leak_check import Census, left_since
 from tests.plugins.tiers import seed
 

@@ -1,7 +1,10 @@
-"""The documents, and functions that extract parts of them."""
+"""The documents, and functions that extract parts of them and run their examples."""
 
+import ast
+import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -48,3 +51,13 @@ def anchors(text: str) -> set[str]:
     outside = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.*)$", outside, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+async def execute(example: str) -> dict[str, Any]:
+    """Run an example with top-level `await`, as a notebook does, and return its variables."""
+    names: dict[str, Any] = {"__name__": "example"}
+    code = compile(example, "docs/python.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    done = eval(code, names)  # noqa: S307 - examples from this repository
+    if inspect.isawaitable(done):
+        await done
+    return names

@@ -10,8 +10,7 @@ from run_specialist import NotTrusted, Runner
 from run_specialist.budget import Kind
 from run_specialist.errors import with_flags
 from run_specialist.specialist.loader import load
-from tests.docs.examples import execute
-from tests.docs.markdown import ROOT, blocks, page
+from tests.docs.markdown import ROOT, blocks, execute, page
 from tests.loop_jobs import results
 from tests.projects import project as made_project
 from tests.scripted_provider import ScriptedProvider, calls

@@ -1,11 +1,12 @@
 """Fixtures for runs in which specialists call each other or are resumed."""
 
+import asyncio
+
 import pytest
 
 from run_specialist.api.runner import Runner
-from tests.loop.tool_runs import LOOKUP
+from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
-from tests.projects import project
 from tests.scripted_specialists import write
 from tests.spans import recorded
 from tests.stored_runs import StoredRunHarness
@@ -38,15 +39,24 @@ def files(tmp_path):
 
 
 @pytest.fixture
-def app(tmp_path, monkeypatch):
-    """Create a project with a module and an empty home directory, and change into the project."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    with project(tmp_path / "project") as made:
-        monkeypatch.chdir(made.root)
-        made.write("PKG/tools.py", *LOOKUP)
-        yield made
+def store(tmp_path, monkeypatch, files):
+    """Return the URL of a store, and write a parent and its child."""
+    monkeypatch.chdir(tmp_path)
+    files()
+    return f"sqlite:///{tmp_path}/runs.db"
+
+
+@pytest.fixture
+def hanging():
+    """Return a tool that never ends, and an event that is set when it has started."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    return Tool("look", "Hangs.", hang), reached
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tool calls in the loop: batches, failures, repeats, augmenters."""
+"""Tool calls in the loop: batches, failures, repeats, augmenters, calls beside an answer and calls in texts."""
 
 import asyncio
 import json
@@ -6,9 +6,8 @@ import json
 import anyio
 import pytest
 
-from run_specialist import prompts
+from run_specialist import prompts, tool
 from run_specialist.budget import Kind
-from run_specialist.errors import ToolError
 from run_specialist.loop.evidence import MARKS, ReturnReason
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Choice
@@ -18,18 +17,11 @@ from run_specialist.record.outcome import Exit
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.base import Tool
 from run_specialist.tools.respond import respond_tool
-from tests.loop.founded_replies import INVENTED, READ, beside, responds
-from tests.loop.stored_replies import looks
-from tests.loop_jobs import LOOK, job, outcome_of, results
+from tests.loop.replies import INVENTED, READ, beside, looks, looks_for, responds
+from tests.loop_jobs import COUNT_DOWN, LOOK, job, outcome_of, results
 from tests.scripted_provider import ScriptedProvider, calls, says
 
 DONE = says("done")
-ANSWER = calls(("respond", {"answer": "the answer"}), first_id=999)
-
-
-def batch(*queries, first=1):
-    """Script one turn of several calls."""
-    return calls(*(("look", {"query": query}) for query in queries), first_id=first)
 
 
 async def test_x_2_countdown_lines_follow_call_order():
@@ -43,7 +35,7 @@ async def test_x_2_countdown_lines_follow_call_order():
         first_may_end.set()
         return query
 
-    provider = ScriptedProvider([batch("slow", "fast"), DONE])
+    provider = ScriptedProvider([looks_for("slow", "fast"), DONE])
     await outcome_of(job(provider, 4, tools=[Tool("look", "Race.", race)]))
     assert order == ["fast", "slow"]
     assert results(provider.requests[1].messages[-1]) == ["slow", "fast\n2 tool calls remaining"]
@@ -63,48 +55,10 @@ async def test_s2_5_parallel_tools_limit_bounds_concurrent_calls(most):
         running -= 1
         return query
 
-    provider = ScriptedProvider([batch(*"abcdef"), DONE])
+    provider = ScriptedProvider([looks_for(*"abcdef"), DONE])
     await outcome_of(job(provider, None, tools=[Tool("look", "Work.", work)], parallel_tools_limit=most))
     assert peak == most
     assert results(provider.requests[1].messages[-1]) == list("abcdef")
-
-
-def broken(query: str) -> str:
-    """Fail in the way that the query says."""
-    if query == "own":
-        raise ToolError("no such place; try another")
-    raise RuntimeError(query)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "said"),
-    [
-        ("look", {"query": "own"}, "look failed: no such place; try another"),
-        ("look", {"query": "boom"}, "look failed: RuntimeError: boom"),
-        ("look", {"question": "x"}, "look failed: invalid arguments: query: Missing required argument"),
-        ("fly", {}, "fly failed: there is no such tool; there are look, respond"),
-    ],
-)
-async def test_s1_7_x_3_failures_go_to_the_model_and_spend_budget(name, arguments, said):
-    """A failed, unknown or invalid call counts and returns an error result with the tool's name and the reason."""
-    provider = ScriptedProvider([calls((name, arguments)), ANSWER])
-    outcome = await outcome_of(job(provider, 1, tools=[Tool("look", "Breaks.", broken)]))
-    (block,) = provider.requests[1].messages[-1].content
-    assert block["is_error"] is True
-    assert block["content"].startswith(said)
-    assert block["content"].splitlines()[-1] == "0 tool calls remaining"
-    assert (outcome.tool_calls.used, outcome.tool_calls.failed) == (1, 1)
-
-
-async def test_x_3_malformed_arguments_are_an_error_and_replaced_in_history():
-    """The transcript replaces malformed arguments with `{}`, because the API accepts only objects."""
-    reply = calls(("look", {}))
-    reply = type(reply)(reply.stop, ({**reply.content[0], "input": "oops"},), reply.usage)
-    provider = ScriptedProvider([reply, DONE])
-    await outcome_of(job(provider, 5))
-    assistant, user = provider.requests[1].messages[-2:]
-    assert assistant.content[0]["input"] == {}
-    assert results(user) == ["look failed: the arguments are no JSON object"]
 
 
 async def test_s1_7_a_hanging_tool_ends_at_its_timeout():
@@ -115,30 +69,36 @@ async def test_s1_7_a_hanging_tool_ends_at_its_timeout():
         await never.wait()
         return query
 
-    provider = ScriptedProvider([batch("a"), DONE])
+    provider = ScriptedProvider([looks_for("a"), DONE])
     outcome = await outcome_of(job(provider, 9, tools=[Tool("look", "Hangs.", hang)], tool_timeout=0.01))
     assert results(provider.requests[1].messages[-1]) == ["look failed: no result within 0.01 seconds"]
     assert outcome.answer == "done"
 
 
-async def test_x_13_a_repeated_call_returns_the_recorded_result_and_counts():
-    """A repeated call, also within a batch, returns the recorded result with a hint instead of running, and counts."""
+async def test_x_13_repeated_calls_of_repeatable_tools_return_the_recorded_result_and_count():
+    """A repeated call returns the recorded result with a hint, also within a batch; other tools run on every call."""
     ran = []
 
-    def note(query: str) -> str:
-        ran.append(query)
-        return f"note {query}"
+    @tool(repeatable=True)
+    def once(word: str) -> str:
+        """Look up."""
+        ran.append("once")
+        return word
 
-    tool = Tool("look", "Looks.", note, repeatable=True)
-    provider = ScriptedProvider([batch("a", "a"), batch("a", first=3), DONE])
-    outcome = await outcome_of(job(provider, 9, tools=[tool]))
-    assert ran == ["a"]
-    first, second = results(provider.requests[1].messages[-1])
-    (third,) = results(provider.requests[2].messages[-1])
-    assert first == "note a"
-    assert second == third
-    assert second.startswith("note a\n[You made this very call before")
-    assert outcome.tool_calls.used == 3
+    @tool
+    def each(word: str) -> str:
+        """Look up."""
+        ran.append("each")
+        return word
+
+    both = [("once", {"word": "owl"}), ("each", {"word": "owl"})]
+    provider = ScriptedProvider([calls(*both, *both), calls(*both, first_id=5), DONE])
+    outcome = await outcome_of(job(provider, None, tools=[once, each]))
+    assert (sorted(ran), outcome.tool_calls.used) == (["each"] * 3 + ["once"], 6)
+    first, _, second, _ = results(provider.requests[1].messages[-1])
+    third, again = results(provider.requests[2].messages[-1])
+    assert (first, again) == ("owl", "owl")
+    assert second == third == f"owl\n{prompts.SAME_CALL}"
 
 
 async def test_secrets_are_masked_before_the_model_sees_them():
@@ -174,25 +134,35 @@ async def test_s1_7_any_exception_of_a_tool_becomes_an_error_result(error, kind)
         raise RuntimeError(repr(error)) if isinstance(error, StopIteration | GeneratorExit) else error
 
     function = plain if kind == "plain" else coroutine
-    provider = ScriptedProvider([batch("a"), DONE])
+    provider = ScriptedProvider([looks_for("a"), DONE])
     outcome = await outcome_of(job(provider, 9, tools=[Tool("look", "Raises.", function)]))
     assert (outcome.status, outcome.tool_calls.failed) == ("answered", 1)
     assert results(provider.requests[1].messages[-1])[0].startswith("look failed: ")
 
 
-async def test_s3_3_an_augmenter_value_becomes_text_and_its_failure_a_warning():
-    """A number returned by an augmenter is converted to text; an exception becomes a warning in the outcome."""
+class Unspeakable(Exception):
+    """An error whose text cannot be made."""
 
-    def bad(executed):
-        raise KeyError("oops")
+    def __repr__(self):
+        """Fail again."""
+        raise ValueError("no words")
 
-    provider = ScriptedProvider([batch("a"), DONE])
-    outcome = await outcome_of(job(provider, 9, augmenters=[lambda executed: 7, bad]))
-    assert results(provider.requests[1].messages[-1]) == ["note on 'a', part 0\n7"]
+    __str__ = __repr__
+
+
+async def test_s3_3_no_augmenter_damages_the_result():
+    """A number becomes text; failures and values without a text are warnings, and the countdown still follows."""
+
+    def raises(executed):
+        raise Unspeakable
+
+    odd = [lambda executed: 7, raises, lambda executed: {"x": object()}, lambda executed: Unspeakable()]
+    provider = ScriptedProvider([looks_for("a"), DONE])
+    outcome = await outcome_of(job(provider, 2, augmenters=[*odd, COUNT_DOWN]))
+    (result,) = results(provider.requests[1].messages[-1])
+    assert json.loads(result) == {"output": "note on 'a', part 0\n7\n1 tool call remaining", "x": "object"}
+    assert outcome.status == "answered"
     assert "an augmenter failed on look" in outcome.warnings[0]
-
-
-# Answers beside calls whose results they cannot know go back to the model, once.
 
 
 @pytest.mark.parametrize("quotes", [(), (INVENTED,), (READ, INVENTED), ({"source": "a", "quote": "note on 'a'"},)])
@@ -275,19 +245,6 @@ LOOKS = written(("look", {"query": "a"}), ("look", {"query": "b"}))
 CALLS_ANSWER = written(("respond", {"answer": "yes", "evidence": [{"source": "a", "quote": "note on 'a'"}]}))
 
 
-async def test_g_3_calls_in_the_text_are_run_and_the_answer_in_the_text_is_taken():
-    """Leaked calls run, spend budget and get results in order; a leaked `respond` is the answer with its quotes."""
-    events = []
-    provider = ScriptedProvider([LOOKS, CALLS_ANSWER])
-    outcome = await outcome_of(job(provider, 9), events)
-    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("answered", "yes", 2)
-    assert [quote.verified for quote in outcome.evidence] == [True]
-    assert results(provider.requests[1].messages[-1]) == ["note on 'a', part 0", "note on 'b', part 0"]
-    assert outcome.warnings == (CALLS_AS_TEXT,)
-    replied = [(event.stop, event.text) for event in events if event.event == "reply"]
-    assert replied == [("wants_tools", ""), ("wants_tools", "")]
-
-
 async def test_g_3_the_bare_input_of_respond_is_the_answer_without_a_warning():
     """The input of `respond` as text ends the run, with its quotes and gaps."""
     text = json.dumps({"answer": "yes", "evidence": [{"source": "a", "quote": "note on 'a'"}], "gaps": ["c"]})
@@ -295,13 +252,6 @@ async def test_g_3_the_bare_input_of_respond_is_the_answer_without_a_warning():
     assert (outcome.status, outcome.answer, outcome.gaps) == ("answered", "yes", ("c",))
     assert [quote.quote for quote in outcome.evidence] == ["note on 'a'"]
     assert CALLS_AS_TEXT not in outcome.warnings
-
-
-async def test_g_3_json_that_names_no_offered_tool_is_the_answer_as_it_stands():
-    """A text with other JSON is an answer."""
-    text = '{"name": "delete", "arguments": {}}'
-    outcome = await outcome_of(job(ScriptedProvider([looks(1), says(text)]), 9))
-    assert (outcome.status, outcome.answer) == ("answered", text)
 
 
 async def test_g_3_x_5_at_the_landing_calls_in_the_text_are_not_run_and_the_next_rung_follows():

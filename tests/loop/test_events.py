@@ -8,34 +8,20 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 
-from run_specialist.api.runner import Runner
 from run_specialist.errors import ProviderError, UsageError
 from run_specialist.loop.observing import CONTENT
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Delta
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
+from tests.loop.replies import looks_for
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.scripted_provider import ScriptedProvider, calls, says
-from tests.scripted_specialists import ScriptedSpecialists, write
+from tests.scripted_specialists import ScriptedSpecialists
 from tests.spans import recorded
-from tests.stored_runs import StoredRunHarness
 
-LOOKS = calls(("look", {"query": "a"}))
+LOOKS = looks_for("a")
 ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)
-
-
-@pytest.fixture
-def hanging():
-    """Return a tool that never ends, and an event that is set when the tool has started."""
-    reached = asyncio.Event()
-
-    async def hang(query: str) -> str:
-        reached.set()
-        await asyncio.Event().wait()
-        return query
-
-    return Tool("look", "Hangs.", hang), reached
 
 
 async def test_a_second_outcome_call_is_refused_or_returns_the_same(hanging):
@@ -76,7 +62,6 @@ async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
 async def test_s3_6_an_abort_leaves_no_cancellation_on_the_task(hanging):
     """Aborting twice or inside a timeout leaves no cancellation behind on the caller's task."""
     look, reached = hanging
-
     run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
 
     async def parent():
@@ -95,7 +80,6 @@ async def test_s3_6_an_abort_leaves_no_cancellation_on_the_task(hanging):
 async def test_s3_6_a_cancellation_beside_an_abort_propagates(hanging):
     """A cancellation of the parent propagates even if the child is aborted at the same time."""
     look, reached = hanging
-
     run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
     task = asyncio.create_task(run.outcome())
     await reached.wait()
@@ -120,9 +104,6 @@ async def test_a_failing_observer_does_not_affect_the_reply():
 
     outcome = await outcome_of(job(Streaming([says("done")]), 4, tools=()), watch=watch)
     assert (outcome.status, outcome.warnings) == ("answered", ())
-
-
-# Spans of complete runs, as the OpenTelemetry SDK exports them.
 
 
 async def test_a_run_is_a_tree_of_spans(spans):
@@ -184,18 +165,14 @@ async def test_the_span_of_a_landed_run_describes_the_landing(spans):
     await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 1))
     told = spans.one("invoke_agent").attributes
     assert told["run_specialist.status"] == "landed"
-    assert [told[f"run_specialist.landing.{key}"] for key in ("reason", "how", "requests")] == [
-        "tool_calls",
-        "force",
-        1,
-    ]
+    landing = [told[f"run_specialist.landing.{key}"] for key in ("reason", "how", "requests")]
+    assert landing == ["tool_calls", "force", 1]
 
 
-async def test_s4_5_a_resumed_run_has_its_own_span_in_the_same_conversation(spans, tmp_path):
+async def test_s4_5_a_resumed_run_has_its_own_span_in_the_same_conversation(spans, desk):
     """A resumed run has its own span in the same conversation, with the usage of its own segment only."""
-    desk = StoredRunHarness(tmp_path)
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    going = await desk.go_on(calls(("look", {"query": "b"}), first_id=2), ANSWER, tool_calls_limit=5)
+    going = await desk.go_on(looks_for("b", first_id=2), ANSWER, tool_calls_limit=5)
     first, second = spans.named("invoke_agent")
     assert first.attributes["gen_ai.conversation.id"] == second.attributes["gen_ai.conversation.id"]
     assert ("run_specialist.resumed" in first.attributes, second.attributes["run_specialist.resumed"]) == (False, True)
@@ -205,17 +182,12 @@ async def test_s4_5_a_resumed_run_has_its_own_span_in_the_same_conversation(span
     assert going.outcome.usage.total_tokens == 60
 
 
-async def test_x_11_the_span_of_a_child_is_below_its_delegate_call(spans, tmp_path, monkeypatch):
+async def test_x_11_the_span_of_a_child_is_below_its_delegate_call(spans, run_lead, files):
     """A child's run is below the delegate call, and its usage is counted once in runs, requests and outcome."""
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
-    write(tmp_path, "finder", "tool_calls_limit: 6")
+    files()
     asks = calls(("delegate", {"specialist": "finder", "query": "What?"}), ("look", {"query": "b"}))
-    cast = ScriptedSpecialists(
-        lead=[[asks, ANSWER]], finder=[[calls(("look", {"query": "c"})), calls(("look", {}), first_id=5), ANSWER]]
-    )
-    async with Runner(provider=cast, tools=[LOOK]) as runner:
-        outcome = await runner.run("lead", "What is known?")
+    cast = ScriptedSpecialists(lead=[[asks, ANSWER]], finder=[[looks_for("c"), looks_for("", first_id=5), ANSWER]])
+    outcome, _ = await run_lead(cast)
     lead, finder = spans.one("invoke_agent lead"), spans.one("invoke_agent finder")
     assert spans.parent(finder) == "execute_tool delegate"
     assert finder.attributes["run_specialist.parent_run_id"] == outcome.run_id
@@ -253,7 +225,7 @@ async def test_content_is_recorded_only_if_enabled_and_masked(spans, monkeypatch
     """With the environment variable set, spans hold question, answer, arguments and results, with secrets masked."""
     monkeypatch.setenv(CONTENT, switch)
     secret = f"sk-{'a1' * 20}"
-    script = [calls(("look", {"query": secret})), calls(("respond", {"answer": f"mice {secret}"}), first_id=9)]
+    script = [looks_for(secret), calls(("respond", {"answer": f"mice {secret}"}), first_id=9)]
     await outcome_of(job(ScriptedProvider(script), 4, question=f"What of {secret}?"))
     run, call = spans.one("invoke_agent").attributes, spans.one("execute_tool").attributes
     assert json.loads(run["gen_ai.input.messages"]) == [
@@ -265,9 +237,6 @@ async def test_content_is_recorded_only_if_enabled_and_masked(spans, monkeypatch
     assert json.loads(call["gen_ai.tool.call.arguments"]) == {"query": "[redacted]"}
     assert call["gen_ai.tool.call.result"] == "note on '[redacted]', part 0"
     assert not any(secret in span.to_json() for span in spans.all)
-
-
-# Spans of failed or aborted runs, and failures of telemetry itself.
 
 
 async def test_failed_calls_are_marked_and_skipped_calls_have_no_span(spans):
@@ -298,10 +267,8 @@ async def test_a_failed_request_marks_the_run_span_as_failed(spans):
     request, run = spans.named("chat")[1], spans.one("invoke_agent")
     assert (request.status.status_code, request.attributes["error.type"]) == (StatusCode.ERROR, "ProviderError")
     assert (run.status.status_code, run.attributes["error.type"]) == (StatusCode.ERROR, "provider")
-    assert (run.status.description, run.attributes["run_specialist.status"]) == (
-        "the server takes no [redacted]",
-        "failed",
-    )
+    assert run.status.description == "the server takes no [redacted]"
+    assert run.attributes["run_specialist.status"] == "failed"
     assert spans.usage("invoke_agent") == spans.usage("chat") == [10, 5, 0, 0]
 
 
@@ -314,16 +281,10 @@ async def test_the_span_of_a_refusal_omits_the_reason(spans):
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-async def test_s3_6_spans_of_an_aborted_run_end(spans, how):
+async def test_s3_6_spans_of_an_aborted_run_end(spans, hanging, how):
     """An aborted run's span ends without an error; that of the interrupted call has the error type CancelledError."""
-    reached = asyncio.Event()
-
-    async def hang(query: str) -> str:
-        reached.set()
-        await asyncio.Event().wait()
-        return query
-
-    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[Tool("look", "Hangs.", hang)]))
+    look, reached = hanging
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
     task = asyncio.create_task(run.outcome())
     await reached.wait()
     run.abort() if how == "abort" else task.cancel()
@@ -335,31 +296,23 @@ async def test_s3_6_spans_of_an_aborted_run_end(spans, how):
     assert "error.type" not in told.attributes
 
 
-class Broken(SpanProcessor):
+class BrokenProcessor(SpanProcessor):
     """A span processor that fails in a given method."""
 
     def __init__(self, where):
-        self.where = where
         self.failed = 0
+        setattr(self, where, self.fail)
 
-    def _fail(self, where):
-        if where == self.where:
-            self.failed += 1
-            raise KeyError(where)
-
-    def on_start(self, span, parent_context=None):
-        """Fail at the beginning."""
-        self._fail("start")
-
-    def on_end(self, span):
-        """Fail at the end."""
-        self._fail("end")
+    def fail(self, *_, **__):
+        """Count the failure."""
+        self.failed += 1
+        raise KeyError(self.failed)
 
 
-@pytest.mark.parametrize("where", ["start", "end"])
+@pytest.mark.parametrize("where", ["on_start", "on_end"])
 async def test_a_failing_span_processor_does_not_change_the_run(where):
     """A failing span processor does not change the run, and the caller's span is current again afterwards."""
-    broken = Broken(where)
+    broken = BrokenProcessor(where)
     with recorded(broken):
         before = trace.get_current_span()
         outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))

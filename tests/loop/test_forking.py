@@ -12,10 +12,10 @@ from run_specialist.spawning.resuming import first_turns
 from run_specialist.store.reader import Store
 from run_specialist.store.stored import copied_rows, transcript_rows
 from tests.journals import load
-from tests.loop.stored_replies import ANSWER, THREE, looks
+from tests.loop.replies import ANSWER, THREE, answers, asks, looks, looks_for, responds
 from tests.loop_jobs import LOOK
 from tests.scripted_provider import ScriptedProvider, calls, says
-from tests.scripted_specialists import ScriptedSpecialists, write
+from tests.scripted_specialists import ScriptedSpecialists
 
 DOWN = ProviderError("the API is down")
 
@@ -44,7 +44,10 @@ async def eventful(desk):
 
 
 async def test_f_1_a_fork_repeats_the_request_after_any_turn(desk):
-    """At each turn a fork sends what followed it: across a landing, a resumption, a cut reply and a summary."""
+    """At each turn a fork sends what followed it, across a landing, a resumption, a cut reply and a summary.
+
+    Before a turn at which a limit was raised, it does not copy the note about that, but has the limit.
+    """
     requests = await eventful(desk)
     source = desk.load()
     later = {note["text"] for note in first_turns(source, 0).left_out}
@@ -65,13 +68,7 @@ async def test_f_1_a_fork_repeats_the_request_after_any_turn(desk):
         assert own == [block for block in tail.blocks if block.get("text") not in later - known]
         assert fork.outcome.limits["turns"].used == at + 1
     assert load(desk.url, source.run_id) == source
-
-
-@pytest.mark.exhaustive
-async def test_f_1_the_note_about_a_limit_is_renewed(desk):
-    """A fork before a turn at which a limit was raised does not copy the note about it, but has the limit."""
-    await eventful(desk)
-    fork = await desk.fork(2, says("So."), run_id=desk.load().run_id, summarize_at=None)
+    fork = await desk.fork(2, says("So."), run_id=source.run_id, summarize_at=None)
     assert "you now have 9 tool calls in all, of which 3 are used" in str(fork.requests[0].messages[-1])
     deeper = await desk.fork(1, says("So."))
     assert "you now have 9 tool calls in all, of which 2 are used" in str(deeper.requests[0].messages[-1])
@@ -131,7 +128,7 @@ async def test_f_5_a_fork_is_stored_before_its_first_request(desk):
     """A fork that is killed before its first reply is resumed with its turns and its note, and pays for them once."""
     first = await desk.ask(*THREE, ANSWER)
     provider = OtherProvider([])
-    async with desk.process(provider) as runner:
+    async with desk.process(provider=provider) as runner:
         run = await runner.fork(first.outcome.run_id, "And why?", at=2, tool_calls_limit=9)
     stored = load(desk.url, run.run_id)
     assert (len(stored.turns), len(stored.calls), stored.snapshot.turns) == (2, 2, 2)
@@ -164,31 +161,26 @@ async def test_f_6_the_price_of_the_cold_prefix_is_reserved(desk):
     assert [asked.choice for asked in fork.requests] == ["respond"]
 
 
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("at", "options", "reason"),
-    [
-        (9, {}, "`at=9`: {id} has 4 turns; use 0 to 4"),
-        (-1, {}, "`at=-1`: {id} has 4 turns; use 0 to 4"),
-        (
-            4,
-            {},
-            "`at=4`: turn 4 of {id} is its answer; add a further question, or use `at=3` to have it answered again",
-        ),
-        (3, {"tool_calls_limit": 2}, "tool_calls_limit: the first 3 turns of {id} used 3 tool calls, so"),
-        (3, {"turns_limit": 2}, "turns_limit: the first 3 turns of {id} used 3 turns, so its total limit cannot be 2"),
-        (2, {"query": " "}, "question is empty"),
-        (2, {"landing": "softly"}, "landing: must be"),
-    ],
-)
-async def test_f_7_what_cannot_be_forked_is_refused_by_name(desk, at, options, reason):
+REFUSED = [
+    (9, {}, "`at=9`: {id} has 4 turns; use 0 to 4"),
+    (-1, {}, "`at=-1`: {id} has 4 turns; use 0 to 4"),
+    (4, {}, "`at=4`: turn 4 of {id} is its answer; add a further question, or use `at=3` to have it answered again"),
+    (3, {"tool_calls_limit": 2}, "tool_calls_limit: the first 3 turns of {id} used 3 tool calls, so"),
+    (3, {"turns_limit": 2}, "turns_limit: the first 3 turns of {id} used 3 turns, so its total limit cannot be 2"),
+    (2, {"query": " "}, "question is empty"),
+    (2, {"landing": "softly"}, "landing: must be"),
+]
+
+
+async def test_f_7_what_cannot_be_forked_is_refused_by_name(desk):
     """Each refusal is one line with what to do; nothing is sent, and no run is stored."""
     first = await desk.ask(*THREE, ANSWER)
-    async with desk.process(ScriptedProvider([])) as runner:
-        with pytest.raises(Exception, match=r".") as refused:
-            await runner.fork(first.outcome.run_id, at=at, **options)
-    assert reason.format(id=first.outcome.run_id) in str(refused.value)
-    assert "\n" not in str(refused.value)
+    async with desk.process() as runner:
+        for at, options, reason in REFUSED:
+            with pytest.raises(Exception, match=r".") as refused:
+                await runner.fork(first.outcome.run_id, at=at, **options)
+            assert reason.format(id=first.outcome.run_id) in str(refused.value)
+            assert "\n" not in str(refused.value)
     assert desk.load().run_id == first.outcome.run_id
 
 
@@ -229,50 +221,22 @@ async def test_f_2_calls_with_odd_ids_get_new_ones(desk):
     assert not [text for text in fork.outcome.warnings if "left out" in text]
 
 
-# Forks of runs that asked other specialists, and of those specialists' own runs.
+FOUND = responds("mice", {"source": "n.md:1", "quote": "note on 'owls', part 0"}, first_id=90)
 
 
-ASKS = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}))
-LOOKS = calls(("look", {"query": "owls"}))
-FOUND = {"answer": "mice", "evidence": [{"source": "n.md:1", "quote": "note on 'owls', part 0"}]}
-
-
-def answers(**arguments):
-    """Make a reply that ends a run."""
-    return calls(("respond", arguments), first_id=90)
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    """Return the URL of a store, and write a parent and its child."""
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 3")
-    write(tmp_path, "finder", "tool_calls_limit: 2")
-    return f"sqlite:///{tmp_path}/runs.db"
-
-
-@pytest.mark.exhaustive
-async def test_f_3_the_calls_of_children_belong_to_the_source(store):
-    """The spending of copied children does not count; quotes that they have read are still verified, on resume too."""
-    cast = ScriptedSpecialists(lead=[[ASKS, answers(answer="some")]], finder=[[LOOKS, answers(**FOUND)]])
-    async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
-        first = await runner.run("lead", "What is known?")
-    more = ScriptedSpecialists(lead=[[answers(**FOUND)], [answers(**FOUND)]], finder=[])
-    async with Runner(provider=more, tools=[LOOK], store=store) as runner:
-        outcome = await (await runner.fork(first.run_id, at=1)).outcome()
-        again = await (await runner.resume(outcome.run_id, "Sure?")).outcome()
-    assert (first.tool_calls.used, outcome.tool_calls.used, outcome.children) == (2, 1, ())
-    assert [one.verified for one in (*outcome.evidence, *again.evidence)] == [True, True]
-
-
-async def test_f_4_a_fork_of_a_child_has_no_parent(store):
-    """A child run is forked as a separate run, which its parent does not count."""
-    cast = ScriptedSpecialists(lead=[[ASKS, answers(answer="some")]], finder=[[LOOKS, answers(**FOUND)]])
+async def test_f_3_f_4_children_belong_to_the_source_and_a_fork_of_one_has_no_parent(store):
+    """A fork does not count copied children, but verifies what they read, on resume too; their forks are own runs."""
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("some")]], finder=[[looks_for("owls"), FOUND]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
         first = await runner.run("lead", "What is known?")
     child = first.children[0].run_id
-    async with Runner(provider=ScriptedSpecialists(finder=[[answers(**FOUND)]]), tools=[LOOK], store=store) as runner:
+    more = ScriptedSpecialists(lead=[[FOUND], [FOUND]], finder=[[FOUND]])
+    async with Runner(provider=more, tools=[LOOK], store=store) as runner:
+        copy = await (await runner.fork(first.run_id, at=1)).outcome()
+        again = await (await runner.resume(copy.run_id, "Sure?")).outcome()
         outcome = await (await runner.fork(child, at=1)).outcome()
+    assert (first.tool_calls.used, copy.tool_calls.used, copy.children) == (2, 1, ())
+    assert [one.verified for one in (*copy.evidence, *again.evidence)] == [True, True]
     with Store(store) as kept:
         assert [one.run_id for one in kept.load(first.run_id).children] == [child]
         fork = kept.load(outcome.run_id)

@@ -1,4 +1,4 @@
-"""The records that a run writes to its journal, and their order."""
+"""The records that a run writes to its journal, and runs whose store is slow, unavailable, lost or taken over."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, stored
-from tests.loop.stored_replies import ANSWER, looks
+from tests.loop.replies import ANSWER, beside, looks
 from tests.loop_jobs import LOOK, Clock, job, outcome_of, results
 from tests.scripted_provider import ScriptedProvider, calls, says
 
@@ -26,17 +26,13 @@ from tests.scripted_provider import ScriptedProvider, calls, says
 async def recorded_run(script, limit=9, **settings):
     """Run a script, and return the run, its outcome and its journal."""
     notebook, provider = Notebook(), ScriptedProvider(script)
-    run = Run(job(provider, limit, origin=lambda: ORIGIN, **settings), journal=notebook)
+    run = Run(job(provider, limit, **settings), journal=notebook)
     return run, await run.outcome(), notebook
 
 
-ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}
-
-
-BESIDE = calls(("look", {"query": "a"}), ("respond", {"answer": "It is known."}), ("look", {"query": "b"}), first_id=50)
 EXITS = {
     "limit": ([looks(1), looks(2, 2), ANSWER], "landed"),
-    "answer beside calls": ([BESIDE, ANSWER], "landed"),
+    "answer beside calls": ([beside(), ANSWER], "landed"),
     "error": ([looks(1), ProviderError("down")], "failed"),
     "context": ([looks(1), ContextExceeded("full")], "partial"),
     "bug": ([looks(1), RuntimeError("a bug")], "failed"),
@@ -58,48 +54,19 @@ async def test_x_10_on_every_exit_each_stored_call_has_its_result(how):
     assert kept_run.transcript == run.transcript
     assert kept_run.pending is None
     called = [block["id"] for one in run.transcript for block in one.blocks if block["type"] == "tool_use"]
-    answered = [
-        block["tool_use_id"] for one in run.transcript for block in one.blocks if block["type"] == "tool_result"
-    ]
-    assert called == answered
-    assert {call.call.id for call in kept_run.calls} <= set(answered)
+    results = [block for one in run.transcript for block in one.blocks if block["type"] == "tool_result"]
+    assert called == [block["tool_use_id"] for block in results]
+    assert {call.call.id for call in kept_run.calls} <= set(called)
 
 
-@pytest.mark.parametrize("at", ["tool", "request"])
-async def test_s3_6_an_aborted_run_is_stored_with_its_results(at):
-    """After an abort during a tool call or a request, the stored run has each result and the outcome."""
-    reached = asyncio.Event()
-
-    async def slow(query: str = "") -> str:
-        if query == "2":
-            reached.set()
-            await asyncio.Event().wait()
-        return f"note {query}"
-
-    class Silent(ScriptedProvider):
-        async def ask(self, request):
-            """Say nothing to the second request, where that is what is wanted."""
-            if len(self.requests) == 1 and at == "request":
-                reached.set()
-                await asyncio.Event().wait()
-            return await super().ask(request)
-
+async def test_s3_6_a_run_that_is_aborted_in_a_request_is_stored_with_its_results():
+    """The stored run has the results of the turns before, and the outcome."""
     notebook = Notebook()
-    provider = Silent([looks(1, 1 if at == "request" else 2)])
-    run = Run(job(provider, tools=[Tool("look", "Look.", slow)], origin=lambda: ORIGIN), journal=notebook)
-    task = asyncio.create_task(run.outcome())
-    await reached.wait()
-    run.abort()
-    assert (await task).status == "aborted"
+    run = Run(job(ScriptedProvider([looks(1), lambda request: run.abort() or looks(2)])), journal=notebook)
+    assert (await run.outcome()).status == "aborted"
     kept_run = stored(notebook.records)
-    assert kept_run.status == "aborted"
-    assert kept_run.transcript == run.transcript
-    results = [block["content"] for block in run.transcript[-1].blocks]
-    assert results[0] == "note 1"
-    assert len(results) == len(kept_run.calls) == (1 if at == "request" else 2)
-
-
-# When a run waits for its journal, and how it continues if the journal fails.
+    assert (kept_run.status, kept_run.transcript) == ("aborted", run.transcript)
+    assert results(run.transcript[2]) == ["note on '1', part 0"]
 
 
 LOST = "this run is not stored: the disk is full"
@@ -135,7 +102,7 @@ async def test_a_journal_that_fails_at_any_record_is_one_warning():
     same = {"warnings": (), "duration_s": 0, "limits": {}}
     for after in range(end + 1):
         events.clear()
-        run = Run(job(ScriptedProvider(script), 9, origin=lambda: ORIGIN), events.append, journal=Failing(after))
+        run = Run(job(ScriptedProvider(script), 9), events.append, journal=Failing(after))
         outcome = await run.outcome()
         assert replace(outcome, **same) == replace(whole, **same)
         assert not run.is_kept
@@ -153,7 +120,7 @@ async def test_a_hanging_disk_causes_a_warning_and_keeps_the_answer(monkeypatch)
             await asyncio.Event().wait()
 
     monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
-    run = Run(job(ScriptedProvider([looks(1), looks(2), ANSWER]), origin=lambda: ORIGIN), journal=Hanging())
+    run = Run(job(ScriptedProvider([looks(1), looks(2), ANSWER])), journal=Hanging())
     outcome = await run.outcome()
     assert outcome.answer == "It is known."
     assert outcome.warnings == (checkpoint.STORE_SLOW,)
@@ -188,9 +155,6 @@ async def test_s3_6_a_second_cancellation_does_not_lose_the_outcome():
         await running
     assert [record.outcome.answer for record in journal.of(Ended)] == ["x"]
     assert events[-1].outcome.answer == "x"
-
-
-# Runs whose store is slow, unavailable, lost or taken over by another process.
 
 
 LOST_LOST = "this run is not stored from turn 2 on: the disk is full"
@@ -345,9 +309,6 @@ async def test_a_run_that_requires_its_store_does_not_start_without_it(tmp_path,
     assert not provider.requests
 
 
-# Text that the model has already produced is in the outcome, however the run ends.
-
-
 GATHERED = calls(("respond", {"answer": "What was gathered."}), first_id=5)
 HALF = calls(("respond", {"answer": "Half of wh"}), first_id=6, stop=Stop.TRUNCATED)
 
@@ -401,46 +362,6 @@ async def test_s3_6_an_answer_streaming_at_an_abort_is_kept():
     outcome = await run.outcome()
     assert outcome.status == "aborted"
     assert "Owls eat mice, and th" in outcome.answer
-
-
-class Unspeakable(Exception):
-    """An error that raises when it is converted to text."""
-
-    def __repr__(self):
-        """Fail again."""
-        raise ValueError("no words")
-
-
-def raises(executed):
-    """Fail with an exception whose text raises."""
-    raise Unspeakable
-
-
-def no_json(executed):
-    """Return a value that is not JSON."""
-    return {"x": object()}
-
-
-def no_text(executed):
-    """Return what cannot be written."""
-
-    class Line:
-        def __str__(self):
-            raise ValueError("no words")
-
-    return Line()
-
-
-@pytest.mark.parametrize("augmenter", [raises, no_json, no_text])
-async def test_s3_3_an_augmenter_never_damages_the_result(augmenter):
-    """Text from an augmenter is dropped or made printable; the result and the countdown after it are complete."""
-    provider = ScriptedProvider([calls(("look", {"query": "a"})), says("done")])
-    made = job(provider, 2, augmenters=[augmenter, *job(provider).augmenters])
-    outcome = await outcome_of(made)
-    (result,) = results(provider.requests[1].messages[-1])
-    assert "note on 'a', part 0" in result
-    assert "1 tool call remaining" in result
-    assert outcome.status == "answered"
 
 
 async def test_x_8_a_full_context_shortens_the_longest_new_results():

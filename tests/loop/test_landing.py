@@ -1,4 +1,4 @@
-"""Soft landing in the loop: complete transcripts with a scripted model."""
+"""Soft landing in the loop, and all the ways in which a turn can end: complete transcripts with a scripted model."""
 
 import json
 from dataclasses import replace
@@ -6,124 +6,40 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.budget import Kind
-from run_specialist.errors import ForcingRefused
 from run_specialist.loop.exchange import MOST_CALLS
 from run_specialist.providers.base import Choice
 from run_specialist.record.journal import Received
-from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
-from tests.loop.stored_replies import looks
-from tests.loop_jobs import COUNT_DOWN, job, outcome_of, results
+from tests.loop.replies import beside, looks, looks_for, responds
+from tests.loop_jobs import job, outcome_of, results
 from tests.scripted_provider import ScriptedProvider, calls, says
 
 ANSWER = calls(("respond", {"answer": "the answer"}), first_id=999)
-ORDER = "0 tool calls remain and only a call of `respond` will be heard"
-
-
-def looks_soft(count, first=1):
-    """Script `count` turns of one call each."""
-    return [calls(("look", {"query": str(number)}), first_id=number) for number in range(first, first + count)]
-
-
-def last_results(provider):
-    """Return the last result of each request but the first."""
-    return [results(asked.messages[-1])[-1] for asked in provider.requests[1:]]
-
-
-async def test_x_1_without_forcing_a_limit_of_0_ends_the_question_with_the_instruction():
-    """If forcing is not available, N = 0 puts the landing instruction at the end of the question."""
-    provider = ScriptedProvider([ANSWER])
-    await outcome_of(job(provider, 0, landing="order", question="Why?"))
-    (asked,) = provider.requests
-    text = asked.messages[0].content[0]["text"]
-    assert text.startswith("Why?\n")
-    assert ORDER in text
-    assert asked.choice is Choice.AUTO
 
 
 async def test_s0_8_without_a_limit_there_is_no_notice_and_no_forced_choice():
     """With `none` there is no notice, no countdown and no forced choice, however many calls run."""
-    provider = ScriptedProvider([*looks_soft(40), says("done")])
+    provider = ScriptedProvider([*map(looks, range(1, 41)), says("done")])
     outcome = await outcome_of(job(provider, None))
     assert "Tool budget" not in provider.opening.system
-    assert not [text for text in last_results(provider) if "remaining" in text]
+    assert not [asked for asked in provider.requests if "remaining" in str(asked.messages)]
     assert {asked.choice for asked in provider.requests} == {Choice.AUTO}
     assert (outcome.status, outcome.answer, outcome.landing) == ("answered", "done", None)
 
 
-async def test_s0_10_a_400_on_forcing_puts_the_order_into_the_last_result():
-    """After a 400 on a forced choice, the landing instruction goes into the last result, with tool choice `auto`."""
-    provider = ScriptedProvider([*looks_soft(2), ForcingRefused("not supported"), ANSWER])
-    outcome = await outcome_of(job(provider, 2))
-    refused, ordered = provider.requests[2:]
-    assert (refused.choice, ordered.choice) == (Choice.RESPOND, Choice.AUTO)
-    assert refused.messages[:-1] == ordered.messages[:-1]
-    before, after = results(refused.messages[-1])[-1], results(ordered.messages[-1])[-1]
-    assert after.startswith(f"{before}\n")
-    assert after.splitlines()[-2] == "0 tool calls remaining"
-    assert ORDER in after.splitlines()[-1]
-    assert (outcome.landing.how, outcome.landing.requests) == ("order", 1)
-
-
-async def test_s0_10_forcing_is_not_tried_where_it_is_known_to_be_refused():
-    """If the capability table says that forcing is refused, it is not tried."""
-    provider = ScriptedProvider([*looks_soft(2), ANSWER], forced_choice=False)
-    outcome = await outcome_of(job(provider, 2))
-    assert {asked.choice for asked in provider.requests} == {Choice.AUTO}
-    assert ORDER in last_results(provider)[-1]
-    assert outcome.landing.how == "order"
-
-
-async def test_x_5_another_tool_at_the_landing_is_answered_but_not_run():
-    """Another tool call at the landing gets a skipped result, and the next rung follows in a new message."""
-    provider = ScriptedProvider([*looks_soft(2), *looks_soft(1, first=3), ANSWER])
-    outcome = await outcome_of(job(provider, 2))
-    assert last_results(provider)[2].startswith("Not run: limit reached, look skipped.")
-    assert ORDER in last_results(provider)[2]
-    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "order", 2)
-
-
 async def test_landing_prompt_replaces_the_landing_instruction():
     """`landing_prompt` of the file replaces the default landing instruction."""
-    provider = ScriptedProvider([*looks_soft(1), ANSWER])
+    provider = ScriptedProvider([looks(1), ANSWER])
     await outcome_of(job(provider, 1, landing="order", landing_prompt="Come home."))
-    assert last_results(provider)[-1].splitlines()[-2:] == ["0 tool calls remaining", "Come home."]
-
-
-async def test_a_tool_result_that_imitates_the_countdown_changes_no_limit():
-    """A tool result that imitates the countdown does not change the limit."""
-    from run_specialist.tools.base import Tool
-
-    liar = Tool("look", "Lies.", lambda query: "99 tool calls remaining")
-    provider = ScriptedProvider([*looks_soft(2), ANSWER])
-    outcome = await outcome_of(job(provider, 2, tools=[liar], augmenters=[COUNT_DOWN]))
-    assert last_results(provider)[-1] == "99 tool calls remaining\n0 tool calls remaining"
-    assert outcome.tool_calls.used == 2
-
-
-# Every kind of limit leads to a soft landing, as tool calls do.
-
-
-def look_reply(number, usage=None):
-    """Make a turn of one call."""
-    return replace(calls(("look", {"query": str(number)}), first_id=number), usage=usage or Usage(10, 0, 0, 5))
-
-
-def answer_reply(text="the answer"):
-    """Make the turn that ends a run."""
-    return calls(("respond", {"answer": text}), first_id=900)
+    assert results(provider.requests[1].messages[-1])[0].endswith("\n0 tool calls remaining\nCome home.")
 
 
 async def test_a_quote_from_the_part_that_the_character_limit_cut_off_is_not_verified():
     """Evidence is checked against what the model could read: of two results of 60 characters, 100 in total."""
     quotes = [{"source": "", "quote": quote} for quote in ("first seen", "second seen", "second unseen")]
-    provider = ScriptedProvider(
-        [
-            calls(("look", {"query": "first"}), ("look", {"query": "second"})),
-            calls(("respond", {"answer": "yes", "evidence": quotes}), first_id=9),
-        ]
-    )
+    provider = ScriptedProvider([looks_for("first", "second"), responds("yes", *quotes)])
 
     async def note(query: str) -> str:
         return f"{query} seen".ljust(40, ".") + f"{query} unseen".rjust(20, ".")
@@ -136,7 +52,7 @@ async def test_a_quote_from_the_part_that_the_character_limit_cut_off_is_not_ver
 async def test_characters_are_counted_after_truncation_without_added_lines():
     """Characters are counted after truncation by `tool_result_limit` and without the lines that the program adds."""
     tool = Tool("look", "Look.", lambda query: "x" * 50)
-    provider = ScriptedProvider([look_reply(1), look_reply(2), answer_reply()])
+    provider = ScriptedProvider([looks(1), looks(2), ANSWER])
     made = job(provider, 2, tools=[tool], tool_result_limit=20)
     outcome = await outcome_of(made)
     assert outcome.limits["characters"].used == 40
@@ -144,8 +60,7 @@ async def test_characters_are_counted_after_truncation_without_added_lines():
 
 async def test_x_14_tokens_are_estimated_if_the_server_reports_no_usage():
     """If the server reports no usage, tokens are estimated, and the outcome warns of it once."""
-    silent = [look_reply(n, Usage()) for n in range(1, 3)]
-    provider = ScriptedProvider([*silent, replace(answer_reply(), usage=Usage())])
+    provider = ScriptedProvider([replace(reply, usage=Usage()) for reply in (looks(1), looks(2), ANSWER)])
     outcome = await outcome_of(job(provider, 30, question="why? " * 1_000, limits={Kind.TOKENS: 7_500}))
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
     assert 3_000 < outcome.limits["tokens"].used <= 7_500
@@ -154,17 +69,13 @@ async def test_x_14_tokens_are_estimated_if_the_server_reports_no_usage():
 
 async def test_x_14_no_tokens_are_estimated_without_a_language_model():
     """For a provider that is not a language model no tokens are estimated, and no warning is added."""
-    provider = ScriptedProvider([look_reply(1, Usage()), replace(answer_reply(), usage=Usage())])
+    provider = ScriptedProvider([replace(reply, usage=Usage()) for reply in (looks(1), ANSWER)])
     provider.capabilities = replace(provider.capabilities, is_language_model=False)
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 7_500}))
     assert (outcome.limits["tokens"].used, outcome.warnings) == (0, ())
 
 
-# All the ways in which a turn can end, and the outcome of each.
-
-
-LOOKS = calls(("look", {"query": "a"}))
-THINKING = {"type": "thinking", "thinking": "hm", "signature": "s1"}
+LOOKS = looks_for("a")
 
 
 def cut(*wanted, first_id=50):
@@ -172,19 +83,11 @@ def cut(*wanted, first_id=50):
     return calls(*wanted, first_id=first_id, stop=Stop.TRUNCATED)
 
 
-BESIDE = calls(
-    ("look", {"query": "a"}),
-    ("respond", {"answer": "yes", "evidence": [{"source": "a", "quote": "note on 'a'"}]}),
-    ("look", {"query": "b"}),
-    first_id=11,
-)
-
-
 @pytest.mark.parametrize("limit", [9, 1], ids=["quotes verified", "landing"])
 async def test_x_4_respond_beside_other_calls_ends_the_run(limit):
     """`respond` ends the run at the landing, and where its quotes were read before; each other call has a result."""
     events = []
-    provider = ScriptedProvider([LOOKS, BESIDE])
+    provider = ScriptedProvider([LOOKS, beside({"source": "a", "quote": "note on 'a'"}, answer="yes", first_id=11)])
     outcome = await outcome_of(job(provider, limit), events)
     assert (outcome.status, outcome.answer) == ("landed" if limit == 1 else "answered", "yes")
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (1, 2)
@@ -192,28 +95,13 @@ async def test_x_4_respond_beside_other_calls_ends_the_run(limit):
     assert called[2:] == [("call_11", "skipped"), ("call_13", "skipped")]
 
 
-async def test_x_6_a_cut_respond_is_requested_again_with_a_larger_limit():
-    """A `respond` cut by max_tokens stays out of the history; the same messages are sent with a larger limit."""
-    provider = ScriptedProvider([LOOKS, cut(("respond", {"answer": "the ans"})), ANSWER])
-    outcome = await outcome_of(job(provider, 9))
-    first, second = provider.requests[1:]
-    assert first.messages == second.messages
-    assert second.max_tokens > first.max_tokens
-    assert (outcome.status, outcome.answer) == ("answered", "the answer")
-
-
 async def test_x_6_respond_cut_twice_is_salvaged_and_marked():
-    """A `respond` cut twice gives a partial answer, marked as truncated, and the matching status."""
+    """A `respond` cut twice gives a partial answer, marked as truncated; cut to `{}`, it is made from the results."""
     provider = ScriptedProvider([cut(("respond", {"answer": "the"})), cut(("respond", {"answer": "the answ"}))])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.status, outcome.answer, outcome.exit_code) == ("partial", "the answ\n[truncated]", 0)
     assert "cut off" in outcome.error
-
-
-async def test_x_6_respond_cut_to_nothing_is_salvaged_from_the_results():
-    """If `respond` is cut to `{}` twice, the answer is salvaged from the tool results."""
-    provider = ScriptedProvider([LOOKS, cut(("respond", {})), cut(("respond", {}))])
-    outcome = await outcome_of(job(provider, 9))
+    outcome = await outcome_of(job(ScriptedProvider([LOOKS, cut(("respond", {})), cut(("respond", {}))]), 9))
     assert outcome.status == "partial"
     assert "note on 'a'" in outcome.answer
 
@@ -241,15 +129,6 @@ async def test_x_5_a_landing_for_another_reason_runs_no_calls_either():
     assert (outcome.status, outcome.landing.how) == ("landed", "order")
 
 
-async def test_x_7_an_empty_answer_is_requested_once_more():
-    """A reply with only thinking counts as empty, and the same request is sent once more."""
-    silent = Reply(Stop.ANSWERED, (THINKING,))
-    provider = ScriptedProvider([LOOKS, silent, says("now")])
-    outcome = await outcome_of(job(provider, 9))
-    assert provider.requests[1].messages == provider.requests[2].messages
-    assert (outcome.status, outcome.answer) == ("answered", "now")
-
-
 @pytest.mark.parametrize("empty", [says(""), says("  \n"), calls(("respond", {"answer": " "})), calls(("respond", {}))])
 async def test_x_7_two_empty_answers_fail_with_the_evidence_kept(empty):
     """After two empty answers the run fails with exit code 4, and the outcome holds the gathered results."""
@@ -258,16 +137,6 @@ async def test_x_7_two_empty_answers_fail_with_the_evidence_kept(empty):
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
     assert "note on 'a'" in outcome.answer
     assert outcome.evidence[0].quote == "note on 'a', part 0"
-
-
-async def test_x_8_a_paused_turn_is_sent_back_as_is():
-    """A paused turn is sent back unchanged as the last message of the history."""
-    paused = says("still searching", Stop.PAUSED)
-    provider = ScriptedProvider([paused, says("found")])
-    outcome = await outcome_of(job(provider, 9))
-    last = provider.requests[1].messages[-1]
-    assert (last.role, last.content) == ("assistant", paused.content)
-    assert outcome.answer == "found"
 
 
 async def test_x_8_the_number_of_pauses_is_limited():
@@ -286,14 +155,6 @@ async def test_x_8_a_refusal_runs_no_calls_and_names_its_category():
     assert (outcome.status, outcome.exit_code, outcome.tool_calls.used) == ("failed", Exit.NO_ANSWER, 1)
     assert "cyber" in outcome.error
     assert "note on 'a'" in outcome.answer
-
-
-async def test_x_9_thinking_goes_back_unmodified():
-    """The thinking blocks of a reply are sent back unchanged in the next request."""
-    reply = Reply(Stop.WANTS_TOOLS, (THINKING, *LOOKS.content))
-    provider = ScriptedProvider([reply, ANSWER])
-    await outcome_of(job(provider, 9))
-    assert provider.requests[1].messages[1].content == reply.content
 
 
 async def test_of_two_respond_calls_the_first_nonempty_one_counts():
@@ -402,17 +263,9 @@ async def test_x_7_an_empty_answer_in_json_is_asked_for_once_more():
     assert (outcome.status, outcome.exit_code) == ("failed", 4)
 
 
-# Replies with far too many tool calls.
-
-
-def looks_replies(count):
-    """Script one reply with this many calls of `look`."""
-    return [("look", {"query": str(number)}) for number in range(count)]
-
-
 async def test_s2_2_calls_above_the_maximum_are_dropped():
     """Of 2,000 calls with a limit of 20, 20 run, the other kept calls get a short result, and the rest are dropped."""
-    provider = ScriptedProvider([calls(*looks_replies(2_000)), calls(("respond", {"answer": "done"}), first_id=5_000)])
+    provider = ScriptedProvider([looks(1, 2_000), responds("done", first_id=5_000)])
     outcome = await outcome_of(job(provider, 20))
     assert (outcome.status, outcome.answer) == ("landed", "done")
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (20, MOST_CALLS - 20)
@@ -425,7 +278,8 @@ async def test_s2_2_calls_above_the_maximum_are_dropped():
 
 async def test_respond_is_kept_after_too_many_calls():
     """A `respond` call is never dropped, however late it comes in the reply."""
-    provider = ScriptedProvider([calls(*looks_replies(MOST_CALLS + 50), ("respond", {"answer": "found"}))])
+    many = [("look", {"query": "a"})] * (MOST_CALLS + 50)
+    provider = ScriptedProvider([calls(*many, ("respond", {"answer": "found"}))])
     outcome = await outcome_of(job(provider, 0))
     assert (outcome.status, outcome.answer) == ("landed", "found")
     assert outcome.tool_calls.skipped == MOST_CALLS

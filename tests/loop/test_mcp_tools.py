@@ -75,16 +75,11 @@ async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
     assert results(provider.requests[1].messages[-1])[0].startswith("[redacted]")
 
 
-@pytest.mark.exhaustive(one_in=6)
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ("tools: mcp__good__add", {"mcp__good__add"}),
-        ("tools: mcp__good__a*, Read", {"mcp__good__add", "mcp__good__ask_back", "read"}),
-        ("tools: good/add, good/slow", {"mcp__good__add", "mcp__good__slow"}),
-        ("tools: mcp__other", {"mcp__other__look"}),
-        ("tools: mcp__other__*, mcp__nowhere__x", {"mcp__other__look"}),
-        ("tools: []", set()),
+        ("tools: good/add, mcp__good__slow, Read", {"mcp__good__add", "mcp__good__slow", "read"}),
         ("tools: [mcp__good__a*, mcp__other]\ndisallowed_tools: mcp__other, mcp__good__add", {"mcp__good__ask_back"}),
     ],
 )
@@ -119,22 +114,23 @@ async def test_nothing_is_started_without_trust(tmp_path, write):
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_resumed_run_restarts_its_servers(tmp_path, write, there):
     """A resumed run restarts its servers; for a missing one it warns, keeps the tools, and calls return errors."""
-    write(servers={"good": ("good", str(tmp_path))})
-    program = shutil.copy(script("good")[1], tmp_path / "own.py")
+    write(servers={"raw": ("raw", "fine", str(tmp_path))})
+    program = shutil.copy(script("raw")[1], tmp_path / "own.py")
     file = tmp_path / "specialists" / "finder.md"
-    file.write_text(file.read_text().replace(script("good")[1], str(program)))
+    file.write_text(file.read_text().replace(script("raw")[1], str(program)))
     store = f"sqlite:///{tmp_path}/runs.db"
-    ask = calls(add(1, 2)), calls(("respond", {"answer": "So far."}), first_id=8)
+    look = ("mcp__raw__look", {})
+    ask = calls(look), calls(("respond", {"answer": "So far."}), first_id=8)
     async with Runner(root=tmp_path, provider=ScriptedProvider(ask), trust=True, store=store) as runner:
         first = await runner.run("finder", "What is known?", tool_calls_limit=1)
     assert first.status == "landed"
     if not there:
         program.unlink()
-    provider = ScriptedProvider([calls(add(3, 4), first_id=20), says("done")])
+    provider = ScriptedProvider([calls(look, first_id=20), says("done")])
     async with Runner(root=tmp_path, provider=provider, trust=True, store=store) as runner:
         outcome = await (await runner.resume("last", tool_calls_limit=3)).outcome()
-    assert "mcp__good__slow" in provider.opening.tools.names
-    assert results(provider.requests[-1].messages[-1])[0].startswith("7" if there else "mcp__good__add failed: ")
+    assert "mcp__raw__look" in provider.opening.tools.names
+    assert results(provider.requests[-1].messages[-1])[0].startswith("seen" if there else "mcp__raw__look failed: ")
     assert ["own.py" in warning for warning in outcome.warnings] == ([] if there else [True])
     assert (outcome.status, running(tmp_path)) == ("answered", [])
 
@@ -166,12 +162,8 @@ async def test_server_values_are_masked_in_the_store_and_sent_again(tmp_path, wr
 @pytest.mark.parametrize(
     ("tools", "said"),
     [
-        (
-            "read, mcp__god__add",
-            "no tool of an MCP server matches mcp__god__add; available: mcp__good__add, mcp__good__",
-        ),
+        ("read, mcp__god__add", "no tool of an MCP server matches mcp__god__add; available: mcp__good__add, mcp__good"),
         ("read", "lists no tool of the MCP servers, so none can be called; available: mcp__good__add"),
-        ("read, mcp__good__add", None),
         ("read, mcp__good__*", None),
     ],
     ids=str,

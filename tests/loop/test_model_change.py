@@ -28,15 +28,21 @@ from run_specialist.store import writer as writers
 from run_specialist.store.stored import transcript_rows
 from run_specialist.store.writer import Writer
 from tests.journals import Notebook, load, stored
-from tests.loop.nested_replies import asks
-from tests.loop.scripted_chains import GONE, Model, chained
-from tests.loop.stored_replies import ANSWER, looks
+from tests.loop.replies import ANSWER, GONE, Model, asks, chained, looks
 from tests.loop_jobs import LOOK, Clock, job, outcome_of
 from tests.scripted_provider import calls, says
 from tests.scripted_specialists import ScriptedSpecialists, write
-from tests.stored_runs import LOOKER
-from tests.taken_up import ID, QUESTION, Office, taken
+from tests.stored_runs import ID, LOOKER, QUESTION, StoredRunHarness, taken
 from tests.unit.store.records import ask
+
+BUSY = Unavailable("busy", status=529, kind="overloaded")
+
+
+async def retried(chain, **settings):
+    """Run a chain while the clock stands still; return its outcome and the events of its waits."""
+    events = []
+    outcome = await Run(job(chain, **settings), events.append, clock=lambda: 0.0).outcome()
+    return outcome, [event for event in events if event.event == "retrying"]
 
 
 async def test_m_2_each_reply_is_charged_at_the_price_of_its_model():
@@ -77,26 +83,21 @@ def test_m_5_which_failures_lead_on(kind, leads_on):
 async def test_m_2_a_server_that_cannot_be_reached_is_not_asked_for_its_other_models():
     """Without a connection the whole patience applies; then the first model of another server continues."""
     down = Unavailable("cannot reach http://a")
-    waits = []
     chain, models = chained([down] * 40, [], [down, ANSWER])
-    run = Run(job(chain, patience=60), lambda event: waits.append(event) if event.event == "retrying" else None)
-    assert (await run.outcome()).status == "failed"
+    outcome, waits = await retried(chain, patience=60)
+    assert outcome.status == "failed"
     assert sum(event.seconds for event in waits) == pytest.approx(60, abs=0.1)
     chain, models = chained([down] * 40, [], [down, ANSWER])
     models[2].capabilities = replace(models[2].capabilities, vendor="other")
-    waits.clear()
-    outcome = await Run(job(chain), lambda event: waits.append(event) if event.event == "retrying" else None).outcome()
+    outcome, waits = await retried(chain)
     assert [one.model for one in outcome.models] == ["a", "c"]
     assert sum(event.seconds for event in waits[:-1]) == pytest.approx(10, abs=0.1)
 
 
 async def test_m_2_the_last_model_has_the_whole_patience():
     """While another model is left, a request is retried for ten seconds; the last one as long as the run says."""
-    busy = Unavailable("busy", status=529, kind="overloaded")
-    waits = []
-    chain, _ = chained([busy] * 40, [busy] * 40)
-    run = Run(job(chain, patience=60), lambda event: waits.append(event) if event.event == "retrying" else None)
-    outcome = await run.outcome()
+    chain, _ = chained([BUSY] * 40, [BUSY] * 40)
+    outcome, waits = await retried(chain, patience=60)
     restarts = [place for place, event in enumerate(waits) if event.attempt == 1]
     assert len(restarts) == 2
     assert sum(event.seconds for event in waits[: restarts[1]]) == pytest.approx(10, abs=0.1)
@@ -108,26 +109,18 @@ async def test_m_2_the_last_model_has_the_whole_patience():
 
 async def test_m_2_half_of_the_time_left_remains_for_the_next_model():
     """With a time limit the first model does not use up the time of the others."""
-    busy = Unavailable("busy", status=529, kind="overloaded")
-    waits = []
-    chain, _ = chained([busy] * 40, [ANSWER])
-    run = Run(
-        job(chain, limits={Kind.TIME: 16}),
-        lambda event: waits.append(event.seconds) if event.event == "retrying" else None,
-        clock=lambda: 0.0,
-    )
-    assert (await run.outcome()).status == "answered"
-    assert sum(waits) == pytest.approx(5.5, abs=0.1)
+    chain, _ = chained([BUSY] * 40, [ANSWER])
+    outcome, waits = await retried(chain, limits={Kind.TIME: 16})
+    assert outcome.status == "answered"
+    assert sum(event.seconds for event in waits) == pytest.approx(5.5, abs=0.1)
 
 
 async def test_m_2_a_requested_wait_that_is_too_long_is_not_waited_for():
     """A wait of eleven seconds changes the model immediately; only the last model waits."""
     busy = Unavailable("busy", status=529, wait=11, kind="overloaded")
-    waits = []
     chain, _ = chained([busy], [busy, ANSWER])
-    run = Run(job(chain), lambda event: waits.append(event.seconds) if event.event == "retrying" else None)
-    assert (await run.outcome()).status == "answered"
-    assert waits == [11]
+    outcome, waits = await retried(chain)
+    assert (outcome.status, [event.seconds for event in waits]) == ("answered", [11])
 
 
 async def test_m_3_the_landing_goes_on_where_it_was():
@@ -263,9 +256,6 @@ async def test_m_8_a_child_changes_its_model_without_its_parent(run_lead, files)
     assert "owls eat mice" in str(models[0].requests[-1].messages[-1])
 
 
-# Stored runs that changed their model: begun with an id, resumed, and forked.
-
-
 def thought(reply):
     """Return a reply with a thought before it."""
     return replace(reply, content=({"type": "thinking", "thinking": "hm"}, *reply.content))
@@ -343,7 +333,7 @@ RAW = "select run_id, status from runs"
 @pytest.fixture
 def office(tmp_path, store_url):
     """Provide a store and its processes, once on each kind of database."""
-    return Office(tmp_path, store_url)
+    return StoredRunHarness(tmp_path, store=store_url)
 
 
 async def broken_off(office, *script, **how):

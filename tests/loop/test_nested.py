@@ -13,7 +13,7 @@ from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, keep
-from tests.loop.nested_replies import answers, asks, looks
+from tests.loop.replies import answers, asks, looks_for
 from tests.loop_jobs import LOOK, results
 from tests.scripted_provider import calls
 from tests.scripted_specialists import ScriptedSpecialists, write
@@ -22,7 +22,7 @@ from tests.scripted_specialists import ScriptedSpecialists, write
 async def test_x_11_usage_and_cost_are_counted_once(run_lead, files):
     """Of four requests two are the child's: they count in the total once and are listed under `children`."""
     files()
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks_for("owls"), answers("mice")]])
     outcome, events = await run_lead(cast)
     (child,) = outcome.children
     assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (40, 20)
@@ -37,7 +37,7 @@ async def test_x_11_usage_and_cost_are_counted_once(run_lead, files):
 async def test_x_11_the_calls_of_a_child_are_limited_by_the_parents_remainder(run_lead, files):
     """With 4 calls, the parent uses one to delegate; the child, whose limit is 6, gets 3, and both land."""
     files(lead=["tool_calls_limit: 4"])
-    child = [looks("a", "b", first_id=1), looks("c", first_id=3), answers("some")]
+    child = [looks_for("a", "b", first_id=1), looks_for("c", first_id=3), answers("some")]
     cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[child])
     outcome, _ = await run_lead(cast)
     finder, lead = cast.played["finder"][0], cast.played["lead"][0]
@@ -53,7 +53,7 @@ async def test_x_11_the_calls_of_a_child_are_limited_by_the_parents_remainder(ru
 async def test_x_11_parallel_children_share_the_remaining_calls(run_lead, tmp_path):
     """Three parallel children each get a third of the remaining calls, and the limit is not exceeded."""
     write(tmp_path, "lead", "agents: [one, two, three]", "tool_calls_limit: 9")
-    greedy = [looks(*"abcdefgh"), answers("some")]
+    greedy = [looks_for(*"abcdefgh"), answers("some")]
     for name in ("one", "two", "three"):
         write(tmp_path, name, "tool_calls_limit: 8")
     ran = []
@@ -89,10 +89,10 @@ async def test_x_11_a_child_is_budgeted_at_the_price_of_its_own_model(tmp_path, 
 async def test_x_11_unused_calls_of_a_child_return_to_the_parent(run_lead, files):
     """A child that gets 6 of 9 calls and uses 1 returns the rest, so that the second child gets its full 6."""
     files()
-    six = [looks(*"abcdef"), answers("more")]
+    six = [looks_for(*"abcdef"), answers("more")]
     cast = ScriptedSpecialists(
         lead=[[asks("finder"), asks("finder", first_id=2), answers("all")]],
-        finder=[[looks("a"), answers("some")], six],
+        finder=[[looks_for("a"), answers("some")], six],
     )
     outcome, _ = await run_lead(cast)
     assert [child.tool_calls for child in outcome.children] == [1, 6]
@@ -131,23 +131,6 @@ async def test_x_11_the_time_of_a_child_ends_before_the_parents(run_lead, files)
     assert 60 < begun.limits["time"] < 90 / 1.1
 
 
-# Specialists that call each other: permissions, results, errors and events.
-
-
-async def test_an_untrusted_child_causes_one_warning(run_lead, files, tmp_path):
-    """A child that is not trusted causes one warning for two calls, which says what to allow."""
-    files(finder=["python_tools: ['app:find']"])
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "app.py").write_text("def find() -> str:\n    return 'found'\n")
-    cast = ScriptedSpecialists(lead=[[asks("finder", "finder"), answers("all")]], finder=[])
-    outcome, _ = await run_lead(cast)
-    (warning,) = outcome.warnings
-    assert warning.startswith("finder could not be asked: ")
-    assert "would import app" in warning
-    assert "`trust=True`" in warning
-    assert (outcome.status, outcome.tool_calls.failed) == ("answered", 2)
-
-
 async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(run_lead, files, tmp_path):
     """Permission to delegate is not inherited: a child gets `delegate` only for the `agents` in its own file."""
     files()
@@ -172,7 +155,7 @@ async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(ru
         {"source": "look", "quote": "note on 'owls', part 0"},
         {"source": "nowhere", "quote": "Owls eat cheese."},
     ]
-    child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": quoted}), first_id=90)]
+    child = [looks_for("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": quoted}), first_id=90)]
     said = [*quoted, {"source": "finder", "quote": "Owls eat mice."}]
     cast = ScriptedSpecialists(
         lead=[[asks("finder"), calls(("respond", {"answer": "all", "evidence": said}), first_id=90)]], finder=[child]
@@ -186,7 +169,7 @@ async def test_a_failed_child_becomes_an_error_result(run_lead, files):
     """A child whose provider fails becomes an error result; its spending is counted and the parent answers."""
     files()
     cast = ScriptedSpecialists(
-        lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]]
+        lead=[[asks("finder"), answers("all")]], finder=[[looks_for("a"), ProviderError("the server is gone")]]
     )
     outcome, _ = await run_lead(cast)
     (block,) = cast.played["lead"][0].requests[1].messages[-1].content
@@ -208,7 +191,7 @@ async def test_an_abort_keeps_the_results_of_the_child(files, tmp_path, monkeypa
             await never.wait()
         return f"note on {query}"
 
-    cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[looks("owls"), looks("for ever", first_id=2)]])
+    cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[looks_for("owls"), looks_for("for ever", first_id=2)]])
     async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
         run = await runner.prepare("lead", "What is known?")
         task = asyncio.create_task(run.outcome())
@@ -224,7 +207,7 @@ async def test_an_abort_keeps_the_results_of_the_child(files, tmp_path, monkeypa
 async def test_child_events_reach_the_parents_listener_wrapped(run_lead, files):
     """The parent's listener receives the child's events wrapped, between start and end of the delegate call."""
     files()
-    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks_for("owls"), answers("mice")]])
     _, events = await run_lead(cast)
     names = [f"{event.event}/{event.told.event}" if isinstance(event, ChildTold) else event.event for event in events]
     begin = next(i for i, event in enumerate(events) if isinstance(event, Called) and event.phase == "started")
@@ -262,7 +245,7 @@ async def test_g_5_verified_quotes_of_a_child_count_for_its_parent(run_lead, fil
     """A parent that requires quotes may rest on what its child has read, and on nothing else of the child."""
     files(lead=["evidence: require"])
     quote = {"source": "look", "quote": "note on 'owls', part 0"}
-    child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": [quote]}), first_id=90)]
+    child = [looks_for("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": [quote]}), first_id=90)]
     said = calls(("respond", {"answer": "all", "evidence": [{"source": "finder", "quote": "Owls eat mice."}]}))
     good = calls(("respond", {"answer": "all", "evidence": [quote]}), first_id=90)
     cast = ScriptedSpecialists(
@@ -280,7 +263,7 @@ async def test_g_4_specialists_asked_beside_an_answer_are_asked_first(run_lead, 
     quote = {"source": "look", "quote": "note on 'owls', part 0"}
     respond = ("respond", {"answer": "early", "evidence": [quote]})
     both = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}), respond)
-    child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": [quote]}), first_id=90)]
+    child = [looks_for("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": [quote]}), first_id=90)]
     good = calls(("respond", {"answer": "late", "evidence": [quote]}), first_id=90)
     outcome, _ = await run_lead(ScriptedSpecialists(lead=[[both, good]], finder=[child]))
     assert (outcome.answer, outcome.tool_calls.used, len(outcome.children)) == ("late", 2, 1)
@@ -291,40 +274,20 @@ async def test_g_5_a_parent_reads_which_quotes_of_its_child_were_not_found(run_l
     """The result of `delegate` names them."""
     files()
     invented = {"source": "nowhere", "quote": "Owls eat cheese."}
-    child = [looks("owls"), calls(("respond", {"answer": "cheese", "evidence": [invented]}), first_id=90)]
+    child = [looks_for("owls"), calls(("respond", {"answer": "cheese", "evidence": [invented]}), first_id=90)]
     cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[child])
     await run_lead(cast)
     (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert '[0 of 1 quotes found in what it read. Do not rely on: "Owls eat cheese."]' in told
 
 
-# Stored runs of specialists that call each other: each is stored once, and a parent can be resumed after a crash.
-
-
-ASKS = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}))
-LOOKS = calls(("look", {"query": "owls"}))
-
-
-def answers_stored(text: str):
-    """Make a reply that ends a run."""
-    return calls(("respond", {"answer": text}), first_id=90)
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch, files):
-    """Return the URL of a store, and write a parent and its child."""
-    monkeypatch.chdir(tmp_path)
-    files()
-    return f"sqlite:///{tmp_path}/runs.db"
-
-
 async def test_x_11_a_resumed_parent_keeps_its_children(store):
     """A resumed parent counts its first child once, and sends an identical `delegate` definition."""
-    cast = ScriptedSpecialists(lead=[[ASKS, answers_stored("some")]], finder=[[LOOKS, answers_stored("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("some")]], finder=[[looks_for("owls"), answers("mice")]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
         first = await runner.run("lead", "What is known?")
     again = calls(("delegate", {"specialist": "finder", "query": "And bats?"}), first_id=20)
-    more = ScriptedSpecialists(lead=[[again, answers_stored("all")]], finder=[[answers_stored("moths")]])
+    more = ScriptedSpecialists(lead=[[again, answers("all")]], finder=[[answers("moths")]])
     async with Runner(provider=more, tools=[LOOK], store=store) as runner:
         run = await runner.resume(first.run_id, "And bats?")
         outcome = await run.outcome()
@@ -340,11 +303,11 @@ async def test_a_resumed_child_works_in_the_root_of_its_parent(store, tmp_path):
     notes.mkdir()
     (notes / "owls.md").write_text("Owls eat mice.\n")
     write(tmp_path, "finder", "tools: [read]")
-    first = ScriptedSpecialists(lead=[[answers_stored("nothing yet")]])
+    first = ScriptedSpecialists(lead=[[answers("nothing yet")]])
     async with Runner(provider=first, root=notes, store=store) as runner:
         begun = await runner.run("lead", "What is known?")
     reads = calls(("read", {"path": "owls.md"}))
-    more = ScriptedSpecialists(lead=[[ASKS, answers_stored("all")]], finder=[[reads, answers_stored("mice")]])
+    more = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[reads, answers("mice")]])
     async with Runner(provider=more, root=tmp_path, store=store) as runner:
         outcome = await (await runner.resume(begun.run_id, "What of owls?")).outcome()
     assert [child.status for child in outcome.children] == ["answered"]
@@ -357,14 +320,14 @@ async def test_a_resumed_child_works_in_the_root_of_its_parent(store, tmp_path):
 async def test_a_run_resumed_from_another_project_calls_its_own_specialists(store, tmp_path, monkeypatch):
     """A run resumed from another project calls its own project's specialists; the `delegate` tool is identical."""
     (tmp_path / ".git").mkdir()
-    first = ScriptedSpecialists(lead=[[answers_stored("nothing yet")]])
+    first = ScriptedSpecialists(lead=[[answers("nothing yet")]])
     async with Runner(provider=first, store=store) as runner:
         begun = await runner.run("lead", "What is known?")
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / ".git").mkdir(parents=True)
     write(elsewhere, "finder", "tool_calls_limit: 0")
     monkeypatch.chdir(elsewhere)
-    more = ScriptedSpecialists(lead=[[ASKS, answers_stored("all")]], finder=[[answers_stored("mice")]])
+    more = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
     async with Runner(root=tmp_path, provider=more, store=store) as runner:
         outcome = await (await runner.resume(begun.run_id, "What of owls?")).outcome()
     assert ([child.status for child in outcome.children], outcome.warnings) == (["answered"], ())
@@ -374,7 +337,7 @@ async def test_a_run_resumed_from_another_project_calls_its_own_specialists(stor
 
 async def test_a_run_whose_resume_was_cancelled_can_be_resumed_again(store, monkeypatch):
     """A resume that was cancelled ends the run as aborted, so that the same process can resume it again."""
-    cast = ScriptedSpecialists(lead=[[answers_stored("some")], [], [answers_stored("all")]])
+    cast = ScriptedSpecialists(lead=[[answers("some")], [], [answers("all")]])
     claim, loop = Writer.claim, asyncio.get_running_loop()
 
     async with Runner(provider=cast, store=store) as runner:
@@ -418,9 +381,9 @@ async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_
     deeper = calls(("delegate", {"specialist": "deep", "query": "What of bats?"}), first_id=2)
     last = calls(("look", {"query": "owls"}), ("look", {"query": "bats"}), first_id=2)
     cast = ScriptedSpecialists(
-        lead=[[ASKS, answers_stored("all")]],
-        finder=[[LOOKS, deeper, answers_stored("a")]],
-        deep=[[LOOKS, last, answers_stored("b")]],
+        lead=[[asks("finder"), answers("all")]],
+        finder=[[looks_for("owls"), deeper, answers("a")]],
+        deep=[[looks_for("owls"), last, answers("b")]],
     )
     async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
         monkeypatch.setattr(runner.environments.store, "journal", journal)
@@ -428,7 +391,7 @@ async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_
         await run.outcome()
     for records in kept:
         await keep(store, records)
-    more = ScriptedSpecialists(lead=[[answers_stored("all")]])
+    more = ScriptedSpecialists(lead=[[answers("all")]])
     async with Runner(provider=more, tools=[LOOK], store=store) as runner:
         outcome = await (await runner.resume(run.run_id)).outcome()
     (finder,) = outcome.children
@@ -466,15 +429,6 @@ async def test_a_child_without_files_is_not_offered(run_lead, files, tmp_path):
     outcome, _ = await run_lead(cast)
     assert offered(cast) == ["finder", "other"]
     assert not [one for one in outcome.warnings if "agents" in one]
-
-
-async def test_without_any_child_there_is_no_tool(run_lead, files):
-    """If no child can work, the parent has no tool to ask any, and answers alone."""
-    files(finder=["paths: [nowhere/]"])
-    cast = ScriptedSpecialists(lead=[[answers("alone")]])
-    outcome, _ = await run_lead(cast)
-    assert (offered(cast), outcome.answer) == ([], "alone")
-    assert "agents: finder cannot work here: no file under " in outcome.warnings[0]
 
 
 async def test_a_judgement_inherits_the_model(run_lead, files):

@@ -3,15 +3,43 @@
 import asyncio
 import sys
 import threading
+from contextlib import asynccontextmanager
 
 import pytest
 
 from run_specialist import Context, Executed, NotTrusted, ProviderError, Runner, Specialist, UsageError, tool
 from run_specialist.loop.evidence import NOTHING_READ
-from tests.loop.tool_runs import ANSWER, LOOKS, LOOKUP, playing
+from tests.loop.replies import asks
 from tests.loop_jobs import results
-from tests.scripted_provider import calls
+from tests.projects import project
+from tests.scripted_provider import ScriptedProvider, calls
 from tests.scripted_specialists import ScriptedSpecialists, write
+
+LOOKS = calls(("lookup", {"word": "owl"}))
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)
+LOOKUP = ("def lookup(word: str) -> dict:", '    """Look up a word."""', "    return {'found': word}")
+
+
+@asynccontextmanager
+async def playing(*script, **options):
+    """Give a runner with a script, which must have been played to its end."""
+    provider = ScriptedProvider(script)
+    async with Runner(provider=provider, **options) as runner:
+        runner.script = provider
+        yield runner
+    provider.assert_used_up()
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """Create a project with a module and an empty home directory, and change into the project."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with project(tmp_path / "project") as made:
+        monkeypatch.chdir(made.root)
+        made.write("PKG/tools.py", *LOOKUP)
+        yield made
 
 
 async def test_a_function_of_the_project_is_called_and_counted(app):
@@ -81,18 +109,19 @@ async def test_an_unusable_function_is_refused_before_any_request(app, reference
 
 
 async def test_an_untrusted_child_is_an_error_result_for_its_parent(app):
-    """An untrusted child becomes an error result that names the module to import; with trust the child runs."""
+    """An untrusted child is an error for each call, which names the module, and one warning; with trust it runs."""
     write(app.root, "lead", "agents: [finder]")
     write(app.root, "finder", f"python_tools: ['{app.package}.tools:lookup']")
-    asks = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}))
-    for trust, child in ((False, []), (True, [[LOOKS, ANSWER]])):
-        cast = ScriptedSpecialists(lead=[[asks, ANSWER]], finder=child)
+    for trust, child in ((False, []), (True, [[LOOKS, ANSWER], [LOOKS, ANSWER]])):
+        cast = ScriptedSpecialists(lead=[[asks("finder", "finder"), ANSWER]], finder=child)
         async with Runner(provider=cast, trust=trust) as runner:
             outcome = await runner.run("lead", "What?")
         cast.assert_used_up()
-        (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
-        assert ("could not be asked" in told, f"would import {app.package}.tools" in told) == (not trust, not trust)
-        assert (outcome.answer, len(outcome.children)) == ("mice", int(trust))
+        for told in results(cast.played["lead"][0].requests[1].messages[-1]):
+            assert ("could not be asked" in told, f"would import {app.package}.tools" in told) == (not trust, not trust)
+        assert (outcome.answer, len(outcome.children)) == ("mice", 2 * trust)
+        warned = [text for text in outcome.warnings if text.startswith("finder could not be asked: ")]
+        assert ["`trust=True`" in text for text in warned] == [True] * (not trust)
 
 
 async def test_a_tool_can_read_the_remaining_budget():
@@ -152,29 +181,6 @@ async def test_a_hanging_or_stubborn_tool_causes_an_error_result():
     let_go.set()
 
 
-async def test_x_13_only_repeatable_tools_are_answered_from_the_record():
-    """Only a function with `repeatable=True` is answered from the record; others run on every call."""
-    asked = []
-
-    @tool(repeatable=True)
-    def once(word: str) -> str:
-        """Look up."""
-        asked.append("once")
-        return word
-
-    @tool
-    def each(word: str) -> str:
-        """Look up."""
-        asked.append("each")
-        return word
-
-    turn = [calls(("once", {"word": "owl"}), ("each", {"word": "owl"}), first_id=number) for number in (1, 3)]
-    value = Specialist(name="mine", description="", prompt="You find.", tools=())
-    async with playing(*turn, ANSWER, tools=[once, each]) as runner:
-        outcome = await runner.run(value, "What?")
-    assert (sorted(asked), outcome.tool_calls.used) == (["each", "each", "once"], 4)
-
-
 async def test_s3_3_a_custom_augmenter_sees_each_call_and_precedes_the_countdown():
     """A custom augmenter sees each call and its result, failures included, and its text precedes the countdown."""
 
@@ -202,9 +208,6 @@ async def test_a_specialist_built_in_python_needs_no_trust(app):
     value = Specialist(name="mine", description="", prompt="You find.", python_tools=(f"{app.package}.tools:lookup",))
     async with playing(LOOKS, ANSWER) as runner:
         assert (await runner.run(value, "What?")).answer == "mice"
-
-
-# Python functions of a project as tools in a resumed run.
 
 
 async def test_a_resumed_run_reuses_the_trust_of_its_functions(app, tmp_path):

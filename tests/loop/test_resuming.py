@@ -6,7 +6,6 @@ import os
 import shutil
 import sqlite3
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -20,14 +19,18 @@ from run_specialist.spawning.spawner import digest
 from run_specialist.specialist import project
 from run_specialist.tools.base import Tool
 from tests.journals import stored
-from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, everything, looks
+from tests.loop.replies import ANSWER, THREE, answers, looks, looks_for
 from tests.loop_jobs import LOOK, Clock, results
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import write
-from tests.stored_runs import LOOKER
-from tests.taken_up import ID, Office, taken
+from tests.stored_runs import ID, LOOKER, StoredRunHarness, taken
 
-MORE = calls(("respond", {"answer": "More."}), first_id=91)
+MORE = answers("More.", first_id=91)
+REFRESHED = (
+    "The budget was refreshed: you now have 6 tool calls in all, of which 3 are used, so 3 tool calls remain. "
+    "What is said above about a remaining or spent budget, about limits that are reached and about having to answer "
+    "now no longer holds. Build on what was found above.\nGo on with the question."
+)
 
 
 async def test_s4_5_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
@@ -35,26 +38,14 @@ async def test_s4_5_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
     first = await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     assert (first.outcome.status, first.outcome.tool_calls.used) == ("landed", 3)
     again = await desk.go_on(looks(4), looks(5), looks(6), looks(7), MORE, tool_calls_limit=6)
+    used = again.outcome.tool_calls
     assert (again.outcome.status, again.outcome.answer) == ("landed", "More.")
-    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.limit, again.outcome.tool_calls.skipped) == (
-        6,
-        6,
-        1,
-    )
-    assert [event.id for event in again.named("tool_call") if event.phase == "finished"] == [
-        "call_4",
-        "call_5",
-        "call_6",
-    ]
-    said = everything(first.run.transcript)
+    assert (used.used, used.limit, used.skipped) == (6, 6, 1)
+    ran = [event.id for event in again.named("tool_call") if event.phase == "finished"]
+    assert ran == ["call_4", "call_5", "call_6"]
     # The last message had not been sent yet, so the resume note could be added to it.
-    assert everything(again.requests[0].messages)[:-1] == said[:-1]
-    for one, two in pairwise(again.requests):
-        assert everything(two.messages)[: len(one.messages) - 1] == everything(one.messages)[:-1]
-    assert again.provider.opening.system == first.provider.opening.system
-    assert [tool.definition for tool in again.provider.opening.tools] == [
-        tool.definition for tool in first.provider.opening.tools
-    ]
+    sent, said = again.requests[0].messages[:-1], first.run.transcript[:-1]
+    assert [message.encoded for message in sent] == [message.encoded for message in said]
 
 
 async def test_s3_8_the_resume_note_is_inside_the_last_result_once(desk):
@@ -63,7 +54,7 @@ async def test_s3_8_the_resume_note_is_inside_the_last_result_once(desk):
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
     (block,) = again.requests[0].messages[-1].content
     assert (block["type"], block["content"]) == ("tool_result", f"{prompts.DELIVERED}\n{REFRESHED}")
-    assert sum(b"refreshed" in message for message in everything(again.requests[-1].messages)) == 1
+    assert sum(b"refreshed" in message.encoded for message in again.requests[-1].messages) == 1
     (event,) = again.named("resumed")
     assert (event.note, event.used["tool_calls"]) == (REFRESHED, 3)
 
@@ -158,7 +149,7 @@ def hosts(tmp_path, store_url, monkeypatch):
             "---\nname: finder\ndescription: Finds.\ntool_calls_limit: 5\n---\nYou are finder.\n"
         )
         (folder / "note.md").write_text(f"The note of {name}.")
-        made.append(Office(folder, store_url))
+        made.append(StoredRunHarness(folder, store=store_url))
     return made
 
 
@@ -257,9 +248,6 @@ async def test_the_file_is_confined_to_the_project_it_is_found_in(hosts, monkeyp
     assert ["canary-4711" in repr(settings.mcp_servers) for settings in found] == [False, True]
 
 
-# Runs resumed with larger limits, after failures, and after pauses.
-
-
 async def test_s3_8_time_between_two_segments_does_not_count(desk):
     """Time between segments does not count: after 40 of 60 s and a week, a limit of 100 s leaves 60 s."""
     clock = Clock()
@@ -309,7 +297,7 @@ async def test_s2_8_archived_outputs_can_be_read_after_a_resume(desk):
 # A reply received before the process ended is processed on resume: not paid for again, and no call runs twice.
 
 
-LATER = calls(("respond", {"answer": "Later."}), first_id=91)
+LATER = answers("Later.", first_id=91)
 ENDED = prompts.PROCESS_ENDED.format(tool="look")
 
 
@@ -348,14 +336,6 @@ async def test_x_10_finished_calls_do_not_run_again_on_resume(desk):
     assert (again.outcome.tool_calls.used, again.outcome.tool_calls.failed) == (3, 2)
     assert [call.number for call in desk.load().calls] == [1, 2, 3]
     assert [event.phase for event in again.named("tool_call")] == ["failed", "failed"]
-
-
-async def test_x_10_calls_without_a_record_count_and_do_not_run_again(desk):
-    """If only the reply is stored, its calls count but do not run again, and the model gets an error for each."""
-    await crash_after(desk, Received, 1, looks(1, 2), ANSWER)
-    again = await desk.go_on(LATER)
-    assert results(again.requests[0].messages[-1]) == [ENDED, ENDED]
-    assert again.outcome.tool_calls.used == 2
 
 
 async def test_calls_of_a_landing_never_run_in_a_later_segment(desk):
@@ -419,8 +399,7 @@ async def test_x_13_a_call_repeated_after_a_resume_is_answered_from_the_record(d
         return ""
 
     desk.tools = [Tool(LOOK.name, LOOK.description, look, repeatable=True)]
-    same = calls(("look", {"query": "1"}), first_id=7)
-    again = await desk.go_on(same, LATER, question="Sure?")
+    again = await desk.go_on(looks_for("1", first_id=7), LATER, question="Sure?")
     assert begun == []
     assert results(again.requests[1].messages[-1]) == [f"note on '1', part 0\n{prompts.SAME_CALL}"]
     assert again.outcome.tool_calls.used == 2
@@ -438,7 +417,7 @@ async def test_x_10_s3_6_ctrl_c_during_a_batch_stores_a_result_for_each_call(des
 
     desk.tools = [Tool("look", "Look something up.", look)]
     provider = ScriptedProvider([looks(1, 3)])
-    async with desk.process(provider) as runner:
+    async with desk.process(provider=provider) as runner:
         run = await runner.prepare(desk.specialist, "What is known?")
         task = asyncio.create_task(run.outcome())
         await going.wait()
@@ -458,7 +437,7 @@ async def test_x_10_s3_6_ctrl_c_during_a_batch_stores_a_result_for_each_call(des
 # A resume that is not possible is refused with one line, without a request or a change to the store.
 
 
-LOOKS = calls(("look", {"query": "1"}))
+LOOKS = looks(1)
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
 
 
@@ -502,8 +481,8 @@ async def test_a_run_in_a_living_process_is_not_resumed(desk):
         return "a note"
 
     desk.tools = [Tool("look", "Look something up.", look)]
-    provider = ScriptedProvider([LOOKS, calls(("look", {"query": "2"}), first_id=2), ANSWER])
-    async with desk.process(provider) as runner:
+    provider = ScriptedProvider([LOOKS, looks(2), ANSWER])
+    async with desk.process(provider=provider) as runner:
         run = await runner.prepare(desk.specialist, "What is known?")
         task = asyncio.create_task(run.outcome())
         await reached.wait()
@@ -522,14 +501,11 @@ async def test_a_missing_custom_tool_is_refused_without_force(desk):
     desk.tools = ()
     words = "uses tools of the program that started it: look; resume it there with Runner(tools=...)"
     await refused(desk, words, question="More?")
-    look_again = calls(("look", {"query": "2"}), first_id=2)
-    again = await desk.go_on(look_again, LATER, question="More?", force=True)
+    again = await desk.go_on(looks(2), LATER, question="More?", force=True)
     assert again.named("resumed")[0].note == "Of your tools look can no longer be called.\nThe user now asks: More?"
     assert again.requests[1].messages[-1].content[0]["content"] == "look failed: this tool is no longer there"
-    assert again.provider.opening.tools.names == first.provider.opening.tools.names
-    assert [tool.definition for tool in again.provider.opening.tools] == [
-        tool.definition for tool in first.provider.opening.tools
-    ]
+    before, after = ([tool.definition for tool in one.provider.opening.tools] for one in (first, again))
+    assert before == after
     # The tool stays known as missing, and a further resume still needs force.
     await refused(desk, words, question="And?")
 
@@ -579,9 +555,6 @@ async def test_a_changed_file_needs_force(desk):
     assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
 
 
-# State restored on resume: request sizes, the last text, warnings and the effort.
-
-
 DOWN = ProviderError("the API is down")
 
 
@@ -607,7 +580,7 @@ async def test_x_12_the_salvage_includes_text_of_an_earlier_segment(desk):
 
 async def test_s2_6_a_history_that_is_too_long_is_summarised_before_the_first_request(desk):
     """A history that is too long is summarized before the first request, going by the last reply's token count."""
-    large = replace(calls(("look", {"query": "2"}), first_id=2), usage=Usage(60_000, 0, 0, 5))
+    large = replace(looks(2), usage=Usage(60_000, 0, 0, 5))
     await desk.ask(LOOKS, large, DOWN)
     again = await desk.go_on(says("notes"), ANSWER, summarize_at=50_000)
     told = [event.event for event in again.events if event.event != "warning"]

@@ -1,5 +1,6 @@
 """The tiers of `tests/plugins`, checked by running pytest on small generated tests."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,18 +31,20 @@ def test_small():
 """
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("flags", "passed"), [((), "4 passed"), (("--exhaustive",), "9 passed"), (("-m", "exhaustive"), "8 passed")]
-)
-def test_exhaustive_runs_the_tests_skipped_otherwise(tmp_path, flags, passed):
-    """`--exhaustive` runs the tests that are skipped otherwise, and `-m` selects marked tests.
+RUNS = """
+import pytest
 
-    An ordinary run has the first of each three parameters where the marker says so.
-    """
+for flags in [], ["--exhaustive"], ["-m", "exhaustive"]:
+    pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *flags])
+"""
+
+
+@pytest.mark.exhaustive
+def test_exhaustive_runs_the_tests_skipped_otherwise(tmp_path):
+    """An ordinary run has the first of each N parameters, `--exhaustive` all, and `-m` selects marked tests."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["tests.plugins.environment", "tests.plugins.tiers"]\n')
     (tmp_path / "pytest.ini").write_text(SETTINGS)
     (tmp_path / "test_one.py").write_text(TIERS)
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *flags, str(tmp_path)]
+    command = [sys.executable, "-c", RUNS]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
-    assert passed in done.stdout
+    assert re.findall(r"\d+ passed", done.stdout) == ["4 passed", "9 passed", "8 passed"], done.stdout

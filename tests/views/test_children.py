@@ -6,23 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.budget import Kind
 from run_specialist.loop.run import Run
 from run_specialist.record.events import FileChanged
+from run_specialist.record.journal import Ended
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Child
+from run_specialist.record.outcome import Child, Spent
 from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.text_edit import diff_of
 from run_specialist.views.report import MOST_LINES, data, kin, report
 from tests.journals import Notebook, load, stored
-from tests.loop.scripted_chains import GONE, chained
-from tests.loop.stored_replies import ANSWER, THREE, looks
+from tests.loop.replies import ANSWER, GONE, THREE, chained, looks
 from tests.loop_jobs import job
 from tests.scripted_provider import says
 from tests.stored_runs import StoredRunHarness
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
-from tests.views.recording import Did, Tape
+from tests.views.recording import Did, recorded, turn
 
 OWLS = Child(
     "a", "owls", "landed", 5, Usage(1_000), 0.02, children=(Child("c", "mice", "answered", 2, Usage(300), 0.01),)
@@ -30,25 +29,27 @@ OWLS = Child(
 SAME = Child("b", "owls", "failed", 1, Usage(0, 0, 0, 50), 0.001)
 
 
-def ask(name, query, seconds=2.0, **others):
+def ask(query, seconds, **others):
     """Return a call of `delegate`."""
-    return Did("delegate", {"specialist": name, "query": query}, f"[{name}]", seconds, **others)
+    return Did("delegate", {"specialist": "owls", "query": query}, "[owls]", seconds, **others)
 
 
-def parent(*children, shared=True):
+def parent(*children):
     """Return a run that asked two children in one turn; its usage includes theirs."""
-    tape = Tape({Kind.TOOL_CALLS: 16, Kind.TOKENS: 100_000})
-    tape.turn("I ask.", ask("owls", "When?", 1.0, is_error=True), ask("owls", "Why?", 3.0))
-    tape.ask("", [Did("respond", {"answer": "So."}, "")], stop="answered")
-    own = sum((turn.reply.usage for turn in tape.turns), Usage())
-    if shared:
-        for one in children:
-            tape.budget = tape.budget.spend(one.tool_calls).spend(one.usage.total_tokens, Kind.TOKENS)
-    outcome = tape.outcome("answered", "So.", children=children)
-    outcome = replace(outcome, usage=sum((one.usage for one in children), own), cost_usd=0.5)
-    run = tape.end(outcome)
-    frozen = {**run.frozen, "settings": {**run.frozen["settings"], "share_budget": shared}}
-    return replace(run, children=children, frozen=frozen, outcome=json.loads(json.dumps(run.outcome)))
+    asked = turn("I ask.", ask("When?", 1.0, is_error=True), ask("Why?", 3.0))
+    records = recorded(
+        asked,
+        turn("", Did("respond", {"answer": "So."})),
+        tool_calls_limit=16,
+        total_tokens_limit=100_000,
+        share_budget=True,
+    )
+    run, outcome = stored(records), next(one.outcome for one in records if isinstance(one, Ended))
+    usage = sum((one.usage for one in children), outcome.usage)
+    calls = outcome.tool_calls.used + sum(one.tool_calls for one in children)
+    limits = {**outcome.limits, "tool_calls": Spent(calls, 16), "tokens": Spent(usage.total_tokens, 100_000)}
+    outcome = replace(outcome, children=children, usage=usage, limits=limits, cost_usd=0.5)
+    return replace(run, children=children, outcome=json.loads(json.dumps(outcome.as_json())))
 
 
 def kept(child, question, parent_id):

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -16,10 +17,12 @@ from run_specialist.budget import Rung
 from run_specialist.views import page as formats
 from run_specialist.views.markdown import MOST_CHARACTERS, answer_html
 from run_specialist.views.report import data, report
+from tests.journals import stored
 from tests.plugins.tiers import examples
 from tests.terminal import POISON
 from tests.views import odd
-from tests.views.full import RESUMED, SUMMARY, full_run
+from tests.views.full import SUMMARY, full_run, grep
+from tests.views.recording import Did, recorded, turn
 
 CONTRASTS = Path(__file__).with_name("contrasts.js").read_text(encoding="utf-8")
 """Script that returns the contrast ratio of all texts and shapes, `{name: ratio}`; for shapes as if they were text."""
@@ -209,9 +212,9 @@ def test_a_run_without_an_answer_shows_the_reason_and_the_resume_command():
 def test_the_status_is_written_out(full):
     """The status is written out with the limit that was reached and how the answer was obtained."""
     assert full["status_words"] == "the limit of 20 tool calls was reached, and the answer was forced in 1 request"
-    tape = odd.Tape({})
-    tape.land(odd.Kind.TOKENS, Rung.SALVAGE)
-    words_of = data(tape.end(tape.outcome("partial", "So far.")))["status_words"]
+    run = stored(recorded(turn("So far.")))
+    landing = {"reason": "tokens", "how": "salvage", "requests": 0}
+    words_of = data(replace(run, outcome={**run.outcome, "status": "partial", "landing": landing}))["status_words"]
     assert words_of.endswith("; the context window was full, and the answer was salvaged from the gathered material")
 
 
@@ -223,7 +226,7 @@ def test_the_page_shows_every_listed_detail():
         "2026-11-22 04:00 UTC",
         "20 of 20, 2 failed, 2 skipped",
         '<li dir="auto">Whether the thread pool waits',
-        "was longer than summary_limit and was cut",
+        "quote not found in the tool results: docs/limits.md:9",
         "At 26.4 s the run was resumed, 2 h 10 min after it stopped.",
         "I look for the loop and for what ends it.",
         "7 tool calls remaining</p>",
@@ -233,10 +236,10 @@ def test_the_page_shows_every_listed_detail():
         "The tool returned 40,",
         'class="written" x="',
         "You explain how existing code behaves.",
-        "Deliver your answer.",
+        "Use grep.",
         '"landing": "force"',
         "sha256:4f1c0a7e",
-        RESUMED,
+        "of which 11 are used",
         SUMMARY,
     ):
         assert words_of in page, words_of
@@ -262,6 +265,9 @@ ODD_RUNS = [
     odd.failed_run,
     odd.structured_run,
 ]
+
+
+ANSWER = turn("", Did("respond", {"answer": "So."}))
 
 
 def calls_of(shown):
@@ -324,9 +330,9 @@ def test_evidence_links_to_its_place_in_the_result(full):
 )
 def test_g_5_the_page_says_whether_a_quote_was_found_or_looked_up_at_all(verified, said):
     """With `evidence: off` a quote is neither verified nor unfound."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "a.py:3: other words"))
-    page = report(tape.end(tape.outcome("answered", "So.", [odd.Evidence("a.py:3", "the words", verified=verified)])))
+    run = stored(recorded(turn("", grep("x", "a.py:3: other words")), turn("So.")))
+    evidence = [{"source": "a.py:3", "quote": "the words", "verified": verified}]
+    page = report(replace(run, outcome={**run.outcome, "evidence": evidence}))
     checks = re.findall(r'<span class="check">.*?</span>', page)
     assert [said in check for check in checks] == [True]
 
@@ -349,37 +355,29 @@ def test_calls_are_listed_in_order_with_their_state(full):
 
 def test_a_landing_instruction_is_shown_below_the_result():
     """A landing instruction is shown below the result and is not taken for the countdown."""
-    tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
-    done = [odd.grep("x", "a.py:1: x"), odd.grep("y", "a.py:2: y")]
-    tape.ask("", done)
-    tape.run(done, words="Answer now.")
-    first, last = calls_of(data(tape.stored("running")))
+    two = turn("", grep("x", "a.py:1: x"), grep("y", "a.py:2: y"))
+    first, last, _ = calls_of(data(stored(recorded(two, ANSWER, tool_calls_limit=2, landing="order"))))
     assert first["added"] == ["1 tool call remaining"]
     assert (text_of(last), last["ending"]) == ("a.py:2: y", "0 tool calls remaining")
-    assert last["added"] == ["0 tool calls remaining", "Answer now."]
+    assert last["added"] == ["0 tool calls remaining", prompts.landing_instruction(Rung.ORDER, None)]
 
 
 def test_identical_turns_and_calls_keep_their_own_results():
     """Identical turns and calls keep their own results, also with a summary between them."""
-    tape = odd.Tape({})
-    same = [
-        odd.Did("grep", {"pattern": "x"}, word, call_id="same")
-        for word in ("one", "two", "three", "four", "five", "six")
-    ]
-    tape.turn("", *same[:2])
-    tape.turn("", *same[2:4])
-    tape.summarize("- notes")
-    tape.turn("", *same[4:])
-    calls = calls_of(data(tape.stored("running")))
+    same = [grep("x", word, call_id="same") for word in ("one", "two", "three", "four", "five", "six")]
+    turns = turn("", *same[:2]), turn("", *same[2:4], grown=9_000), turn("", *same[4:])
+    run = stored(recorded(*turns, summary="- notes", summarize_at=10_000))
+    assert "summarized" in [event.body["event"] for event in run.events]
+    calls = calls_of(data(run))
     assert [text_of(call) for call in calls] == ["one", "two", "three", "four", "five", "six"]
     assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_failed_call_is_not_used_as_evidence():
     """A failed call is not used as evidence, because its error text may repeat the model's."""
-    tape = odd.Tape({})
-    tape.turn("", odd.grep("x", "grep failed: the words", is_error=True), odd.grep("y", "a.py:1: the words"))
-    run = tape.end(tape.outcome("answered", "So.", [odd.Evidence("", "the words", verified=True)]))
+    both = turn("", grep("x", "the words", is_error=True), grep("y", "a.py:1: the words"))
+    answer = {"answer": "So.", "evidence": [{"source": "", "quote": "the words"}]}
+    run = stored(recorded(both, turn("", Did("respond", answer))))
     assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2]
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.record.outcome import Outcome
-from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
+from tests.wire.connected import CHAT, MESSAGES, asked
 from tests.wire.local_api import ROUTES, VARIABLES, LocalApi
 from tests.wire.replayed_runs import RecordedRuns
-from tests.wire.resumed_requests import CHAT, MESSAGES
-from tests.wire.serving import Program, write_specialist
+from tests.wire.resumed_requests import Endpoint
+from tests.wire.serving import Program, enter_project, write_specialist
 from tests.wire.simulator import MessagesSimulator
 from tests.wire.specialists import Asker
 
@@ -30,26 +29,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.exhaustive(one_in=3))
 
 
+def starting(kind: type) -> Iterator[Callable[..., Any]]:
+    """Yield a function that starts simulators; each is stopped and checked afterwards."""
+    with ExitStack() as running:
+        yield lambda *arguments, **options: running.enter_context(kind(*arguments, **options))
+
+
 @pytest.fixture
 def messages_api() -> Iterator[StartSimulator]:
     """Return a function that starts a simulator; each is stopped and checked after the test."""
-    with ExitStack() as running:
-
-        def start(*arguments: Any, **options: Any) -> MessagesSimulator:
-            return running.enter_context(MessagesSimulator(*arguments, **options))
-
-        yield start
+    yield from starting(MessagesSimulator)
 
 
 @pytest.fixture
 def chat_api() -> Iterator[Callable[..., ChatSimulator]]:
     """Return a function that starts a chat completions simulator; each is stopped and checked after the test."""
-    with ExitStack() as running:
-
-        def start(*arguments: Any, **options: Any) -> ChatSimulator:
-            return running.enter_context(ChatSimulator(*arguments, **options))
-
-        yield start
+    yield from starting(ChatSimulator)
 
 
 @pytest.fixture(params=["json", "stream"])
@@ -68,25 +63,12 @@ def ask_once(messages_api: StartSimulator, tmp_path: Path) -> Asker:
 def ask_chat(
     chat_api: Callable[..., ChatSimulator], request: pytest.FixtureRequest
 ) -> Callable[..., Awaitable[tuple[Outcome, ChatSimulator]]]:
-    """Return a function that runs a job against a chat script, once with complete replies and once with streamed ones.
+    """Return a function that runs a job against a chat script, with complete replies and with streamed ones."""
 
-    It takes the script, the limit of tool calls, `retries`, `key` and settings of the job.
-    """
-
-    async def run(
-        script: Any,
-        limit: int | None = 9,
-        *,
-        retries: int = 0,
-        key: str = "test",
-        **settings: Any,
-    ) -> tuple[Outcome, ChatSimulator]:
+    async def run(script: Any, limit: int | None = 9, **settings: Any) -> tuple[Outcome, ChatSimulator]:
         simulator = chat_api(script)
-        client = make_client(base_url=simulator.base_url, api_key=key, max_retries=retries)
-        async with client:
-            provider = ChatProvider("some-model", client)
-            watch = None if request.param == "json" else lambda delta: None
-            return await outcome_of(job(provider, limit, **settings), watch=watch), simulator
+        watch = None if request.param == "json" else lambda delta: None
+        return await asked(simulator, limit, watch=watch, **settings), simulator
 
     return run
 
@@ -108,14 +90,8 @@ def program() -> Iterator[Callable[..., Program]]:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty project as the current folder; specialists of the user and of the package are not found."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists"):
-        (root / folder).mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
-    monkeypatch.chdir(root)
-    return root
+    return enter_project(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -148,6 +124,25 @@ def runs(
 ) -> RecordedRuns:
     """A project with a note and a specialist, whose runs are replayed, on either API."""
     return RecordedRuns.of(request.param, project, messages_api if request.param == MESSAGES else chat_api)
+
+
+@pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
+def endpoint(
+    request: pytest.FixtureRequest,
+    messages_api: StartSimulator,
+    chat_api: Callable[..., ChatSimulator],
+    tmp_path: Path,
+) -> Callable[..., Endpoint]:
+    """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
+    kind, _, stream = request.param.partition("-")
+
+    def start(make_script: Callable[[Any], Any], **options: Any) -> Endpoint:
+        made = Endpoint(kind, None, tmp_path, bool(stream), **options)
+        made.script = make_script(made.say)
+        made.api = (messages_api if kind == MESSAGES else chat_api)(made.script)
+        return made
+
+    return start
 
 
 @pytest.fixture

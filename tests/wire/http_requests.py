@@ -12,6 +12,7 @@ from run_specialist.mcp_server.http import Address, Http
 from run_specialist.mcp_server.server import Service, make_server
 from tests.scripted_provider import ScriptedProvider
 from tests.wire.serving import PATIENCE
+from tests.wire.stdio_client import HELLO
 
 ACCEPT = {"accept": "application/json, text/event-stream"}
 MODERN = "2026-07-28"
@@ -45,16 +46,16 @@ async def serving(script=(), *, tools=(), store="none", host="127.0.0.1", token=
             await asyncio.wait_for(serving, PATIENCE)
 
 
-def asks(name="tools/call", **params) -> dict:
+def asks(method="tools/call", **params) -> dict:
     """Return a request of the newer protocol, which needs no session."""
-    return {"jsonrpc": "2.0", "id": 1, "method": name, "params": {**params, "_meta": META}}
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
 
 
 async def post(url: str, body: object, **headers: str) -> httpx2.Response:
     """Send a request with the headers of the newer protocol, and with these."""
     given = {
         "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
+        **ACCEPT,
         "mcp-protocol-version": MODERN,
         **({"mcp-method": body["method"]} if isinstance(body, dict) else {}),
         **({"mcp-name": body["params"]["name"]} if isinstance(body, dict) and "name" in body["params"] else {}),
@@ -67,6 +68,4 @@ async def post(url: str, body: object, **headers: str) -> httpx2.Response:
 
 async def begins(client: httpx2.AsyncClient, url: str) -> httpx2.Response:
     """Start a session of the older protocol."""
-    us = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": us}
-    return await client.post(url, headers=ACCEPT, json=body)
+    return await client.post(url, headers=ACCEPT, json=HELLO)

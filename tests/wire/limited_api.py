@@ -1,4 +1,4 @@
-"""Both model APIs on loopback behind a rate limit, which counts what it refuses."""
+"""The Messages API on loopback behind a rate limit, which counts what it refuses."""
 
 import asyncio
 import json
@@ -23,7 +23,6 @@ class LimitedApi:
     rule: Rule
     wait: float | None = None
     """The `retry-after` of a refusal [s]."""
-    status: int = 429
     seconds: float = 0.01
     """How long a reply takes [s]."""
     together: int = 0
@@ -40,9 +39,8 @@ class LimitedApi:
         """Answer requests on one connection until it ends."""
         try:
             while True:
-                head, body = await read_request(reader)
-                request = json.loads(body)
-                status, headers, reply = await self._answer(request, is_chat=b"/chat/" in head)
+                _, body = await read_request(reader)
+                status, headers, reply = await self._answer(json.loads(body))
                 lines = {"content-type": "application/json", "content-length": str(len(reply)), **headers}
                 told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
                 writer.write(f"HTTP/1.1 {status} Said\r\n{told}\r\n".encode() + reply)
@@ -52,14 +50,14 @@ class LimitedApi:
         finally:
             writer.close()
 
-    async def _answer(self, request: dict[str, Any], *, is_chat: bool) -> tuple[int, Mapping[str, str], bytes]:
+    async def _answer(self, request: dict[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         self.at_once += 1
         try:
             if not self.rule(self):
                 self.refused.append(self.accepted)
                 error = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many requests."}}
                 after = {} if self.wait is None else {"retry-after": f"{self.wait:g}"}
-                return self.status, after, json.dumps(error).encode()
+                return 429, after, json.dumps(error).encode()
             self.accepted += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
             if self.accepted >= self.together:
@@ -67,7 +65,7 @@ class LimitedApi:
             await self._all_here.wait()
             await asyncio.sleep(self.seconds)
             turn = sum(message["role"] == "assistant" for message in request["messages"])
-            return 200, {}, json.dumps((_chat if is_chat else _message)(turn, self.accepted)).encode()
+            return 200, {}, json.dumps(_message(turn, self.accepted)).encode()
         finally:
             self.at_once -= 1
 
@@ -83,19 +81,6 @@ def _message(turn: int, number: int) -> dict[str, Any]:
     usage = {"input_tokens": 100, "output_tokens": 10}
     said = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-haiku-4-5"}
     return {**said, "content": [call], "stop_reason": "tool_use", "usage": usage}
-
-
-def _chat(turn: int, number: int) -> dict[str, Any]:
-    (call,) = _message(turn, number)["content"]
-    function = {"name": call["name"], "arguments": json.dumps(call["input"])}
-    message = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": call["id"], "type": "function", "function": function}],
-    }
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    return {"id": f"c{number}", "object": "chat.completion", "model": "some-model", "created": 1, "usage": usage,
-            "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}  # fmt: skip
 
 
 @contextmanager

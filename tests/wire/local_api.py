@@ -69,10 +69,7 @@ def llamacpp(n_ctx: Any = 8192, *names: str) -> dict[str, Route]:
 def ollama(
     length: Any = 40960, *names: str, num_ctx: int | None = None, running: Any = (), arch: str = "qwen3"
 ) -> dict[str, Route]:
-    """Return the routes of Ollama.
-
-    num_ctx: parameter of the model file. running: the length with which the first model is loaded, if it is.
-    """
+    """Return the routes of Ollama: `num_ctx` of the model file, and the length of the `running` first model."""
     parameters = 'stop    "<|im_end|>"' + (f"\nnum_ctx                        {num_ctx}" if num_ctx else "")
     shown = {
         "license": "x" * 11_000,

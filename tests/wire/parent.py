@@ -16,10 +16,7 @@ async def answer(client: Any, question: str) -> str:
 
 
 async def ask_messages(client: Any, delegate: Delegate, question: str) -> str:
-    """Answer a question with the Messages API and the help of specialists.
-
-    client: an `AsyncAnthropic`.
-    """
+    """Answer a question with the Messages API, by an `AsyncAnthropic`, and the help of specialists."""
     messages = [{"role": "user", "content": question}]
     while True:
         reply = await client.messages.create(
@@ -33,10 +30,7 @@ async def ask_messages(client: Any, delegate: Delegate, question: str) -> str:
 
 
 async def ask_chat(client: Any, delegate: Delegate, question: str) -> str:
-    """Answer a question with chat completions and the help of specialists.
-
-    client: an `AsyncOpenAI`.
-    """
+    """Answer a question with chat completions, by an `AsyncOpenAI`, and the help of specialists."""
     messages = [{"role": "user", "content": question}]
     while True:
         reply = await client.chat.completions.create(model=CHAT_MODEL, tools=[delegate.function], messages=messages)

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from run_specialist.api.runner import Runner
-from run_specialist.providers import anthropic, openai_chat
 from run_specialist.replay.cassette import Cassette, cassette_of, parsed, read_cassette
 from run_specialist.replay.replay import ReplayResult, replay
 from run_specialist.store.stored import StoredRun
 from tests.journals import load
 from tests.wire.chat import replies as chat_replies
-from tests.wire.resumed_requests import MESSAGES
+from tests.wire.connected import MESSAGES, runner_on
+from tests.wire.serving import write_specialist
 from tests.wire.simulator import replies
 
 
@@ -59,8 +58,7 @@ class RecordedRuns:
 
     def write(self, *lines: str, name: str = "looker", body: str = "You look things up.") -> None:
         """Write the specialist."""
-        head = "\n".join(["---", f"name: {name}", f"description: Is {name}.", *lines, "---", body, ""])
-        (self.root / "specialists" / f"{name}.md").write_text(head)
+        write_specialist(self.root, name, *lines, body=body)
 
     def read(self, path: str = "notes/owls.md", **more: Any) -> Any:
         """Return a reply that reads a note."""
@@ -70,15 +68,8 @@ class RecordedRuns:
         """Ask a question and return the stored run."""
         given = {key: settings.pop(key) for key in ("tools", "trust") if key in settings}
         simulator = self.start([*script])
-        module = anthropic if self.kind == MESSAGES else openai_chat
-        async with module.make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
-            provider = (
-                anthropic.AnthropicProvider("haiku", client)
-                if self.kind == MESSAGES
-                else openai_chat.ChatProvider("some-model", client)
-            )
-            async with Runner(root=self.root, provider=provider, store=self.url, **given) as runner:
-                await runner.run("looker", question, **settings)
+        async with runner_on(simulator, root=self.root, store=self.url, **given) as runner:
+            await runner.run("looker", question, **settings)
         return load(self.url)
 
     def load_parent(self, run: StoredRun) -> StoredRun:

@@ -4,17 +4,15 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from run_specialist.api.runner import Runner
-from run_specialist.providers import anthropic, openai_chat
 from run_specialist.record.messages import encode
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
 from tests.wire.chat import replies as chat_replies
+from tests.wire.connected import MESSAGES, runner_on
 from tests.wire.simulator import replies
 
 LOOKER = Specialist(name="looker", description="", prompt="You look things up.", tools=())
-MESSAGES, CHAT = "messages", "chat"
 
 
 @dataclass
@@ -25,7 +23,7 @@ class Endpoint:
     api: Any
     folder: Any
     stream: bool
-    model: str = "haiku"
+    model: str = ""
     retries: int = 0
     tools: list[Tool] = field(default_factory=lambda: [LOOK])
 
@@ -44,29 +42,16 @@ class Endpoint:
         """The requests that were accepted."""
         return [sent for sent in self.api.requests if sent.status == 200]
 
-    def provider(self, client):
-        """Return a new provider, as another process would have."""
-        if self.kind == MESSAGES:
-            return anthropic.AnthropicProvider(self.model, client)
-        return openai_chat.ChatProvider("some-model", client)
-
     async def work(self, begin, midway=None):
-        """Run in a new runner, as another process would; return the run and its outcome.
-
-        midway: Called with the run while it is running.
-        """
-        make = anthropic.make_client if self.kind == MESSAGES else openai_chat.make_client
+        """Run in a new runner, as another process would, call `midway` meanwhile; return the run and its outcome."""
         watch = (lambda delta: None) if self.stream else None
-        async with make(base_url=self.api.base_url, api_key="test", max_retries=self.retries) as client:
-            store = f"{self.folder}/runs.db"
-            async with Runner(
-                root=self.folder, provider=self.provider(client), tools=self.tools, store=store
-            ) as runner:
-                run = await begin(runner, watch)
-                task = asyncio.create_task(run.outcome())
-                if midway:
-                    await midway(run)
-                return run, await task
+        options = {"root": self.folder, "tools": self.tools, "store": f"{self.folder}/runs.db"}
+        async with runner_on(self.api, self.model, retries=self.retries, **options) as runner:
+            run = await begin(runner, watch)
+            task = asyncio.create_task(run.outcome())
+            if midway:
+                await midway(run)
+            return run, await task
 
     async def ask(self, specialist=LOOKER, midway=None, **settings):
         """Start a run."""

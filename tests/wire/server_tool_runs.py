@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.api.runner import Runner
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
+from tests.wire.connected import connected
 from tests.wire.serving import write_specialist
 from tests.wire.simulator import MessagesSimulator
 from tests.wire.simulator.prompt import Block
@@ -63,8 +64,8 @@ async def asked(
     """Ask the specialist `finder` of a folder, whose file has these lines."""
     write_specialist(folder, "finder", *lines)
     watch = (lambda delta: None) if stream else None
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        done = ServerRuns(AnthropicProvider(model, client))
+    async with connected(api, model) as provider:
+        done = ServerRuns(provider)
         async with Runner(root=folder, provider=done.provider, trust=trust, store=store) as runner:
             for _ in range(runs):
                 run = await runner.prepare("finder", QUESTION, listener=done.events.append, watch=watch, **settings)

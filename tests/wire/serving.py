@@ -100,24 +100,31 @@ def command(*arguments: str, code: str = MAIN) -> list[str]:
     return [sys.executable, "-W", "error", "-c", code, "mcp", *arguments]
 
 
-def write_specialist(root: Path, name: str, *lines: str, file: str = "") -> Path:
+def write_specialist(root: Path, name: str, *lines: str, file: str = "", body: str = "You look.") -> Path:
     """Write a specialist's file with a name and lines of front matter."""
     path = root / "specialists" / f"{file or name}.md"
-    path.write_text("\n".join(["---", f"name: {name}", f"description: Is {name}", *lines, "---", "You look.", ""]))
+    path.write_text("\n".join(["---", f"name: {name}", f"description: Is {name}", *lines, "---", body, ""]))
     return path
+
+
+def enter_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create an empty project and a home folder of its own; change into the project, return it."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists"):
+        (root / folder).mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(root)
+    return root
 
 
 def owl_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create a project with a note about owls, a specialist for it and its own store; change into it, return it."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists", "notes"):
-        (root / folder).mkdir(parents=True)
+    root = enter_project(tmp_path, monkeypatch)
+    (root / "notes").mkdir()
     (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
     write_specialist(root, "finder", "tool_calls_limit: 4", "paths: [notes]")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{tmp_path}/runs.db")
-    monkeypatch.chdir(root)
     return root
 
 

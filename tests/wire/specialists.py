@@ -10,11 +10,11 @@ from run_specialist.api.runner import Runner
 from run_specialist.loop.account import Clock
 from run_specialist.loop.job import Augmenter
 from run_specialist.loop.run import Run
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
+from tests.wire.connected import connected
 from tests.wire.simulator import MessagesSimulator, Recorded, Reply
 from tests.wire.simulator.prompt import as_blocks
 from tests.wire.simulator.replies import answers, calls
@@ -106,8 +106,7 @@ class Asker:
         events: list[Event] = []
         pieces: list[str] = []
         watch = (lambda delta: pieces.append(delta.text)) if self._stream else None
-        async with make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
-            provider = AnthropicProvider(model, client)
+        async with connected(simulator, model) as provider:
             runner = Runner(root=self._folder, dir=folder, provider=provider, tools=tools, augmenters=augmenters)
             run = await runner.prepare("looker", question, listener=events.append, watch=watch, **settings)
             if clock is not None:
@@ -127,10 +126,7 @@ def for_summary(request: Recorded) -> bool:
 
 
 def noting(notes: Answer | Policy, script: Sequence[Answer] | Policy) -> Policy:
-    """Return a policy that answers requests for summaries, and all others with the script.
-
-    notes: The reply to all requests for summaries, or a function of the request.
-    """
+    """Return a policy that answers requests for summaries with the notes, and all others with the script."""
     replies = iter(() if callable(script) else script)
 
     def policy(request: Recorded) -> Answer:

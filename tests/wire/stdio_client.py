@@ -42,10 +42,7 @@ UNJUDGED = r"specialists: warning: no model judges the answers: .*"
 
 
 def ended(program: Program) -> tuple[int, list[str]]:
-    """Wait for the process to end; return the exit code and the lines on standard error that are not usual.
-
-    Usual are the number of specialists, those of the package that cannot work here, and that no model judges.
-    """
+    """Wait for the process to end; return the exit code and the lines on standard error that not every start has."""
     _, err = program.process.communicate(timeout=PATIENCE)
     first, *rest = [line for line in err.splitlines() if not re.fullmatch(f"{NOT_HERE}|{UNJUDGED}", line)]
     assert re.fullmatch(r"specialists: serving \d+ specialists on standard input and output", first)

@@ -103,6 +103,17 @@ def recursive(schema: Schema, part: Any = None, above: tuple[str, ...] = ()) -> 
         yield from recursive(schema, one, above)
 
 
+RULES = {
+    "type": mistyped,
+    "bounds": bounded,
+    "keywords": unsupported,
+    "closed": open_objects,
+    "values": complex_values,
+    "recursion": recursive,
+}
+"""What both vendors refuse, in the order of checking."""
+
+
 def too_large(schema: Schema) -> Iterator[str]:
     """Yield what is more than the vendors compile."""
     properties = sum(len(part.get("properties", ())) for _, part in parts(schema))
@@ -148,10 +159,7 @@ def obeys(value: Any, schema: Schema) -> bool:
 
 
 def written(schema: Schema, answer: str) -> Any:
-    """Return the shortest value of a schema, as a model under constrained decoding may write it.
-
-    answer: written where the schema has a plain `answer`.
-    """
+    """Return the shortest value of a schema, as constrained decoding allows, with the answer in a plain `answer`."""
     if "anyOf" in schema:
         branches = schema["anyOf"]
         return None if {"type": "null"} in branches else written(branches[0], answer)

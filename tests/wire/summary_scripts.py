@@ -8,8 +8,6 @@ from tests.wire.specialists import DONE, batches, note, noting
 from tests.wire.usage import used
 
 NOTES = says("- owls eat mice (n.md:1)")
-
-
 LONG = Tool("look", "Looks.", lambda query: f"{note(query)} {'x' * 19_000}")
 """A tool with results of nearly 5,000 tokens: the third one exceeds `summarize_at` in SMALL."""
 
@@ -34,10 +32,7 @@ def estimate(request, after):
 
 
 def reading(target, offsets, *, noted=True):
-    """Return a policy that looks up three things, reads an archived output in slices, and then responds.
-
-    noted: Whether it also answers requests for summaries.
-    """
+    """Return a policy that looks up three things, reads an archived output, responds, and if `noted` summarizes."""
     script = iter([*batches(1, 1, 1), *offsets])
 
     def policy(request):

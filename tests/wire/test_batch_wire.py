@@ -8,20 +8,12 @@ import pytest
 
 from run_specialist import Runner
 from tests.unit.batch.scripted_items import Clock
-from tests.wire.serving import owl_project
+from tests.wire.serving import owl_project, write_specialist
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers, says, tool_use
 from tests.wire.test_error_kinds_wire import OUT_OF_CREDIT
 
-HEAD = "---\nname: looker\ndescription: Looks.\ntools: [search]\n---\n"
 QUESTION = "What of {item}?"
-
-
-def batch_project(tmp_path, monkeypatch):
-    """Create a project with notes on owls and the specialist `looker`, and change into it."""
-    root = owl_project(tmp_path, monkeypatch)
-    (root / "specialists" / "looker.md").write_text(f"{HEAD}You look.\n")
-    return root
 
 
 def looks_then_answers(request, **options):
@@ -62,7 +54,7 @@ def at_time_of(batch, clock):
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """Create the project; return the path of its store."""
-    batch_project(tmp_path, monkeypatch)
+    write_specialist(owl_project(tmp_path, monkeypatch), "looker", "tools: [search]")
     return tmp_path / "batch.db"
 
 

@@ -1,10 +1,9 @@
-"""Replies of chat completions servers: finish reasons, arguments, usage, reasoning."""
+"""Replies of chat completions servers: finish reasons, arguments, usage, refusals, faults."""
 
 import json
 
 import pytest
 
-from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.providers.openai_messages import read_reply
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Exit
@@ -12,6 +11,9 @@ from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import faults, policies
 from tests.wire.chat.replies import answers, calls, says
 from tests.wire.chat_messages import CALL, FORCED
+from tests.wire.connected import asked, connected
+
+LOOK = calls("look", {"query": "a"})
 
 
 def read(message, finish_reason="stop", taken=(), **completion):
@@ -122,9 +124,6 @@ def test_a_full_context_is_not_helped_by_more_output_tokens():
     assert not read({"content": "a"}, "model_length").more_room_helps
 
 
-# When a chat completions server refuses a request, the provider adapts and remembers.
-
-
 @pytest.mark.exhaustive
 async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(ask_chat):
     """A server that ignores schema, force and none: the run ends with an outcome after three landing requests."""
@@ -146,10 +145,8 @@ async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(ask_ch
 )
 async def test_s0_10_a_refused_tool_choice_is_remembered(chat_api, refusal):
     """A refused `tool_choice` is replaced by the instruction and never sent again; it counts as no landing request."""
-    look = calls("look", {"query": "a"})
-    api = chat_api([look, refusal, answers("yes"), look, answers("again")])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
+    api = chat_api([LOOK, refusal, answers("yes"), LOOK, answers("again")])
+    async with connected(api) as provider:
         first, second = [await outcome_of(job(provider, 1, landing=style)) for style in ("force", "auto")]
     assert (first.answer, first.landing.how, first.landing.requests) == ("yes", "order", 1)
     assert (second.answer, second.landing.how, second.landing.requests) == ("again", "schema", 1)
@@ -160,8 +157,7 @@ async def test_s0_10_a_refused_tool_choice_is_remembered(chat_api, refusal):
 async def test_a_refusal_of_the_choice_without_forcing_is_an_error(chat_api):
     """A server that has tools disabled: its message is reported, and the provider learns nothing from it."""
     api = chat_api([faults.invalid('"auto" tool choice requires --enable-auto-tool-choice to be set')])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
+    async with connected(api) as provider:
         outcome = await outcome_of(job(provider))
     assert (outcome.exit_code, provider.capabilities.forced_choice) == (3, True)
     assert "--enable-auto-tool-choice" in outcome.error
@@ -169,10 +165,8 @@ async def test_a_refusal_of_the_choice_without_forcing_is_an_error(chat_api):
 
 async def test_the_maximum_output_is_learned_from_a_refusal(chat_api):
     """A model that gives 4,096 tokens at most refuses one request; all others ask for 4,096, in later runs too."""
-    look = calls("look", {"query": "a"})
-    api = chat_api([look, answers("yes"), answers("again")], most_room=4096)
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
+    api = chat_api([LOOK, answers("yes"), answers("again")], most_room=4096)
+    async with connected(api) as provider:
         outcomes = [await outcome_of(job(provider)) for _ in range(2)]
     assert [outcome.answer for outcome in outcomes] == ["yes", "again"]
     assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, 4096, 4096, 4096]
@@ -219,8 +213,7 @@ async def test_refused_stream_options_are_omitted_from_later_requests(chat_api):
     """If a server refuses `stream_options`, later requests omit it; the usage stays unknown, but the run answers."""
     refusal = faults.error(422, "max_completion_tokens, stream_options: extra fields not permitted")
     api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    outcome = await asked(api, watch=lambda delta: None)
     assert outcome.answer == "yes"
     keys = [{"stream_options", "max_completion_tokens", "max_tokens"} & set(sent.body) for sent in api.requests]
     assert keys == [{"stream_options", "max_completion_tokens"}, {"max_tokens"}, {"max_tokens"}]
@@ -242,72 +235,18 @@ async def test_refused_stream_options_are_omitted_from_later_requests(chat_api):
     ids=["code", "prompt alone", "no room left"],
 )
 async def test_x_8_a_full_context_gives_a_partial_outcome(ask_chat, fault):
-    """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
-    outcome, api = await ask_chat([calls("look", {"query": "a"}), fault])
+    """A full context makes the run partial, with exit code 0 and its own kind; the answer holds the salvage."""
+    outcome, api = await ask_chat([LOOK, fault])
+    assert outcome.error_kind == "context_exceeded"
     assert (outcome.status, outcome.exit_code, len(api.requests)) == ("partial", 0, 2)
     assert "note on 'a'" in outcome.answer
-
-
-# Faults of a chat completions server end in a one-line error; the gathered work is kept and no traceback is shown.
-
-
-GOOD = says("The first half of a long answer that never came to its end.")
-LOOK = calls("look", {"query": "a"})
-ASK = "does OPENAI_BASE_URL point to a chat completions server?"
-
-
-@pytest.mark.exhaustive(one_in=7)
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        (faults.html(), f"answered with text/html, not JSON; {ASK}"),
-        (faults.json_value({}), f"contains no choice with a message; {ASK}"),
-        (faults.json_value({"choices": [{"text": "old"}]}), f"contains no choice with a message; {ASK}"),
-        (faults.json_value([1]), f"JSON that is not an object; {ASK}"),
-        (faults.json_value({"error": "Over\nloaded"}), "answered with an error: Over loaded"),
-        (faults.no_json(), "the API answered 400: upstream connect error or disconnect"),
-        (faults.invalid("max_tokens: too\nlarge"), "the API answered 400: max_tokens: too large"),
-        (faults.json_value({"error": "no such model"}, 400), "the API answered 400: no such model"),
-        (faults.unauthorised(), "the API answered 401: Incorrect API key provided: sk-test.; check OPENAI_API_KEY"),
-        (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
-    ],
-)
-async def test_x_12_each_fault_is_a_one_line_error(ask_chat, fault, said):
-    """The run fails with exit code 3 and a one-line error; the answer holds the results gathered before."""
-    outcome, _ = await ask_chat([LOOK, fault])
-    assert said in outcome.error
-    assert len(outcome.error.splitlines()) == 1
-    assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER)
-    assert "note on 'a'" in outcome.answer
-
-
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize(
-    "fault",
-    [
-        faults.BrokenOff(GOOD),
-        faults.BrokenOff(GOOD, after_chunks=4, silent=True),
-        faults.BrokenOff(LOOK, after_chunks=3, silent=True),
-        faults.Truncated(GOOD),
-        faults.Stream(("this is not JSON", "{")),
-        faults.Stream(({"choices": [{"delta": {"content": "half"}}]}, "[DONE]")),
-        faults.Stream(({"choices": [{"delta": {"tool_calls": [{"index": [], "function": {"name": "a"}}]}}]},)),
-    ],
-)
-async def test_x_12_calls_of_a_broken_reply_are_not_run(ask_chat, fault):
-    """A reply that breaks off is a provider error of one line; none of its calls is run."""
-    outcome, _ = await ask_chat([LOOK, fault])
-    assert (outcome.status, outcome.exit_code, outcome.tool_calls.used) == ("failed", Exit.PROVIDER, 1)
-    assert outcome.error
-    assert "\n" not in outcome.error
 
 
 async def test_x_8_a_full_context_in_mid_stream_gives_a_partial_outcome(chat_api):
     """A full context reported in mid-stream makes the run partial, with exit code 0."""
     full = {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}}
     api = chat_api([LOOK, faults.Stream((full,))])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    outcome = await asked(api, watch=lambda delta: None)
     assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
 
 
@@ -336,9 +275,8 @@ async def test_a_key_that_cannot_be_sent_is_not_shown(ask_chat):
 
 async def test_content_types_are_compared_without_regard_to_case(chat_api):
     """The content type `Application/JSON` is read as JSON."""
-    api = chat_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client)))
+    api = chat_api([faults.MislabelledReply(says("The first half"), kind="Application/JSON; charset=utf-8")])
+    outcome = await asked(api)
     assert outcome.answer.startswith("The first half")
 
 

@@ -1,16 +1,14 @@
-"""Requests to chat completions servers, byte by byte."""
+"""Requests to chat completions servers, odd replies and streams; and the rules of the simulator."""
 
-import http.client
 import json
 from dataclasses import replace
 from itertools import pairwise
-from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.providers.base import Choice, Opening, Request
-from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.record.messages import Message, Usage
 from run_specialist.tools.base import Toolset
@@ -20,6 +18,7 @@ from tests.wire.chat.faults import Stream, json_value
 from tests.wire.chat.replies import ChatReply, answers, calls, says, tool_call
 from tests.wire.chat.rules import PATH, RULES
 from tests.wire.chat_messages import CALL, FORCED
+from tests.wire.connected import asked, connected
 
 
 def roles(sent):
@@ -73,8 +72,8 @@ async def test_the_first_request_has_only_the_expected_keys(ask_chat):
 async def test_effort_is_sent_as_reasoning_effort(chat_api, effort, sent):
     """The effort is sent as `reasoning_effort` in every request; without one, the key is absent."""
     api = chat_api([calls("look", {"query": "a"}), answers("yes")])
-    async with make_client(base_url=api.base_url, api_key="test") as client:
-        conversation = ChatProvider("some-model", client).open(Opening("Be brief.", Toolset([LOOK]), effort))
+    async with connected(api) as provider:
+        conversation = provider.open(Opening("Be brief.", Toolset([LOOK]), effort))
         said = [Message.user("What?")]
         for _ in range(2):
             await conversation.ask(Request(said, Choice.AUTO, 100))
@@ -84,8 +83,8 @@ async def test_effort_is_sent_as_reasoning_effort(chat_api, effort, sent):
 async def test_without_tools_no_tool_choice_is_sent(chat_api):
     """Without tools, as for a summary, no `tool_choice` is sent either, because the API refuses it."""
     api = chat_api([says("Short."), says("Shorter.")])
-    async with make_client(base_url=api.base_url, api_key="test") as client:
-        conversation = ChatProvider("some-model", client).open(Opening("Sum up.", Toolset([])))
+    async with connected(api) as provider:
+        conversation = provider.open(Opening("Sum up.", Toolset([])))
         for choice in (Choice.AUTO, Choice.NONE):
             await conversation.ask(Request([Message.user("Much.")], choice, 100))
     assert all(not {"tools", "tool_choice"} & set(sent.body) for sent in api.requests)
@@ -127,9 +126,6 @@ async def test_x_1_with_a_limit_of_0_the_instruction_ends_the_question(ask_chat)
 def test_an_empty_assistant_message_has_an_empty_string(blocks):
     """An assistant message has null content only if it has calls; otherwise the content is an empty string."""
     assert json.loads(encoded(Message("assistant", blocks))) == {"role": "assistant", "content": ""}
-
-
-# Every rule of the chat simulator refuses a wrong request and lets the right one through.
 
 
 USER = {"role": "user", "content": "What?"}
@@ -231,15 +227,10 @@ HEADERS = {"authorization": "Bearer test", "content-type": "application/json"}
 
 def post(api, body, *, method="POST", path=PATH, headers=None):
     """Send one request without any SDK; return status and body."""
-    address = urlsplit(api.base_url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
-    try:
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        connection.request(method, path, raw, {**HEADERS, **(headers or {})})
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    url = api.base_url.removesuffix("/v1") + path
+    response = httpx2.request(method, url, content=raw, headers={**HEADERS, **(headers or {})}, timeout=30)
+    return response.status_code, response.content
 
 
 def refused(rule, status, told, body, **options):
@@ -293,7 +284,7 @@ def test_a_request_above_the_output_limit_is_refused():
 @pytest.mark.parametrize(
     ("script", "bodies", "told"),
     [
-        ([replies.says("a")], [], "never asked for"),
+        ([replies.says("a")], [], "nobody asked for: 1"),
         ([], [chat()], "no scripted reply"),
         ([], [chat(called("1"))], "tool_results"),
     ],
@@ -308,9 +299,6 @@ def test_an_unexpected_conversation_fails_the_test(script, bodies, told):
 
     with pytest.raises(AssertionError, match=told):
         converse()
-
-
-# Runs against chat completions servers, streamed and not: odd replies, retries, usage and cost.
 
 
 RUNS_LOOK = calls("look", {"query": "a"})
@@ -436,9 +424,6 @@ async def test_usage_is_summed_over_all_requests(ask_chat):
     assert outcome.usage == Usage(80, 120, 0, 14)
 
 
-# Streamed replies of chat completions servers, assembled from their fragments.
-
-
 def fragments(*pieces, **fields):
     """Return a reply that is streamed as these fragments of tool calls."""
     return ChatReply(
@@ -446,51 +431,41 @@ def fragments(*pieces, **fields):
     )
 
 
-HALF, REST = '{"query": ', '"a"}'
+def piece(arguments, name="", **fields):
+    """Return a fragment of a call; `fields` are those around the function."""
+    return {"function": {**({"name": name} if name else {}), "arguments": arguments}, **fields}
+
+
+HALF, REST, OTHER = '{"query": ', '"a"}', '"b"}'
 STREAMED = {
     "name in the first fragment only": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": ""}},
-        {"index": 0, "function": {"arguments": HALF}},
-        {"index": 0, "function": {"arguments": REST}},
+        piece("", "look", index=0, id="1"),
+        piece(HALF, index=0),
+        piece(REST, index=0),
     ],
-    "everything at once": [{"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF + REST}}],
-    "no index": [
-        {"id": "1", "function": {"name": "look", "arguments": HALF}},
-        {"function": {"arguments": REST}},
-    ],
-    "id and name in every fragment": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF}},
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": REST}},
-    ],
+    "everything at once": [piece(HALF + REST, "look", index=0, id="1")],
+    "no index": [piece(HALF, "look", id="1"), piece(REST)],
+    "id and name in every fragment": [piece(half, "look", index=0, id="1") for half in (HALF, REST)],
     "id and name are null in the others": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": None}},
+        piece(None, "look", index=0, id="1"),
         {"index": 0, "id": None, "type": None, "function": {"name": None, "arguments": HALF + REST}},
     ],
-    "another id in every fragment": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF}},
-        {"index": 0, "id": "2", "function": {"arguments": REST}},
-    ],
-    "arguments are an object": [{"index": 0, "id": "1", "function": {"name": "look", "arguments": {"query": "a"}}}],
-    "the id comes late": [
-        {"index": 0, "function": {"name": "look"}},
-        {"index": 0, "id": "1", "function": {"arguments": HALF + REST}},
-    ],
+    "another id in every fragment": [piece(HALF, "look", index=0, id="1"), piece(REST, index=0, id="2")],
+    "arguments are an object": [piece({"query": "a"}, "look", index=0, id="1")],
+    "the id comes late": [{"index": 0, "function": {"name": "look"}}, piece(HALF + REST, index=0, id="1")],
 }
 SEVERAL = {
     "by index, interleaved": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF}},
-        {"index": 1, "id": "2", "function": {"name": "look", "arguments": HALF}},
-        {"index": 1, "function": {"arguments": '"b"}'}},
-        {"index": 0, "function": {"arguments": REST}},
+        piece(HALF, "look", index=0, id="1"),
+        piece(HALF, "look", index=1, id="2"),
+        piece(OTHER, index=1),
+        piece(REST, index=0),
     ],
-    "no index, no id": [
-        {"function": {"name": "look", "arguments": HALF + REST}},
-        {"function": {"name": "look", "arguments": HALF + '"b"}'}},
-    ],
+    "no index, no id": [piece(HALF + REST, "look"), piece(HALF + OTHER, "look")],
     "the index is always 0": [
-        {"index": 0, "id": "1", "function": {"name": "look", "arguments": HALF + REST}},
-        {"index": 0, "id": "2", "function": {"name": "look", "arguments": HALF}},
-        {"index": 0, "function": {"arguments": '"b"}'}},
+        piece(HALF + REST, "look", index=0, id="1"),
+        piece(HALF, "look", index=0, id="2"),
+        piece(OTHER, index=0),
     ],
 }
 
@@ -501,8 +476,7 @@ def stream(chat_api):
 
     async def run(script, **settings):
         api, seen = chat_api(script), []
-        async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-            provider = ChatProvider("some-model", client)
+        async with connected(api) as provider:
             return await outcome_of(job(provider, **settings), watch=seen.append), api, seen
 
     return run
@@ -561,8 +535,7 @@ async def test_a_json_reply_to_a_streaming_request_is_read(chat_api):
     """A JSON reply to a streaming request is read."""
     body = {"choices": [{"message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}]}
     api = chat_api([json_value(body)])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    outcome = await asked(api, watch=lambda delta: None)
     assert outcome.answer == "whole"
 
 

@@ -1,4 +1,4 @@
-"""An agent that delegates to specialists, over the wire: the real SDKs of both loops against one simulated API."""
+"""Agents that delegate to specialists, forked runs, and spans of requests, over the wire with the real SDKs."""
 
 import asyncio
 import inspect
@@ -11,16 +11,16 @@ from opentelemetry.trace import SpanKind
 
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner
-from run_specialist.providers import anthropic, openai_chat
+from run_specialist.providers import anthropic
 from run_specialist.tools.base import Tool
 from tests.journals import load
 from tests.loop_jobs import job, outcome_of
 from tests.spans import recorded
 from tests.wire import parent
 from tests.wire.chat import replies as chat
-from tests.wire.chat import replies as chat_replies
+from tests.wire.connected import CHAT, MESSAGES, asked, connected
 from tests.wire.json_mode import written
-from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued, look, message_bytes
+from tests.wire.resumed_requests import LOOKER, Endpoint, check_continued, look, message_bytes
 from tests.wire.simulator import Gate, faults, replies
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 from tests.wire.specialists import looks
@@ -45,17 +45,15 @@ def files(tmp_path):
 @asynccontextmanager
 async def of_messages(api, files, **options):
     """Yield an SDK client for an agent on the Messages API, and the tool `delegate`."""
-    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = anthropic.AnthropicProvider("haiku", client)
-        async with Runner(root=files, dir=files, provider=provider, store=f"{files}/runs.db") as runner:
-            yield client, delegate_tool(["toads", "owls"], runner=runner, **options)
+    async with (
+        connected(api) as provider,
+        Runner(root=files, dir=files, provider=provider, store=f"{files}/runs.db") as runner,
+    ):
+        yield provider.client, delegate_tool(["toads", "owls"], runner=runner, **options)
 
 
 def conversation(first, last="Only toads do."):
-    """Return a policy in which the agent delegates and then answers, and the specialists read a note and then answer.
-
-    first: Blocks of the agent's first reply.
-    """
+    """Return a policy: the agent says its first blocks and then answers, the specialists read a note and answer."""
 
     def policy(request):
         if request.tool_names == ["delegate"]:
@@ -101,16 +99,14 @@ async def test_an_agent_on_chat_completions_delegates_too(chat_api, files):
 
     def policy(request):
         if [tool["function"]["name"] for tool in request.body["tools"]] == ["delegate"]:
-            asked = [chat.tool_call("delegate", OWLS), chat.tool_call("delegate", TOADS)]
-            return chat.says("Only toads do.") if request.results else chat.says(None, *asked)
+            both = [chat.tool_call("delegate", OWLS), chat.tool_call("delegate", TOADS)]
+            return chat.says("Only toads do.") if request.results else chat.says(None, *both)
         return chat.answers("it stands in the notes")
 
     api = chat_api(policy)
-    async with openai_chat.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = openai_chat.ChatProvider("some-model", client)
-        async with Runner(root=files, dir=files, provider=provider, store="none") as runner:
-            delegate = delegate_tool(["owls", "toads"], runner=runner)
-            assert await parent.ask_chat(client, delegate, QUESTION) == "Only toads do."
+    async with connected(api) as provider, Runner(root=files, dir=files, provider=provider, store="none") as runner:
+        delegate = delegate_tool(["owls", "toads"], runner=runner)
+        assert await parent.ask_chat(provider.client, delegate, QUESTION) == "Only toads do."
     last = api.requests[-1]
     assert last.body["tools"] == [delegate.function]
     assert [text.splitlines()[0] for text in last.results] == [
@@ -147,8 +143,8 @@ async def test_the_example_of_the_docs_answers(messages_api, monkeypatch):
 
     def policy(request):
         if request.tool_names == ["delegate"]:
-            asked = {"specialist": "thoughts-analyzer", "query": "Why a soft landing?"}
-            return says("So that nothing is lost.") if request.results else says(tool_use("delegate", asked))
+            call = tool_use("delegate", {"specialist": "thoughts-analyzer", "query": "Why a soft landing?"})
+            return says("So that nothing is lost.") if request.results else says(call)
         return answers("Nothing is lost.", gaps=["costs"]) if request.calls_so_far else calls("ls", {})
 
     api = messages_api(policy)
@@ -202,9 +198,6 @@ async def test_a_run_id_continues_the_run_with_a_refreshed_budget(messages_api, 
     assert api.requests[3].body["system"] == api.requests[0].body["system"]
 
 
-# Forked runs over the wire: the first turns of a stored run, continued by the same or another model.
-
-
 @pytest.fixture
 def endpoint(messages_api, chat_api, tmp_path):
     """Return a function that starts an endpoint on either API."""
@@ -224,7 +217,7 @@ async def forked(one, at, question=None, source="last", **options):
 @pytest.mark.parametrize("kind", [MESSAGES, CHAT])
 async def test_f_1_with_the_same_model_the_prefix_is_sent_byte_for_byte(endpoint, kind):
     """A fork at turn 2 repeats the request after turn 2 byte for byte, so that the prompt cache can be read."""
-    say = replies if kind == MESSAGES else chat_replies
+    say = replies if kind == MESSAGES else chat
     script = [*(look(say, q) for q in "abc"), say.answers("some"), look(say, "d"), say.answers("more")]
     one = endpoint(kind, script)
     source, first = await one.ask()
@@ -240,7 +233,7 @@ THINKS = [
     replies.says(replies.thinking(f"hm {q}"), "I look.", replies.tool_use("look", {"query": q})) for q in ("a", "b")
 ]
 REASONS = [
-    chat_replies.says("<think>hm</think>I look.", chat_replies.tool_call("look", {"query": q}, f"functions.look:{n}"))
+    chat.says("<think>hm</think>I look.", chat.tool_call("look", {"query": q}, f"functions.look:{n}"))
     for n, q in enumerate("ab")
 ]
 
@@ -250,8 +243,8 @@ REASONS = [
 async def test_f_2_another_model_gets_no_thinking_of_the_first(endpoint, kind, script):
     """A run of one API continues on the other: without thinking, with ids that it accepts, with a note about it."""
     other = CHAT if kind == MESSAGES else MESSAGES
-    say = replies if other == MESSAGES else chat_replies
-    one = endpoint(kind, [*script, (replies if kind == MESSAGES else chat_replies).answers("some")])
+    say = replies if other == MESSAGES else chat
+    one = endpoint(kind, [*script, (replies if kind == MESSAGES else chat).answers("some")])
     source, _ = await one.ask()
     two = endpoint(other, [look(say, "c"), say.answers("more")])
     _, outcome = await forked(two, 2, source=source.run_id)
@@ -274,7 +267,7 @@ async def test_f_2_calls_as_json_go_on_at_the_other_api(endpoint, kind):
     """A run whose calls are JSON is forked with another model of the other API, whose calls are JSON too."""
     other = CHAT if kind == MESSAGES else MESSAGES
     texts = [written("look", query="a", part=None), written("respond", answer="some", evidence=None, gaps=None)]
-    say = {MESSAGES: replies.says, CHAT: chat_replies.says}
+    say = {MESSAGES: replies.says, CHAT: chat.says}
     one = endpoint(kind, [say[kind](text) for text in texts])
     source, _ = await one.ask(LOOKER.model_copy(update={"tool_calls": "json"}))
     two = endpoint(other, [say[other](texts[1])])
@@ -300,9 +293,6 @@ async def test_f_9_a_fork_in_the_middle_of_a_landing_raises_its_limit(endpoint):
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (2, 1)
     check_continued(one, one.requests[1], one.requests[3], entered=False)
     assert "you now have 4 tool calls in all, of which 1 is used" in str(one.requests[3].messages[-1])
-
-
-# Spans of requests over the wire, through the real SDKs: one per request, with the billed tokens.
 
 
 LONG = Tool("look", "Looks.", lambda query: f"note on {query} {'x' * 19_000}")
@@ -333,9 +323,7 @@ def billed(requests):
 async def test_each_messages_api_request_has_one_span(spans, messages_api, stream):
     """Each Messages API request has one span with the billed tokens, cached ones included; the SDK adds none."""
     api = messages_api([looks("a"), looks("b"), looks("c"), answers("mice")])
-    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        watch = (lambda delta: None) if stream else None
-        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client), 3, tools=[LONG]), watch=watch)
+    outcome = await asked(api, 3, tools=[LONG], watch=(lambda delta: None) if stream else None)
     requests = spans.named("chat")
     assert spans.names == [
         *["chat claude-haiku-5-5", "execute_tool look"] * 3,
@@ -361,21 +349,16 @@ async def test_each_messages_api_request_has_one_span(spans, messages_api, strea
 async def test_a_retried_request_has_one_span(spans, messages_api):
     """A request that the SDK retries has one span over all attempts, and no error."""
     api = messages_api([faults.overloaded(retry_after=0), answers("mice")])
-    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=1) as client:
-        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client), 3))
+    outcome = await asked(api, 3, retries=1)
     assert (outcome.status, len(api.requests)) == ("answered", 2)
     assert "error.type" not in spans.one("chat").attributes
 
 
 async def test_s0_10_a_refused_request_has_an_error_span_without_usage(spans, messages_api):
-    """A request refused with a 400 for forcing has an error span without usage.
-
-    The order that replaces it is a separate request.
-    """
+    """A request refused for forcing has an error span without usage; the order after it has a span of its own."""
     refusal = faults.invalid("tool_choice: forcing a tool is not supported")
     api = messages_api([looks("a"), refusal, answers("mice")])
-    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client), 1))
+    outcome = await asked(api, 1)
     assert outcome.status == "landed"
     assert [span.attributes.get("error.type") for span in spans.named("chat")] == [None, "ForcingRefused", None]
     assert spans.usage("chat") == spans.usage("invoke_agent") == billed(api.requests)
@@ -384,8 +367,7 @@ async def test_s0_10_a_refused_request_has_an_error_span_without_usage(spans, me
 async def test_s0_7_concurrent_runs_have_separate_span_trees(spans, messages_api):
     """Eight concurrent runs over one client have eight span trees, each with its own requests and tokens."""
     api = messages_api(lambda request: answers("mice") if request.results else looks("a"))
-    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = anthropic.AnthropicProvider("haiku", client)
+    async with connected(api) as provider:
         await asyncio.gather(*(outcome_of(job(provider, 5, question=f"No. {number}?")) for number in range(8)))
     runs = {span.context.span_id: span.attributes["gen_ai.usage.input_tokens"] for span in spans.named("invoke_agent")}
     below = dict.fromkeys(runs, 0)

@@ -1,20 +1,20 @@
-"""Tool calls as JSON that a chat completions server constrains, streamed and not."""
+"""Tool calls as JSON that a server constrains: cut, with MCP tools and children, and resumed."""
 
 import json
 
 import pytest
 
-from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
-from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.record.journal import Received
 from tests.journals import Notebook, keep
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire.chat.faults import invalid
 from tests.wire.chat.replies import answers, calls, says, tool_call
+from tests.wire.connected import CHAT, MESSAGES, connected, runner_on
 from tests.wire.json_mode import JSON_MODE, looks, offered, responds, written
 from tests.wire.mcp_servers.running_servers import script
-from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, message_bytes, prefix
+from tests.wire.resumed_requests import LOOKER, Endpoint, message_bytes, prefix
+from tests.wire.serving import write_specialist
 
 
 async def test_g8_a_call_and_an_answer_in_json(ask_chat):
@@ -65,9 +65,6 @@ async def test_g8_text_that_is_no_call_is_the_answer(ask_chat):
     outcome, _ = await ask_chat([says("Plain words.")], **JSON_MODE)
     assert (outcome.status, outcome.answer) == ("answered", "Plain words.")
     assert any("ignored the JSON Schema" in warning for warning in outcome.warnings)
-
-
-# Calls as JSON that break off, and endpoints that refuse the schema, on chat completions.
 
 
 SHORTER = "Your last reply was cut off because it was too long. Repeat it, much shorter."
@@ -131,10 +128,7 @@ async def test_x_6_json_that_is_cut_before_it_names_a_tool_is_no_answer(ask_chat
     ],
 )
 async def test_g8_evidence_that_is_required_needs_a_call_first(ask_chat, settings, limit, expected):
-    """With `evidence: require` the first reply cannot be an answer, unless nothing else is possible.
-
-    Where nothing can be read, no quote is found, and the answer goes back to the model once.
-    """
+    """With `evidence: require` the first reply is no answer; where nothing can be read, the answer goes back once."""
     answer = responds("yes", evidence=[{"source": "x:1", "quote": "note on 'a'"}])
     script = [looks("a") if "look" in offers else answer for offers in expected[:-1]]
     outcome, api = await ask_chat([*script, answer], limit, **settings, **JSON_MODE)
@@ -175,8 +169,7 @@ async def test_g8_an_endpoint_that_has_refused_the_schema_is_not_asked_again(cha
     """The next run on the same provider fails immediately with the same error."""
     refusal = invalid("Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.")
     api = chat_api([refusal])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
+    async with connected(api) as provider:
         outcomes = [await outcome_of(job(provider, **JSON_MODE)) for _ in range(2)]
     assert [(outcome.status, outcome.exit_code) for outcome in outcomes] == [("failed", 3)] * 2
     assert outcomes[0].error.startswith(outcomes[1].error)
@@ -185,18 +178,13 @@ async def test_g8_an_endpoint_that_has_refused_the_schema_is_not_asked_again(cha
     assert len(api.requests) == 1
 
 
-# A specialist whose calls are JSON uses the tools of an MCP server.
-
-
 @pytest.mark.exhaustive
-async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
+async def test_g8_mcp_tools_are_called_in_json(chat_api, project, tmp_path, monkeypatch):
     """MCP tools are in the union in strict form; their calls count, fail, and land like those of the API itself."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     server = json.dumps({"good": {"command": list(script("good", str(tmp_path)))}})
-    (tmp_path / "finder.md").write_text(
-        f"---\nname: finder\ndescription: Finds.\ntools: ['mcp__good__*']\nmcp_servers: {server}\ntool_calls: json\n"
-        "tool_calls_limit: 3\n---\nYou find.\n"
-    )
+    keys = ("tools: ['mcp__good__*']", f"mcp_servers: {server}", "tool_calls: json", "tool_calls_limit: 3")
+    write_specialist(project, "finder", *keys)
     replies = [
         says(written("mcp__good__add", a=1, b=2)),
         says(written("mcp__good__fail")),
@@ -204,10 +192,8 @@ async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
         responds("It is 3."),
     ]
     api = chat_api(replies)
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
-        async with Runner(root=tmp_path, dir=tmp_path, provider=provider, trust=True) as runner:
-            outcome = await runner.run("finder", "What is 1 + 2?")
+    async with runner_on(api, root=project, trust=True) as runner:
+        outcome = await runner.run("finder", "What is 1 + 2?")
     assert (outcome.status, outcome.answer) == ("landed", "It is 3.")
     assert (outcome.tool_calls.used, outcome.tool_calls.failed) == (3, 1)
     assert {"mcp__good__add", "mcp__good__echo", "respond"} <= set(offered(api.requests[0]))
@@ -215,15 +201,10 @@ async def test_g8_mcp_tools_are_called_in_json(chat_api, tmp_path, monkeypatch):
     assert api.requests[1].messages[-1]["content"].startswith("Result of mcp__good__add:\n3")
 
 
-# A specialist whose calls are JSON asks another one, whose calls are native.
-
-
-async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat_api, tmp_path):
+async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat_api, project):
     """`delegate` is one of the tools of the union, and the answer of the child is the result of the call."""
-    (tmp_path / "parent.md").write_text(
-        "---\nname: parent\ndescription: Asks.\ntools: []\nagents: [child]\ntool_calls: json\n---\nYou ask.\n"
-    )
-    (tmp_path / "child.md").write_text("---\nname: child\ndescription: Looks.\ntools: []\n---\nYou look.\n")
+    write_specialist(project, "parent", "tools: []", "agents: [child]", "tool_calls: json")
+    write_specialist(project, "child", "tools: []")
     asks = says(written("delegate", specialist="child", query="Which owls?"))
 
     def policy(request):
@@ -233,9 +214,7 @@ async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat
         return responds("The child knows: barn owls.") if results else asks
 
     api = chat_api(policy)
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
-        runner = Runner(root=tmp_path, dir=tmp_path, provider=provider, tools=[LOOK])
+    async with runner_on(api, root=project, tools=[LOOK]) as runner:
         outcome = await runner.run("parent", "What is known?")
     assert (outcome.status, outcome.answer) == ("answered", "The child knows: barn owls.")
     assert [child.specialist for child in outcome.children] == ["child"]
@@ -243,9 +222,6 @@ async def test_g8_a_parent_with_calls_in_json_asks_a_child_with_native_ones(chat
     last = api.requests[-1].messages[-1]["content"]
     assert last.startswith("Result of delegate:\n")
     assert "barn owls" in last
-
-
-# Runs whose calls are JSON are stored, resumed, shown and reported like all others.
 
 
 IN_JSON = LOOKER.model_copy(update={"tool_calls": "json"})

@@ -1,4 +1,4 @@
-"""Soft landing over the wire: the real SDK against a server that enforces the API's rules."""
+"""Soft landings over the wire: forced, by schema, of every kind of limit, of hanging servers, of stopped runs."""
 
 import asyncio
 import json
@@ -10,8 +10,6 @@ import pytest
 
 from run_specialist.errors import UsageError
 from run_specialist.loop.retries import Retries
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.anthropic import make_client as messages_client
 from run_specialist.providers.base import Delta, Opening
 from run_specialist.providers.errors import OPENAI_URL
 from run_specialist.providers.knowledge import FORCE_IGNORED
@@ -26,8 +24,9 @@ from tests.journals import load
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire import chat, simulator
 from tests.wire.chat import faults as chat_faults
-from tests.wire.resumed_requests import CHAT, MESSAGES, Endpoint, check_continued, look, message_bytes
-from tests.wire.simulator import Gate, MessagesSimulator, faults, policies
+from tests.wire.connected import asked, connected
+from tests.wire.resumed_requests import check_continued, look, message_bytes
+from tests.wire.simulator import Gate, faults, policies
 from tests.wire.simulator.replies import says
 from tests.wire.specialists import DONE, FORCED, NO_TOOLS, batches, looks, note, noting
 from tests.wire.usage import KEYS, price, used
@@ -46,18 +45,10 @@ class Clock:
         return self.now
 
 
-FIRST_FORCED = {"type": "tool", "name": "respond"}
-
-
 @pytest.fixture(params=["json", "stream"])
 def watch(request) -> Callable[[Delta], None] | None:
     """Run once with complete replies and once with streamed ones."""
     return None if request.param == "json" else lambda delta: None
-
-
-def provider_for(api: MessagesSimulator, model: str = "haiku") -> AnthropicProvider:
-    """Return a provider that connects the real SDK to the simulator."""
-    return AnthropicProvider(model, make_client(base_url=api.base_url, api_key="test", max_retries=0))
 
 
 def without_markers(value: object) -> object:
@@ -70,10 +61,7 @@ def without_markers(value: object) -> object:
 async def test_s0_1_s0_2_s0_3_s0_4_thirty_calls_are_silent_counted_down_and_forced(messages_api, watch):
     """A model that never stops gets 30 calls: 14 raw results, 16 with a countdown, then a forced `respond`."""
     api = messages_api(policies.always_tool("look"))
-    provider = provider_for(api)
-    outcome = await outcome_of(job(provider, 30), watch=watch)
-    await provider.aclose()
-
+    outcome = await asked(api, 30, watch=watch)
     assert (outcome.status, outcome.answer) == ("landed", "what was found")
     assert (outcome.tool_calls.used, outcome.landing.how) == (30, "force")
     assert len(api.requests) == 31
@@ -83,16 +71,13 @@ async def test_s0_1_s0_2_s0_3_s0_4_thirty_calls_are_silent_counted_down_and_forc
     words = [f"{left} tool calls remaining" for left in range(15, 1, -1)]
     words += ["1 tool call remaining", "0 tool calls remaining"]
     assert told[14:] == [f"{text}\n{line}" for text, line in zip(raw[14:], words, strict=True)]
-    assert [request.tool_choice for request in api.requests] == [None] * 30 + [FIRST_FORCED]
+    assert [request.tool_choice for request in api.requests] == [None] * 30 + [FORCED]
 
 
 async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, watch):
     """Every request begins with the bytes of the previous one; only cache markers and the choice differ."""
     api = messages_api(policies.always_tool("look", calls_per_turn=3))
-    provider = provider_for(api)
-    await outcome_of(job(provider, 12), watch=watch)
-    await provider.aclose()
-
+    await asked(api, 12, watch=watch)
     front = api.requests[0].raw.split(b',"max_tokens"')[0]
     assert b'"system":' in front
     assert b'"tools":' in front
@@ -108,17 +93,11 @@ async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, wa
 async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(messages_api, watch):
     """A server that ignores force, schema and none, as small local ones do: an outcome after three landing requests."""
     api = messages_api(policies.ignores_everything("look"))
-    provider = provider_for(api)
-    outcome = await outcome_of(job(provider, 2), watch=watch)
-    await provider.aclose()
-
-    assert [request.tool_choice for request in api.requests[2:]] == [FIRST_FORCED, {"type": "none"}, {"type": "none"}]
+    outcome = await asked(api, 2, watch=watch)
+    assert [request.tool_choice for request in api.requests[2:]] == [FORCED, {"type": "none"}, {"type": "none"}]
     assert [request.schema is None for request in api.requests[2:]] == [True, False, True]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
     assert "note on 'question 1'" in outcome.answer
-
-
-# Landing by schema over the wire: the real SDKs against servers that enforce the rules of structured outputs.
 
 
 GIVEN = {"answer": "Mice.", "evidence": [{"source": "a:1", "quote": "note on '0'"}], "gaps": None}
@@ -160,19 +139,12 @@ class Landing:
     async def run(self, script, limit=1, shape=None, runs=1, **settings):
         """Run a job to its end, or several times; return the outcome, or all of them."""
         server = self._start(script)
-        if self.api == "messages":
-            client = messages_client(base_url=server.base_url, api_key="test", max_retries=0)
-            provider = AnthropicProvider("haiku", client)
-        else:
-            client = chat_client(base_url=server.base_url, api_key="test", max_retries=0)
-            provider = ChatProvider("some-model", client)
-        self.requests, self.provider = server.requests, provider
-        provider.knowledge.capabilities = replace(provider.capabilities, **self.know)
-        settings = {"landing": "schema", **settings}
-        made = job(provider, limit, answer_schema=shape, **settings)
-        made = replace(made, opening=Opening(made.opening.system, Toolset([LOOK, respond_tool(shape)])))
-        async with client:
-            watch = self.shown.append if self.streams else None
+        watch = self.shown.append if self.streams else None
+        async with connected(server) as provider:
+            self.requests, self.provider = server.requests, provider
+            provider.knowledge.capabilities = replace(provider.capabilities, **self.know)
+            made = job(provider, limit, answer_schema=shape, **{"landing": "schema", **settings})
+            made = replace(made, opening=Opening(made.opening.system, Toolset([LOOK, respond_tool(shape)])))
             outcomes = [await outcome_of(made, watch=watch) for _ in range(runs)]
         return outcomes[0] if runs == 1 else outcomes
 
@@ -184,18 +156,15 @@ def landing(request, messages_api, chat_api):
     return Landing(api, streams=bool(streamed), messages_api=messages_api, chat_api=chat_api)
 
 
-async def test_g1_the_reply_is_read_as_the_input_of_respond(landing):
-    """The JSON of a constrained reply is the answer, with its quotes checked; the transcript would keep it as it is."""
+async def test_g1_the_reply_to_a_schema_is_read_as_the_input_of_respond(landing):
+    """Constrained JSON is the answer, checked and shown as input of `respond`; the request differs in nothing else."""
     outcome = await landing.run([landing.look(0), landing.says(json.dumps(GIVEN))])
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "Mice.", "schema")
     assert [(one.quote, one.verified) for one in outcome.evidence] == [("note on '0'", True)]
-    assert outcome.landing.requests == 1
-    assert outcome.gaps == ()
-
-
-async def test_g1_only_the_constraint_differs_from_the_request_before(landing):
-    """Messages: `output_config.format` and `tool_choice: none`; chat: `response_format` and no `tool_choice`."""
-    await landing.run([landing.look(0), landing.says(json.dumps(GIVEN))])
+    assert (outcome.landing.requests, outcome.gaps) == (1, ())
+    shown = [delta for delta in landing.shown if delta.tool != "look"]
+    assert {delta.tool for delta in shown} == ({"respond"} if landing.streams else set())
+    assert "".join(delta.text for delta in shown) == (json.dumps(GIVEN) if landing.streams else "")
     before, last = (dict(sent.body) for sent in landing.requests)
     schema = landing.requests[-1].schema
     assert schema["required"] == ["answer", "evidence", "gaps"]
@@ -266,15 +235,6 @@ async def test_x_6_of_json_that_is_cut_twice_what_can_be_read_is_kept(landing, l
     cut = landing.says(json.dumps(GIVEN)[:length], "cut")
     outcome = await landing.run([landing.look(0), cut, cut])
     assert (outcome.status, outcome.answer) == ("partial", f"{answer}\n[truncated]")
-
-
-async def test_g1_while_it_streams_the_answer_is_shown_and_no_json(landing):
-    """The pieces of the JSON are reported as input of `respond`, as if it had been called."""
-    await landing.run([landing.look(0), landing.says(json.dumps(GIVEN))])
-    shown = [delta for delta in landing.shown if delta.tool != "look"]
-    assert bool(shown) == landing.streams
-    assert {delta.tool for delta in shown} <= {"respond"}
-    assert "".join(delta.text for delta in shown) == (json.dumps(GIVEN) if landing.streams else "")
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -349,20 +309,13 @@ def test_g2_the_schema_comes_first_where_chat_completions_are_not_the_vendors(ur
     assert (known.schema, known.forced_choice, known.schema_first) == (True, True, rungs == "schema")
 
 
-# Every kind of limit over the wire, from the specialist's file to the landing.
-
-
 def last_lines(told):
     """Return the text after the raw result in each request, empty if there is none."""
     return [results[-1].partition("\n")[2] for results in told.results]
 
 
 def spent_softly(told, kind, limit, spent, line):
-    """Check a soft landing: no countdown until half of the limit, then one after each call, then an answer within it.
-
-    spent: Amounts that the run had spent when each result was sent.
-    line: Returns the countdown for a remaining amount.
-    """
+    """Check a soft landing: after half of the limit, by what was spent, each result has its line; then it answers."""
     assert last_lines(told) == [line(limit - one) if 2 * one >= limit else "" for one in spent]
     silent = sum(2 * one < limit for one in spent)
     assert 0 < silent < len(spent)
@@ -472,9 +425,6 @@ async def test_x_14_the_countdown_shows_the_limit_closest_to_exhaustion(ask_once
     assert told.outcome.landing.reason == "turns"
 
 
-# Usage and cost reported for runs that reach a limit, over the wire.
-
-
 @pytest.mark.parametrize(
     ("lines", "settings", "place"), [(["cost_limit: 0.5"], {}, r"\S+looker\.md:5:1: "), ([], {"cost_limit": 0.5}, "")]
 )
@@ -515,9 +465,6 @@ async def test_x_14_exceeding_a_limit_is_a_warning(ask_once):
     assert told.outcome.limits["tokens"].used > 50_000
     assert any(" tokens used, more than the limit of 30,000 tokens: " in warning for warning in told.outcome.warnings)
     assert told.outcome.status == "landed"
-
-
-# A server or a tool that hangs is abandoned when the time limit requires it.
 
 
 class Playing:
@@ -574,10 +521,7 @@ async def test_x_14_a_hanging_summary_request_is_cancelled(ask_once):
 
 @pytest.mark.exhaustive
 async def test_x_14_a_hanging_tool_is_abandoned_at_the_end_of_the_working_time(ask_once):
-    """A hanging tool is abandoned when the working time is over: the model gets an error, and the run lands.
-
-    The call counts as failed.
-    """
+    """A hanging tool is abandoned when the working time is over: the call has failed, and the run lands."""
     clock, gate = Clock(), Gate()
 
     def hang(query):
@@ -590,9 +534,6 @@ async def test_x_14_a_hanging_tool_is_abandoned_at_the_end_of_the_working_time(a
     assert "when the time of the run was up" in told.results[0][0]
     assert told.choices == [None, FORCED]
     assert (told.outcome.tool_calls.used, told.outcome.tool_calls.failed) == (1, 1)
-
-
-# A run that was stopped after its turn, on both APIs with the real SDKs: no stored reply is requested twice.
 
 
 class Held:
@@ -612,10 +553,7 @@ class Held:
         return self._script.pop(0)
 
     def stopping(self, *stops):
-        """Return what happens while the second request is under way: the run is stopped, then it is answered.
-
-        stops: `after_turn` of each call of `abort`.
-        """
+        """Return what happens during the second request: an abort with each `after_turn` of `stops`, then the reply."""
 
         async def midway(run):
             await asyncio.to_thread(self.gate.wait_for_request)
@@ -624,20 +562,6 @@ class Held:
             self.gate.open()
 
         return midway
-
-
-@pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
-def endpoint(request, messages_api, chat_api, tmp_path):
-    """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
-    kind, _, stream = request.param.partition("-")
-
-    def start(make_script, **options):
-        made = Endpoint(kind, None, tmp_path, bool(stream), **options)
-        made.script = make_script(made.say)
-        made.api = (messages_api if kind == MESSAGES else chat_api)(made.script)
-        return made
-
-    return start
 
 
 @pytest.mark.exhaustive(one_in=4)

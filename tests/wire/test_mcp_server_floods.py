@@ -1,5 +1,6 @@
 """The server process under load: standard error that is not read, a line of 100 MB."""
 
+import asyncio
 import json
 import os
 import re
@@ -8,18 +9,13 @@ import sys
 import threading
 from pathlib import Path
 
-import httpx2
 import pytest
 
+from tests.wire.http_requests import asks, post
 from tests.wire.serving import PATIENCE, Program, write_specialist
+from tests.wire.stdio_client import HELLO
 
 HTTP = ["--http", "127.0.0.1:0", "--token", "t", "--store", "none", "--model", "offline"]
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-}
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and memory of another process, read from /proc")
 
 
@@ -47,20 +43,10 @@ def test_an_unread_stderr_delays_neither_answers_nor_shutdown(program, project):
         except BlockingIOError:
             pass
     os.set_blocking(writing, True)
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
-    headers = {
-        "accept": "application/json, text/event-stream",
-        "authorization": "Bearer t",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": "tools/list",
-    }
     for count in range(3):
         write_specialist(project, f"broken-{count}", "turns_limit: -3")
-        assert '"finder"' in httpx2.post(url, json=body, headers=headers, timeout=PATIENCE).text
+        answer = asyncio.run(post(url, asks("tools/list"), authorization="Bearer t"))
+        assert '"finder"' in answer.text
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(PATIENCE) == 0
     os.close(reading)

@@ -1,4 +1,4 @@
-"""Runs of an MCP server over HTTP: clients that call tools, cancel, or disconnect."""
+"""An MCP server over HTTP: clients that call tools or disconnect; hosts, origins, tokens, addresses."""
 
 import asyncio
 import signal
@@ -15,10 +15,12 @@ from run_specialist.mcp_server.http import LOOPBACK, Address, Guard
 from run_specialist.store.reader import Store
 from tests.loop_jobs import LOOK
 from tests.scripted_provider import calls, says
-from tests.wire.http_requests import MODERN, asks, begins, post, serving
+from tests.wire import stdio_client
+from tests.wire.http_requests import ACCEPT, asks, begins, post, serving
 from tests.wire.looker_script import LOOKS
 from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog
 from tests.wire.simulator import Gate, MessagesSimulator, replies
+from tests.wire.stdio_client import READY
 
 pytestmark = pytest.mark.usefixtures("looker")
 
@@ -57,40 +59,26 @@ async def test_the_official_client_calls_a_tool_over_http(mode, host):
     assert "look: 'owls' · 1 of 4 tool calls used, 3 remaining" in progress_log.messages
 
 
-async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
-    """Call a tool, and close the connection while the run is active, without a cancellation message."""
-    body = asks(name="tools/call")
-    body["params"] |= {"name": "looker", "arguments": {"query": "?"}}
-    headers = {
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        **({"mcp-session-id": session} if session else {"mcp-protocol-version": MODERN, "mcp-method": "tools/call"}),
-        **({} if session else {"mcp-name": "looker"}),
-    }
-    if session:
-        del body["params"]["_meta"]
-    async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-        asked = asyncio.ensure_future(client.post(url, json=body, headers=headers))
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.parametrize("age", ["older", "newer"])
+async def test_a_disconnect_aborts_the_run_of_the_call(age, store, caplog):
+    """A client's disconnect aborts the run that it waited for, without a cancellation message."""
+    held = BlockingTool()
+    async with (
+        serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served,
+        httpx2.AsyncClient(timeout=PATIENCE) as client,
+    ):
+        if age == "older":
+            headers = {**ACCEPT, "mcp-session-id": (await begins(client, served.url)).headers["mcp-session-id"]}
+            assert (await client.post(served.url, headers=headers, json=READY)).status_code == 202
+            call = client.post(served.url, headers=headers, json=stdio_client.asks(2, "looker", query="?"))
+        else:
+            call = post(served.url, asks(name="looker", arguments={"query": "?"}))
+        asked = asyncio.ensure_future(call)
         await asyncio.wait([asked, asyncio.ensure_future(held.entered.wait())], return_when=asyncio.FIRST_COMPLETED)
         assert not asked.done(), asked.result().text
         asked.cancel()
         await asyncio.wait([asked])
-
-
-@pytest.mark.exhaustive(one_in=2)
-@pytest.mark.parametrize("age", ["older", "newer"])
-async def test_a_disconnect_aborts_the_run_of_the_call(age, store, caplog):
-    """A client's disconnect aborts the run that it waited for."""
-    held = BlockingTool()
-    async with serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served:
-        session = None
-        if age == "older":
-            async with httpx2.AsyncClient() as client:
-                session = (await begins(client, served.url)).headers["mcp-session-id"]
-                ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-                sent = {"mcp-session-id": session, "accept": "application/json, text/event-stream"}
-                assert (await client.post(served.url, headers=sent, json=ready)).status_code == 202
-        await hangs_up(served.url, held, session)
         await until_idle(served)
         assert held.cancelled
     assert [record.getMessage() for record in caplog.records if record.levelname in {"WARNING", "ERROR"}] == []
@@ -117,9 +105,6 @@ async def test_a_signal_ends_the_program_and_its_runs(store, program, monkeypatc
     assert server.process.stderr.read() == server.process.stdout.read() == ""
     with Store(store) as opened:
         assert opened.load("last").status == "aborted"
-
-
-# Access to an MCP server over HTTP: Host and Origin headers, tokens, and addresses.
 
 
 TOKEN = "a secret"  # noqa: S105 - token of a server that runs for one test only

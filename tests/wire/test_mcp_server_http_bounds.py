@@ -11,6 +11,7 @@ from run_specialist.tools.base import Tool
 from tests.scripted_provider import calls, says
 from tests.wire.http_requests import ACCEPT, asks, begins, post, serving
 from tests.wire.serving import PATIENCE, BlockingTool, write_specialist
+from tests.wire.stdio_client import HELLO
 
 TOKEN = "a-token-of-a-test"  # noqa: S105 - token of a server that exists for one test only
 HEAD = (
@@ -18,8 +19,7 @@ HEAD = (
     "Accept: application/json, text/event-stream\r\n"
 )
 KNOWN = f"{HEAD}Authorization: Bearer {TOKEN}\r\n"
-CALL = asks(name="tools/call")
-CALL["params"] |= {"name": "looker", "arguments": {"query": "?"}}
+CALL = asks(name="looker", arguments={"query": "?"})
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +84,7 @@ async def test_tool_calls_and_event_streams_outlast_the_time_limit(monkeypatch):
     """Calls and streams may last; connections that send nothing are closed meanwhile."""
     monkeypatch.setattr(http, "CLIENT_TIMEOUT", 0.4)
     held = BlockingTool()
-    began = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    body = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": began})
+    body = json.dumps(HELLO)
     async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool], token=TOKEN) as served:
         reader, _ = await opened(served, f"{KNOWN}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}")
         headers = dict(line.split(": ", 1) for line in (await rest(reader)).split("\r\n") if ": " in line)

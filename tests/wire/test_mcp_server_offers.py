@@ -7,8 +7,7 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,6 @@ PACKAGED = ["codebase-analyst", "error-tracer"]
 KNOWN = {*PACKAGED, "change-impact", "fact-checker", "finder", "thoughts-analyzer", "thoughts-locator"}
 """All of the package and of the project; a user may have added others to the folder of this repository."""
 
-Connect = Callable[[], AbstractAsyncContextManager[Client]]
-
 
 @pytest.fixture
 def place(tmp_path, monkeypatch) -> Path:
@@ -40,17 +37,11 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def connect(place) -> Connect:
-    """Return a function that starts the program and connects the official client to it."""
-
-    @asynccontextmanager
-    async def connected() -> AsyncIterator[Client]:
-        name, *rest = command()
-        target = StdioServerParameters(command=name, args=rest, env=dict(os.environ))
-        async with asyncio.timeout(PATIENCE), Client(target) as client:
-            yield client
-
-    return connected
+async def client(place, program) -> AsyncIterator[Client]:
+    """Start the program, and connect the official client to it."""
+    url = await asyncio.to_thread(program(*HTTP).url)
+    async with asyncio.timeout(PATIENCE), Client(url) as connected:
+        yield connected
 
 
 async def names(client: Client) -> list[str]:
@@ -62,27 +53,25 @@ async def names(client: Client) -> list[str]:
 
 
 @pytest.mark.exhaustive
-async def test_only_what_can_work_is_offered(connect, place):
+async def test_only_what_can_work_is_offered(client, place):
     """Specialists without files or without the model they need are not listed; the list follows the folder."""
-    async with connect() as client:
-        assert await names(client) == sorted([*PACKAGED, "finder"])
-        (place / "thoughts").mkdir()
-        (place / "thoughts" / "a.md").write_text("Owls sleep by day.\n")
-        assert await names(client) == sorted([*PACKAGED, "finder", "thoughts-analyzer", "thoughts-locator"])
-        result = await client.call_tool("thoughts-analyzer", {"query": "When do owls sleep?"})
-        assert "Owls sleep by day." in result.content[0].text
-        (place / "thoughts" / "a.md").unlink()
-        assert await names(client) == sorted([*PACKAGED, "finder"])
+    assert await names(client) == sorted([*PACKAGED, "finder"])
+    (place / "thoughts").mkdir()
+    (place / "thoughts" / "a.md").write_text("Owls sleep by day.\n")
+    assert await names(client) == sorted([*PACKAGED, "finder", "thoughts-analyzer", "thoughts-locator"])
+    result = await client.call_tool("thoughts-analyzer", {"query": "When do owls sleep?"})
+    assert "Owls sleep by day." in result.content[0].text
+    (place / "thoughts" / "a.md").unlink()
+    assert await names(client) == sorted([*PACKAGED, "finder"])
 
 
 @pytest.mark.exhaustive
-async def test_a_call_of_what_cannot_work_says_why(connect):
+async def test_a_call_of_what_cannot_work_says_why(client):
     """A client that uses the name anyway gets the reason, alternatives, or how to get a model."""
-    async with connect() as client:
-        notes = await client.call_tool("thoughts-analyzer", {"query": "How do owls hunt?"})
-        begun = await client.call_tool("start_run", {"specialist": "thoughts-analyzer", "query": "How do owls hunt?"})
-        judged = await client.call_tool("fact-checker", {"query": "Owls eat mice."})
-        unknown = await client.call_tool("start_run", {"specialist": "nobody", "query": "?"})
+    notes = await client.call_tool("thoughts-analyzer", {"query": "How do owls hunt?"})
+    begun = await client.call_tool("start_run", {"specialist": "thoughts-analyzer", "query": "How do owls hunt?"})
+    judged = await client.call_tool("fact-checker", {"query": "Owls eat mice."})
+    unknown = await client.call_tool("start_run", {"specialist": "nobody", "query": "?"})
     assert all(one.is_error for one in (notes, begun, judged, unknown))
     for one in (notes, begun):
         assert "matches thoughts/" in one.content[0].text
@@ -93,9 +82,11 @@ async def test_a_call_of_what_cannot_work_says_why(connect):
 
 
 @pytest.mark.exhaustive
-async def test_an_offline_answer_says_so_first(connect):
-    """The first line for the model says that no model judged, and so do the warnings; both ways of asking agree."""
-    async with connect() as client:
+async def test_an_offline_answer_says_so_first(place):
+    """Over stdio, the first line for the model says that no model judged, as do the warnings, however it is asked."""
+    name, *rest = command()
+    target = StdioServerParameters(command=name, args=rest, env=dict(os.environ))
+    async with asyncio.timeout(PATIENCE), Client(target) as client:
         result = await client.call_tool("finder", {"query": "What do owls eat?"})
         begun = await client.call_tool("start_run", {"specialist": "finder", "query": "What do owls eat?"})
         given = {"run_id": begun.structured_content["run_id"], "wait_seconds": PATIENCE}

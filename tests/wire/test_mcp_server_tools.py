@@ -1,4 +1,4 @@
-"""The specialists as tools of an MCP server: names, schemas, annotations, and results."""
+"""The specialists as tools of an MCP server: schemas, results, background runs, progress, errors."""
 
 import asyncio
 import itertools
@@ -13,6 +13,7 @@ from run_specialist.mcp_server import runs as mcp_runs
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
 from tests.scripted_provider import calls, says
+from tests.slow_folders import HeldWalk
 from tests.wire.looker_script import FOUND, HOLDS, LOOKS, listed
 from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
 
@@ -127,9 +128,6 @@ async def test_the_limit_of_a_call_overrides_the_file(looker, tmp_path):
     assert (outcome["status"], outcome["tool_calls"]["limit"]) == ("landed", 1)
     assert "[the limit of 1 tool call was reached; ask again with a larger one" in text
     assert f"specialists resume {outcome['run_id']}]" in text
-
-
-# Background runs of an MCP server: `start_run`, `get_run` and `cancel_run`.
 
 
 async def begin(served, held):
@@ -273,9 +271,6 @@ async def test_without_a_store_few_outcomes_are_kept(looker, monkeypatch):
     assert found == [True, False, False]
 
 
-# Progress notifications, errors and cancellation of an MCP tool call.
-
-
 async def test_progress_counts_down_and_its_figure_grows(looker, mode):
     """Progress counts down in text and its figure only grows: at the start, after each call, at landing, at the end."""
     progress_log = ProgressLog()
@@ -390,3 +385,22 @@ async def test_s0_7_concurrent_calls_have_separate_runs(project, looker):
     assert all(
         progress_log.messages[0].endswith(one["run_id"]) for progress_log, one in zip(ears, outcomes, strict=True)
     )
+
+
+@pytest.mark.exhaustive
+async def test_a_call_is_answered_while_another_walks_the_project(project, monkeypatch):
+    """A call is answered while another call is still walking the project for its paths."""
+    write_specialist(project, "walker", "paths: '*.txt'")
+    write_specialist(project, "thinker", "tools: []")
+    async with serving([says("Mice.")]) as served:
+        walk = HeldWalk(monkeypatch)
+        first = asyncio.create_task(served.call("walker", query="What is there?"))
+        await asyncio.to_thread(walk.entered.wait, PATIENCE)
+        second = await served.call("thinker", query="What do owls eat?")
+        assert "Mice." in second.content[0].text
+        assert not walk.released.is_set()
+        assert not first.done()
+        walk.released.set()
+        refused = await first
+    assert refused.is_error
+    assert "paths: no file under" in refused.content[0].text

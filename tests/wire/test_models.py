@@ -1,4 +1,4 @@
-"""A run continues with the next model of its specialist when the current one cannot answer."""
+"""Chains of models, whose next one continues the run, and `local:FILE`, with a stand-in for xllamacpp."""
 
 import asyncio
 import io
@@ -314,9 +314,6 @@ async def test_m_8_the_items_of_a_batch_go_on_with_the_next_model(chains, messag
     assert (batch.counts.answered, batch.counts.failed, asked(api).count(OPUS)) == (3, {}, 1)
 
 
-# Replays of runs that changed their model: each request goes to the model that it went to.
-
-
 REPLAY_THINKS = replies.says(replies.thinking("hm"), "I read.", replies.tool_use("read", {"path": "notes/owls.md"}))
 
 
@@ -362,30 +359,22 @@ async def test_m_7_two_changes_replay_the_same(messages_runs, record):
     await same(messages_runs, run, ["claude-sonnet-5-5", "openai:some-model", "claude-haiku-5-5"])
 
 
-# `--model local:FILE`: how the server is started, shared and ended, with a stand-in for xllamacpp.
-
-
 GGUF = b"GGUF and more"
 """Enough of a file for the stand-in."""
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(project, tmp_path, monkeypatch):
     """Enter a project with one specialist and a model, and with a stand-in for the package."""
     package = tmp_path / "package"
     package.mkdir()
     shutil.copy(fake_xllamacpp.__file__, package / "xllamacpp.py")
     monkeypatch.syspath_prepend(package)
     monkeypatch.setenv("PYTHONPATH", str(package))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    root = tmp_path / "project"
-    for name in (".git", "specialists"):
-        (root / name).mkdir(parents=True)
-    write_specialist(root, "finder")
-    (root / "m.gguf").write_bytes(GGUF)
-    monkeypatch.chdir(root)
-    return root
+    write_specialist(project, "finder")
+    (project / "m.gguf").write_bytes(GGUF)
+    return project
 
 
 def servers() -> list[psutil.Process]:

@@ -1,4 +1,4 @@
-"""All presets over the wire: the settings that each changes, and no others."""
+"""All presets over the wire: the settings that each changes, and no others; aborts and events."""
 
 import asyncio
 import json
@@ -40,8 +40,6 @@ def remaining(*numbers):
 
 
 FIELDS = {"limit_reached": True, "limit_message": "Tool call limit reached (4). Stopping tool loop."}
-
-
 TABLE = {
     "soft-landing": (True, [None, *remaining(2, 1, 0)], [FORCED], ["order"]),
     "soft-warning": (False, [None, None, WARNING, None], [FORCED], ["order"]),
@@ -52,13 +50,12 @@ TABLE = {
 """By preset: notice, endings of the four results, and requests of the landing with and without forced choice."""
 
 
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("how", ["preset of the file", "preset of the call"])
-@pytest.mark.parametrize("preset", TABLE)
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize(("preset", "how"), [*((preset, "file") for preset in TABLE), ("budget-notice", "call")])
 async def test_presets_that_force_a_choice_have_their_landing(ask_once, preset, how):
     """Each preset has its notice, exact result endings and `tool_choice` at the limit where forcing is possible."""
     notice, ends, landing, _ = TABLE[preset]
-    lines, settings = ([f"preset: {preset}"], {}) if "file" in how else ([], {"preset": preset})
+    lines, settings = ([f"preset: {preset}"], {}) if how == "file" else ([], {"preset": preset})
     told = await ask_once(policies.always_tool("look"), *lines, "tool_calls_limit: 4", **settings)
     assert ("Tool budget: you have 4 tool calls" in text_of(told.requests[0].body["system"])) is notice
     for call, (end, results) in enumerate(zip(ends, told.results, strict=False)):
@@ -84,10 +81,7 @@ async def test_only_the_last_result_of_a_turn_has_the_limit_fields(ask_once):
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", TABLE)
 async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, preset):
-    """Where forcing is impossible, an order in the last line of the last result replaces it.
-
-    The other landings are unchanged.
-    """
+    """Where forcing is impossible, an order ends the last result instead; the other landings are unchanged."""
     notice, ends, _, landing = TABLE[preset]
     told = await ask_once(policies.always_tool("look"), f"preset: {preset}", "tool_calls_limit: 4", model="sonnet")
     assert ("Tool budget" in text_of(told.requests[0].body["system"])) is notice
@@ -102,37 +96,21 @@ async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, 
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", [None, *TABLE])
-async def test_presets_set_only_their_named_limit(ask_once, preset):
-    """Only `soft-warning` limits characters; every preset has the default of 30 calls and no other limit."""
-    told = await ask_once([DONE], *([f"preset: {preset}"] if preset else []))
-    limits = {kind: spent.limit for kind, spent in told.outcome.limits.items() if spent.limit is not None}
-    assert limits == {"tool_calls": 30, **({"characters": 100_000} if preset == "soft-warning" else {})}
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("preset", [None, *TABLE])
-async def test_s2_8_get_tool_response_is_offered_only_with_summaries(ask_once, tmp_path, preset):
-    """The tool that reads archived output is offered only with `finalize`, which summarises.
-
-    It is offered from the first request.
-    """
+async def test_s2_8_presets_set_only_their_named_limit_and_offer_archived_output(ask_once, tmp_path, preset):
+    """All have 30 calls, only `soft-warning` limits characters, only `finalize`, which summarises, has the archive."""
     (tmp_path / "note.md").write_text("Owls eat mice.\n")
     script = [calls("read", {"path": "note.md"}), DONE]
     told = await ask_once(script, "tools: read", *([f"preset: {preset}"] if preset else []), tools=[])
+    limits = {kind: spent.limit for kind, spent in told.outcome.limits.items() if spent.limit is not None}
+    assert limits == {"tool_calls": 30, **({"characters": 100_000} if preset == "soft-warning" else {})}
     names = ["get_tool_response", "read", "respond"] if preset == "finalize" else ["read", "respond"]
     assert [request.tool_names for request in told.requests] == [names] * 2
-
-
-# Aborts and events of runs with presets, over the wire.
 
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("at", ["request", "tool"])
 async def test_s3_6_an_aborted_run_keeps_its_results(ask, at):
-    """A run aborted during a reply or a tool call is not a success.
-
-    It keeps its answer, evidence, calls and usage so far.
-    """
+    """A run aborted during a reply or a call is no success, and keeps its answer, evidence, calls and usage so far."""
     gate, working = Gate(), asyncio.Event()
 
     async def look(query: str) -> str:
@@ -181,32 +159,25 @@ async def test_x_12_the_newest_text_of_the_model_is_kept(ask_once):
     assert note("b") in told.outcome.answer
 
 
-# The preset `budget-notice` over the wire.
-
-
 def paragraphs(request):
     """Return the paragraphs of the system prompt."""
     return text_of(request.body["system"]).split("\n\n")
 
 
-@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "limit", "amount"),
     [
-        ("preset: soft-landing",),
-        ("preset: budget-notice",),
-        ("preset: soft-warning", "budget_notice: true"),
-        ("preset: finalize", "budget_notice: true"),
-        ("preset: openai-loop", "budget_notice: true"),
-        (),
+        (("preset: soft-landing",), 30, "30 tool calls"),
+        (("preset: budget-notice",), 30, "30 tool calls"),
+        (("preset: soft-warning", "budget_notice: true"), 30, "30 tool calls"),
+        (("preset: finalize", "budget_notice: true"), 30, "30 tool calls"),
+        (("preset: openai-loop", "budget_notice: true"), 30, "30 tool calls"),
+        ((), 1, "1 tool call"),
     ],
 )
-@pytest.mark.parametrize(("limit", "amount"), [(30, "30 tool calls"), (1, "1 tool call")])
 async def test_s3_1_the_system_prompt_ends_with_the_resolved_budget(ask_once, lines, limit, amount):
-    """With any preset that has a notice, the last paragraph of the system prompt states the run's resolved budget.
-
-    At 1 it is in the singular.
-    """
+    """With a notice, the last paragraph of the system prompt states the resolved budget, at 1 in the singular."""
     told = await ask_once([says("done")], *lines, "tool_calls_limit: 17", tool_calls_limit=limit)
     *others, last = paragraphs(told.requests[0])
     assert f"{last} ".replace(",", " ").startswith(f"Tool budget: you have {amount} ")
@@ -237,10 +208,7 @@ async def test_s3_2_the_last_three_calls_are_counted_down(ask_once, limit, lines
 
 
 async def test_s3_3_augmenters_run_before_the_countdown_on_failures_too(ask_once):
-    """An augmenter's line comes before the countdown, on failed calls too.
-
-    An augmenter that raises causes a warning and leaves the result intact.
-    """
+    """An augmenter's line precedes the countdown, on failed calls too; one that raises is a warning only."""
 
     def tag(executed):
         return f"[{executed.call.name} {'failed' if executed.is_error else 'found something'}]"
@@ -311,9 +279,6 @@ async def test_s3_4_precedence_is_flag_call_preset_file_file_preset(ask_once):
     assert '"limit_reached": true' in told.results[-1][0]
 
 
-# The preset `finalize` over the wire.
-
-
 NOTICE = "Answer directly now, from what is here, without more tool calls."
 
 
@@ -326,10 +291,7 @@ async def test_s2_1_the_limit_spans_the_whole_run(ask_once):
 
 
 async def test_s2_2_s2_4_a_batch_over_the_limit_skips_the_surplus_calls(ask_once):
-    """Of 3 calls at N = 2, two run in order and the third gets "Not run".
-
-    All results are in one message, in call order; only this request has the notice, once.
-    """
+    """Of 3 calls at N = 2, two run and the third gets "Not run", in one message in call order, with the one notice."""
     told = await ask_once([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     asked_for = [block["id"] for block in told.requests[1].messages[1]["content"]]
     blocks = told.requests[1].messages[2]["content"]
@@ -378,9 +340,6 @@ async def test_s2_3_an_answer_at_the_limit_causes_no_notice(ask_once):
     told = await ask_once([looks("a", "b"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert NOTICE.encode() not in told.requests[-1].raw
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 0)
-
-
-# The preset `soft-warning` over the wire.
 
 
 @pytest.mark.parametrize(
@@ -467,10 +426,7 @@ SECRET, HIDDEN = "what I really think", "cannot be read"
     ],
 )
 async def test_s1_6_the_answer_is_found_by_type_without_thinking(ask, content, answer):
-    """The answer is found by block type, in any block order.
-
-    Thinking never reaches the watcher, the events or the outcome.
-    """
+    """The answer is found by block type, in any order; thinking reaches neither watcher nor events nor outcome."""
     opening = says(thinking(SECRET), redacted_thinking(HIDDEN), tool_use("look", {"query": "a"}))
     told = await ask([opening, says(*content)], "preset: soft-warning", model="sonnet")
     assert (told.outcome.status, told.outcome.answer) == ("answered", answer)
@@ -489,10 +445,7 @@ async def test_s1_6_a_plain_string_is_accepted_as_the_answer(ask_once):
 
 @pytest.mark.parametrize("silent", [[thinking(SECRET)], [thinking(SECRET), redacted_thinking(HIDDEN)]])
 async def test_s1_6_a_reply_with_only_thinking_is_retried_once(ask, silent):
-    """A reply of thinking alone is retried once with the same request.
-
-    A second one fails the run with exit code 4, and the results so far are kept.
-    """
+    """Thinking alone is requested again once; a second such reply fails the run with code 4, and keeps the results."""
     told = await ask([looks("a"), says(*silent), says(*silent)], "preset: soft-warning", model="sonnet")
     assert told.requests[1].messages == told.requests[2].messages
     assert (told.outcome.status, told.outcome.exit_code) == ("failed", Exit.NO_ANSWER)

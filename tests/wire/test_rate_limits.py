@@ -1,4 +1,4 @@
-"""Many runs against APIs that enforce limits: next to nothing is refused, and every run answers."""
+"""The gate that all runs of a key share at APIs that enforce limits, and retries of requests on both APIs."""
 
 import asyncio
 import os
@@ -8,32 +8,32 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.run import Run
-from run_specialist.providers import anthropic, openai_chat
 from run_specialist.providers.admission import GATES, GENEROUS, Gate, sleep_unless_woken
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import Requested, Retrying, Waiting
 from run_specialist.record.outcome import Exit
 from tests.forked_program import ForkedProgram
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
+from tests.wire.connected import asked, connected, runner_on
 from tests.wire.json_mode import JSON_MODE, looks, responds
+from tests.wire.liar import plays
+from tests.wire.liar.lying_proxy import Liar
 from tests.wire.limited_api import TURNS, at_most, limited
+from tests.wire.serving import write_specialist
 from tests.wire.simulator import Gate as ReplyGate
 from tests.wire.simulator import faults, replies
 from tests.wire.simulator.replies import answers, calls, says
 
-RUNS = 30
+RUNS, MANY = 16, 30
 
 
 @pytest.fixture
@@ -65,25 +65,11 @@ def shared_clock(monkeypatch):
     return SharedClock(monkeypatch)
 
 
-def provider_of(client, at_once=None):
-    """Return a provider for a client of either SDK."""
-    is_messages = type(client).__name__ == "AsyncAnthropic"
-    provider = (anthropic.AnthropicProvider if is_messages else openai_chat.ChatProvider)("haiku", client)
-    provider.requests_at_once = at_once
-    return provider
-
-
-def made(api, kind="messages"):
-    """Return a client for a server."""
-    module = anthropic if kind == "messages" else openai_chat
-    return module.make_client(base_url=api.url, api_key="test")
-
-
-async def crowd(api, runs=RUNS, kind="messages", at_once=None, events=None, **settings):
+async def crowd(api, runs=RUNS, at_once=None, events=None):
     """Run many concurrent jobs and return their outcomes."""
-    async with made(api, kind) as client:
-        provider = provider_of(client, at_once)
-        return await asyncio.gather(*(outcome_of(job(provider, 9, **settings), events) for _ in range(runs)))
+    async with connected(api.url, retries=2) as provider:
+        provider.requests_at_once = at_once
+        return await asyncio.gather(*(outcome_of(job(provider, 9), events) for _ in range(runs)))
 
 
 def answered(outcomes):
@@ -92,16 +78,15 @@ def answered(outcomes):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("kind", "status"), [("messages", 429), ("chat", 529)])
-async def test_r2_many_runs_adapt_to_what_the_api_takes(real_time, kind, status):
+async def test_r2_many_runs_adapt_to_what_the_api_takes(real_time):
     """After the first bursts nothing is refused any more, although the API accepts only four concurrent requests."""
     # On a busy machine too, a reply takes longer than sending a request: all requests that the gate admits arrive at
     # the same time.
-    with limited(at_most(4), status=status, seconds=0.05) as api:
-        outcomes = await crowd(api, kind=kind)
-    assert answered(outcomes) == RUNS
-    assert api.accepted == RUNS * TURNS
-    assert len(api.refused) < RUNS
+    with limited(at_most(4), seconds=0.05) as api:
+        outcomes = await crowd(api, MANY)
+    assert answered(outcomes) == MANY
+    assert api.accepted == MANY * TURNS
+    assert len(api.refused) < MANY
     assert [before for before in api.refused if before > api.accepted * 0.7] == []
 
 
@@ -115,7 +100,7 @@ async def test_r3_a_ceiling_keeps_everything_from_being_refused(real_time):
 
 @pytest.mark.exhaustive
 async def test_r2_without_refusals_nobody_waits(real_time):
-    """Thirty runs are all in progress at the same time at an API that accepts them."""
+    """All runs are in progress at the same time at an API that accepts them."""
     with limited(at_most(1000), together=RUNS) as api:
         events = []
         outcomes = await crowd(api, events=events)
@@ -135,8 +120,8 @@ async def test_r5_a_wait_that_one_run_meets_is_met_by_no_other(shared_clock):
         return shared_clock.now >= until[0]
 
     with limited(rule, wait=20) as api:
-        async with made(api) as client:
-            provider, events = provider_of(client), []
+        events = []
+        async with connected(api.url, retries=2) as provider:
             first = asyncio.create_task(outcome_of(job(provider, 9), events))
             while not api.refused:  # noqa: ASYNC110 - the server is in another thread
                 await asyncio.sleep(0.001)
@@ -166,27 +151,20 @@ def test_r1_runs_in_two_event_loops_share_the_limit(real_time):
 async def test_r1_another_key_has_a_gate_of_its_own(real_time):
     """What one key may not do, another one may."""
     with limited(at_most(100)) as api:
-        async with (
-            anthropic.make_client(base_url=api.url, api_key="one") as first,
-            anthropic.make_client(base_url=api.url, api_key="two") as second,
-        ):
-            one, two = provider_of(first, 1), provider_of(second, 1)
+        async with connected(api.url, key="one") as one, connected(api.url, key="two") as two:
+            one.requests_at_once = two.requests_at_once = 1
             outcomes = await asyncio.gather(*(outcome_of(job(each, 9)) for each in (one, two) for _ in range(5)))
-            assert GATES.of(first) is not GATES.of(second)
+            assert GATES.of(one.client) is not GATES.of(two.client)
     assert answered(outcomes) == 10
     assert api.most_at_once == 2
 
 
-# The gate between runs: nested ones, those of several Runners, and those that may not wait.
-
-
 @pytest.fixture
-def files(tmp_path):
+def files(project):
     """Specialists that ask one another, three levels deep."""
     for name, agents in (("lead", "[middle]"), ("middle", "[deep]"), ("deep", "[]")):
-        head = f"---\nname: {name}\ndescription: Asks.\ntools: []\nagents: {agents}\n---\n"
-        (tmp_path / f"{name}.md").write_text(f"{head}You are {name}.\n")
-    return tmp_path
+        write_specialist(project, name, "tools: []", f"agents: {agents}", body=f"You are {name}.")
+    return project
 
 
 def family(request):
@@ -206,12 +184,9 @@ async def test_r1_a_parent_does_not_hold_a_place_while_its_children_work(message
     def look(_):
         most[0] = max(most[0], *(len(gate.under_way) for gate in GATES._gates.values()))
 
-    async with make_client(base_url=api.base_url, api_key="test") as client:
-        provider = AnthropicProvider("haiku", client)
-        async with Runner(root=files, dir=files, provider=provider, requests_at_once=1) as runner:
-            outcome = await asyncio.wait_for(
-                runner.run("lead", "What?", listener=look, **({"watch": look} if stream else {})), 60
-            )
+    async with runner_on(api, retries=2, root=files, requests_at_once=1) as runner:
+        watch = {"watch": look} if stream else {}
+        outcome = await asyncio.wait_for(runner.run("lead", "What?", listener=look, **watch), 60)
     assert (outcome.status, outcome.answer) == ("answered", "mice"), outcome.error
     assert len(api.requests) == 2 + 2 * (2 + 2)
     assert most == [1]
@@ -220,9 +195,8 @@ async def test_r1_a_parent_does_not_hold_a_place_while_its_children_work(message
 async def test_r9_without_patience_a_closed_gate_is_an_error_at_once(messages_api):
     """`patience: 0`, and a client without retries, get the error of the refusal and send nothing."""
     api = messages_api([faults.rate_limited(900)])
-    for options, settings in (({}, {}), ({}, {"patience": 0}), ({"max_retries": 0}, {})):
-        async with make_client(base_url=api.base_url, api_key="test", **options) as client:
-            outcome = await outcome_of(job(AnthropicProvider("haiku", client), **settings))
+    for settings in ({}, {"patience": 0}, {"retries": 0}):
+        outcome = await asked(api, **{"retries": 2, **settings})
         assert outcome.error.startswith("the API answered 429: This request would exceed your rate limit.; try again")
     assert len(api.requests) == 1
 
@@ -231,9 +205,8 @@ async def test_r9_without_patience_a_closed_gate_is_an_error_at_once(messages_ap
 async def test_r6_with_enough_patience_the_closing_is_waited_for(messages_api):
     """The run that was refused, and another one, both end with an answer; the second one has waited at the gate."""
     api, events = messages_api([faults.rate_limited(900), answers("mice"), answers("mice")]), []
-    async with make_client(base_url=api.base_url, api_key="test") as client:
-        provider, patient = AnthropicProvider("haiku", client), {"patience": None}
-        is_refused = asyncio.Event()
+    patient, is_refused = {"patience": None}, asyncio.Event()
+    async with connected(api, retries=2) as provider:
         first = Run(job(provider, **patient), lambda event: is_refused.set() if isinstance(event, Retrying) else None)
         task = asyncio.create_task(first.outcome())
         await is_refused.wait()
@@ -257,12 +230,11 @@ async def test_r8_the_end_of_a_run_ends_its_wait_at_the_gate(messages_api, monke
     monkeypatch.setattr(Gate, "sleep", staticmethod(forever))
     held = ReplyGate()
     api = messages_api([replace(answers("mice"), gate=held), answers("late")])
-    async with make_client(base_url=api.base_url, api_key="test") as client:
-        provider = AnthropicProvider("haiku", client)
+    async with connected(api, retries=2) as provider:
         provider.requests_at_once = 1
         first = asyncio.create_task(outcome_of(job(provider)))
         await asyncio.to_thread(held.wait_for_request)
-        gate = GATES.of(client)
+        gate = GATES.of(provider.client)
         limits = {Kind.TIME: 0.2} if how == "time limit" else {}
         waiting = Run(job(provider, limits=limits))
         task = asyncio.create_task(waiting.outcome())
@@ -288,12 +260,11 @@ async def test_r8_the_end_of_a_run_ends_its_wait_at_the_gate(messages_api, monke
 WAITS = """
 import asyncio, sys
 from run_specialist.loop.run import Run
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from tests.loop_jobs import job
+from tests.wire.connected import connected
 
 async def main():
-    async with make_client(base_url=sys.argv[1], api_key="test") as client:
-        provider = AnthropicProvider("haiku", client)
+    async with connected(sys.argv[1]) as provider:
         provider.requests_at_once = 1
         runs = [Run(job(provider), lambda event: print(event.event, flush=True)) for _ in range(3)]
         await asyncio.gather(*(run.outcome() for run in runs))
@@ -324,25 +295,16 @@ def test_r8_ctrl_c_ends_a_program_whose_runs_wait_at_the_gate():
     assert api.accepted == 1
 
 
-# Which failures the gate counts as refusals, with the real SDKs of both APIs.
+def final(fault):
+    """Return a failure that is not to be tried again."""
+    return replace(fault, headers={**fault.headers, "x-should-retry": "false"})
 
 
-NEVER = {"x-should-retry": "false"}
-
-
-def with_headers(fault, **headers):
-    """Return a failure with more headers."""
-    return replace(
-        fault, headers={**fault.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    )
-
-
-async def state_after(api, *, watch=None, module=anthropic, **settings):
+async def state_after(api, *, watch=None, **settings):
     """Return the gate after a run."""
-    async with module.make_client(base_url=api.base_url, api_key="test") as client:
-        kind = anthropic.AnthropicProvider if module is anthropic else openai_chat.ChatProvider
-        await outcome_of(job(kind("haiku", client), **settings), watch=watch)
-        return GATES.of(client)
+    async with connected(api, retries=2) as provider:
+        await outcome_of(job(provider, **settings), watch=watch)
+        return GATES.of(provider.client)
 
 
 @pytest.mark.exhaustive(one_in=5)
@@ -353,8 +315,8 @@ async def state_after(api, *, watch=None, module=anthropic, **settings):
         (faults.rate_limited(900), True, True),
         (faults.overloaded(), True, False),
         (faults.ApiError(503, "api_error", "no slot"), True, False),
-        (with_headers(faults.overloaded(), **NEVER), False, False),
-        (with_headers(faults.rate_limited(900), **NEVER), True, True),
+        (final(faults.overloaded()), False, False),
+        (final(faults.rate_limited(900)), True, True),
         (faults.server_error(), False, False),
         (faults.ConnectionReset(), False, False),
     ],
@@ -376,13 +338,12 @@ async def test_r2_an_overload_in_mid_stream_counts(messages_api):
 
 
 async def test_r2_an_exhausted_quota_does_not_count(chat_api):
-    """No waiting restores it, so that it neither halves nor closes anything."""
+    """No waiting restores it: it is an error immediately, and neither halves nor closes anything."""
     api = chat_api([chat_faults.error(429, "You exceeded your quota.", code="insufficient_quota")])
-    state = await state_after(api, module=openai_chat)
-    assert (state.most, state.closings) == (None, {})
-
-
-# Retries on the wire: both APIs with the real SDKs, whole replies and streamed ones.
+    async with connected(api, retries=2) as provider:
+        outcome, state = await outcome_of(job(provider)), GATES.of(provider.client)
+    assert (state.most, state.closings, len(api.requests)) == (None, {}, 1)
+    assert "You exceeded your quota." in outcome.error
 
 
 SENTENCE = "The first half of a long answer that never came to its end."
@@ -393,7 +354,6 @@ class Api:
     """One of the two APIs, with what it sends."""
 
     def __init__(self, name, start, *, streams):
-        self._name = name
         self._start = start
         self.streams = streams
         if name == "messages":
@@ -416,19 +376,10 @@ class Api:
         """Start a simulator."""
         return self._start(list(script), **options)
 
-    @asynccontextmanager
-    async def provider(self, url, **options):
-        """Yield a provider for an address."""
-        module = anthropic if self._name == "messages" else openai_chat
-        async with module.make_client(base_url=url, api_key="test", **options) as client:
-            kind = module.AnthropicProvider if self._name == "messages" else module.ChatProvider
-            yield kind("haiku", client)
-
-    async def run(self, url, events=None, shown=None, client=None, **settings):
+    async def run(self, server, events=None, shown=None, retries=2, **settings):
         """Run a job and return its outcome."""
         watch = (lambda delta: None if shown is None else shown.append(delta.text)) if self.streams else None
-        async with self.provider(url, **(client or {})) as provider:
-            return await outcome_of(job(provider, 9, **settings), events, watch)
+        return await asked(server, 9, retries=retries, events=events, watch=watch, **settings)
 
 
 @pytest.fixture(params=["messages, whole", "messages, streamed", "chat, whole", "chat, streamed"])
@@ -448,8 +399,8 @@ async def test_w1_w2_two_429s_then_an_answer(api_retries):
     """The same bytes are sent three times; turns and bill are those of a run without failures."""
     events = []
     server = api_retries.serve(api_retries.look, api_retries.limited(3), api_retries.limited(2), api_retries.answer)
-    outcome = await api_retries.run(server.base_url, events)
-    calm = await api_retries.run(api_retries.serve(api_retries.look, api_retries.answer).base_url)
+    outcome = await api_retries.run(server, events)
+    calm = await api_retries.run(api_retries.serve(api_retries.look, api_retries.answer))
     assert (outcome.status, outcome.answer) == ("answered", "mice")
     assert waits_in(events) == [(429, 1), (429, 2)]
     assert [event.seconds for event in events if isinstance(event, Retrying)] == [3, 2]
@@ -468,7 +419,7 @@ async def test_w1_w2_two_429s_then_an_answer(api_retries):
 async def test_w1_an_overload_for_longer_than_the_patience_fails_resumably(api_retries):
     """After a minute of overload the error has the reason, the number of retries, and the advice."""
     events, server = [], api_retries.serve(api_retries.look, *[api_retries.busy] * 20, all_used=False)
-    outcome = await api_retries.run(server.base_url, events, patience=60)
+    outcome = await api_retries.run(server, events, patience=60)
     count = len(server.requests) - 2
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER)
     assert outcome.error.endswith(f"try again later (retried {count} times in 60 s)")
@@ -479,30 +430,16 @@ async def test_w1_an_overload_for_longer_than_the_patience_fails_resumably(api_r
 
 async def test_w1_a_server_that_is_not_up_yet_is_waited_for(api_retries, monkeypatch):
     """A refused connection has no status; once the server listens, the run continues."""
-    server, events, doors = api_retries.serve(api_retries.answer), [], []
-    port = server.base_url.split(":")[2].split("/")[0]
+    server, events = api_retries.serve(api_retries.answer), []
+    async with Liar(server.base_url, plays.refuses, lambda body: False) as door:
+        door.refuse()
 
-    async def pipe(reader, writer):
-        while piece := await reader.read(65_536):
-            writer.write(piece)
-        writer.close()
+        async def open_at_last(seconds):
+            if len(waits_in(events)) == 3:
+                await door.listen()
 
-    async def pass_on(reader, writer):
-        upstream = await asyncio.open_connection("127.0.0.1", int(port))
-        await asyncio.gather(pipe(reader, upstream[1]), pipe(upstream[0], writer))
-
-    door = await asyncio.start_server(pass_on, "127.0.0.1", 0)
-    own = door.sockets[0].getsockname()[1]
-    door.close()
-    await door.wait_closed()
-
-    async def open_at_last(seconds):
-        if len(waits_in(events)) == 3:
-            doors.append(await asyncio.start_server(pass_on, "127.0.0.1", own))
-
-    monkeypatch.setattr(Retries, "sleep", staticmethod(open_at_last))
-    outcome = await api_retries.run(server.base_url.replace(port, str(own)), events)
-    doors[0].close()
+        monkeypatch.setattr(Retries, "sleep", staticmethod(open_at_last))
+        outcome = await api_retries.run(door.url, events)
     assert outcome.answer == "mice"
     assert waits_in(events) == [(None, 1), (None, 2), (None, 3)]
     reasons = {event.reason for event in events if isinstance(event, Retrying)}
@@ -513,7 +450,7 @@ async def test_w1_w6_an_error_event_in_mid_stream_is_retried(api_retries):
     """An overload in the middle of a reply is retried like one before it, and its text is not part of the answer."""
     events, shown = [], []
     server = api_retries.serve(api_retries.error_event, api_retries.look, api_retries.error_event, api_retries.answer)
-    outcome = await api_retries.run(server.base_url, events, shown)
+    outcome = await api_retries.run(server, events, shown)
     assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("answered", "mice", 1)
     assert [attempt for _, attempt in waits_in(events)] == [1, 1]
     assert {status for status, _ in waits_in(events)} <= {503, 529}
@@ -524,7 +461,7 @@ async def test_w1_w6_an_error_event_in_mid_stream_is_retried(api_retries):
 async def test_w4_w6_a_reply_that_always_breaks_off_is_tried_three_times(api_retries):
     """Each attempt may be billed, so there are three; the text that streamed is the salvage."""
     events, server = [], api_retries.serve(api_retries.broken, api_retries.broken, api_retries.broken)
-    outcome = await api_retries.run(server.base_url, events)
+    outcome = await api_retries.run(server, events)
     assert (outcome.status, waits_in(events)) == ("failed", [(None, 1), (None, 2)])
     assert outcome.answer.count("The first half") == api_retries.streams
     assert outcome.usage.total_tokens == 0
@@ -533,7 +470,7 @@ async def test_w4_w6_a_reply_that_always_breaks_off_is_tried_three_times(api_ret
 async def test_w6_the_text_of_a_broken_attempt_is_no_answer_once_another_succeeded(api_retries):
     """A later failure salvages what was gathered, and not the words of an attempt that another replaced."""
     server = api_retries.serve(api_retries.broken, api_retries.look, api_retries.busy, api_retries.busy)
-    outcome = await api_retries.run(server.base_url, patience=0.3)
+    outcome = await api_retries.run(server, patience=0.3)
     assert outcome.status == "failed"
     assert "note on 'a'" in outcome.answer
     assert "The first half" not in outcome.answer
@@ -543,35 +480,25 @@ async def test_w6_the_text_of_a_broken_attempt_is_no_answer_once_another_succeed
 async def test_w3_a_longer_wait_than_the_patience_is_an_error_at_once(api_retries):
     """The error says how long the API wants to be left alone, and the request was sent once."""
     events, server = [], api_retries.serve(api_retries.limited(900))
-    outcome = await api_retries.run(server.base_url, events)
+    outcome = await api_retries.run(server, events)
     assert "try again in 900 seconds, as the API requests, longer than patience allows (120 seconds)" in outcome.error
     assert (waits_in(events), len(server.requests)) == ([], 1)
 
 
 @pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("settings", [{"patience": 0}, {"client": {"max_retries": 0}}], ids=["patience", "client"])
+@pytest.mark.parametrize("settings", [{"patience": 0}, {"retries": 0}], ids=["patience", "client"])
 async def test_w7_without_patience_or_retries_of_the_client_a_request_is_sent_once(api_retries, settings):
     """`patience: 0` turns retries off, and so does a client that was made without them."""
     events, server = [], api_retries.serve(api_retries.busy)
-    outcome = await api_retries.run(server.base_url, events, **settings)
+    outcome = await api_retries.run(server, events, **settings)
     assert (outcome.status, waits_in(events), len(server.requests)) == ("failed", [], 1)
     assert "retried" not in outcome.error
-
-
-async def test_an_exhausted_quota_is_not_waited_for(chat_api):
-    """The 429 of an exhausted quota is an error immediately."""
-    server = chat_api([chat_faults.error(429, "You exceeded your quota.", code="insufficient_quota")])
-    async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
-        outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client)))
-    assert "You exceeded your quota." in outcome.error
-    assert len(server.requests) == 1
 
 
 async def test_an_unknown_error_event_is_not_retried(chat_api):
     """An error in mid-stream that names no kind that may pass ends the run."""
     server = chat_api([chat_faults.Stream((HALF, {"error": {"message": "odd", "type": "brand_new"}}))])
-    async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
-        outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client)), watch=lambda delta: None)
+    outcome = await asked(server, retries=2, watch=lambda delta: None)
     assert outcome.error == "the server ended its reply with an error: odd; try again later"
 
 
@@ -581,8 +508,7 @@ async def test_w6_g8_a_call_in_json_is_streamed_anew(chat_api, how):
     shown, half = [], chat_faults.BrokenOff(responds("a long answer of many pieces"), after_chunks=4)
     server = chat_api([looks("a"), half, responds("mice")])
     watch = (lambda delta: shown.append((delta.tool, delta.text))) if how == "streamed" else None
-    async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
-        outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client), **JSON_MODE), watch=watch)
+    outcome = await asked(server, **JSON_MODE, retries=2, watch=watch)
     assert (outcome.status, outcome.answer) == ("answered", "mice")
     assert server.requests[1].raw == server.requests[2].raw
     assert ("respond" in {tool for tool, _ in shown}) is (how == "streamed")
@@ -597,8 +523,7 @@ async def test_w4_a_name_that_nobody_knows_is_tried_three_times(monkeypatch, cod
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     events = []
-    async with anthropic.make_client(base_url="http://owl.test", api_key="test") as client:
-        await outcome_of(job(anthropic.AnthropicProvider("haiku", client), patience=3.5), events)
+    await asked("http://owl.test", retries=2, events=events, patience=3.5)
     assert retries <= len(waits_in(events)) <= retries + (code == socket.EAI_AGAIN)
 
 
@@ -611,6 +536,6 @@ async def test_w4_a_server_without_tls_is_tried_three_times():
 
     server, events = await asyncio.start_server(refuse, "127.0.0.1", 0), []
     port = server.sockets[0].getsockname()[1]
-    async with server, anthropic.make_client(base_url=f"https://127.0.0.1:{port}", api_key="test") as client:
-        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client)), events)
+    async with server:
+        outcome = await asked(f"https://127.0.0.1:{port}", retries=2, events=events)
     assert (waits_in(events), outcome.exit_code) == ([(None, 1), (None, 2)], Exit.PROVIDER)

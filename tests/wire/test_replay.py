@@ -13,10 +13,11 @@ from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.python_tools import tool
 from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
+from tests.wire.connected import CHAT, MESSAGES
 from tests.wire.json_mode import written
 from tests.wire.mcp_servers.running_servers import script
 from tests.wire.replayed_runs import differs
-from tests.wire.resumed_requests import CHAT, MESSAGES, look
+from tests.wire.resumed_requests import look
 from tests.wire.simulator import faults
 
 
@@ -170,21 +171,18 @@ async def test_c1_functions_of_a_project_are_not_imported(messages_runs):
 
 
 @pytest.mark.exhaustive
-async def test_c1_servers_of_a_run_are_not_started(messages_runs, tmp_path):
+async def test_c1_servers_of_a_run_are_not_started(messages_runs):
     """A replay needs no server, and no trust; a server that the file names no longer is a difference."""
     one = messages_runs
-    command = json.dumps([*script("good", str(tmp_path))])
-    servers = f"mcp_servers: {{good: {{command: {command}}}}}"
-    one.write("tools: mcp__good__*", servers)
-    run = await one.record(one.say.calls("mcp__good__add", {"a": 1, "b": 2}), one.say.answers("3"), trust=True)
-    one.write("tools: mcp__good__*", "mcp_servers: {good: {command: /none}}")
+    servers = f"mcp_servers: {{raw: {{command: {json.dumps([*script('raw', 'plain')])}}}}}"
+    one.write("tools: mcp__raw__*", servers)
+    run = await one.record(one.say.calls("mcp__raw__look", {}), one.say.answers("seen"), trust=True)
+    assert [call.is_error for call in run.calls] == [False]
+    one.write("tools: mcp__raw__*", "mcp_servers: {raw: {command: /none}}")
     replayed = await one.replay(run)
-    assert (replayed.difference, "mcp__good__add" in replayed.not_compared) == (None, True)
-    one.write("tools: mcp__good__*", servers.replace("good: {", "fine: {"))
+    assert (replayed.difference, "mcp__raw__look" in replayed.not_compared) == (None, True)
+    one.write("tools: mcp__raw__*", servers.replace("raw: {", "fine: {"))
     assert (await differs(one, run))[0] == 1
-
-
-# The first difference of a replay, and runs that cannot be replayed.
 
 
 async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):

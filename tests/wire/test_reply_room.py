@@ -5,7 +5,8 @@ import pytest
 from run_specialist.providers.errors import OPENAI_URL
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from tests.wire.chat.replies import answers, calls, says, tool_call
-from tests.wire.resumed_requests import MESSAGES, Endpoint
+from tests.wire.connected import MESSAGES
+from tests.wire.resumed_requests import Endpoint
 from tests.wire.simulator.replies import calls as tool_uses
 from tests.wire.simulator.replies import says as says_blocks
 from tests.wire.simulator.replies import thinking, tool_use

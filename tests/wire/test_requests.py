@@ -1,4 +1,4 @@
-"""Prompt cache reads and writes of a run: the real SDK against a server that tracks its cache."""
+"""Requests against a server that tracks its cache: what is read and written, the prompt, and none sent twice."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Opening
 from run_specialist.providers.models import capabilities
 from tests.forked_program import ForkedProgram
 from tests.loop_jobs import job, outcome_of
 from tests.unit.store.records import ask
-from tests.wire.serving import owl_project
+from tests.wire.connected import connected
+from tests.wire.serving import owl_project, write_specialist
 from tests.wire.simulator import MODELS, Gate, Model, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
 from tests.wire.simulator.prompt import segments
@@ -37,8 +37,8 @@ def ask_cache(messages_api, request):
 
     async def run(script, limit=30, *, model="haiku", effort=None, models=MODELS, **settings):
         api = messages_api(script, models=models)
-        async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-            plain = job(AnthropicProvider(model, client), limit, **settings)
+        async with connected(api, model) as provider:
+            plain = job(provider, limit, **settings)
             opening = Opening(LONG + plain.opening.system, plain.opening.tools, effort)
             outcome = await outcome_of(replace(plain, opening=opening), watch=watch)
         assert {sent.stream for sent in api.requests} == {watch is not None}
@@ -181,9 +181,6 @@ async def test_x_6_max_tokens_stays_within_the_maximum_of_the_model(ask_cache, m
     assert read(requests[1]) == whole(requests[0])
 
 
-# Skills and the instructions of a project in the prompt, on the wire, with the real SDK.
-
-
 async def test_skills_and_instructions_are_part_of_the_prompt_and_files_of_a_skill_can_be_read(
     ask_once, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,9 +217,6 @@ async def test_skills_and_instructions_are_part_of_the_prompt_and_files_of_a_ski
     rules, hidden = texts(done.requests[1].messages[-1])
     assert "Rows first." in rules
     assert "not among the paths" in hidden
-
-
-# Real processes that take up runs with the same ids: no request is sent twice, except the one under way at a kill.
 
 
 PROGRAM = """
@@ -273,8 +267,7 @@ class Worker:
 def project(tmp_path, monkeypatch):
     """Create a project with notes on owls and a specialist, and change into it."""
     root = owl_project(tmp_path, monkeypatch)
-    head = "---\nname: looker\ndescription: Looks.\ntools: [search]\n---\n"
-    (root / "specialists" / "looker.md").write_text(f"{head}You look.\n")
+    write_specialist(root, "looker", "tools: [search]")
     return root
 
 

@@ -4,10 +4,9 @@ import pytest
 
 from run_specialist.tools.base import Tool
 from tests.journals import load
+from tests.wire.connected import MESSAGES
 from tests.wire.resumed_requests import (
-    CHAT,
     LOOKER,
-    MESSAGES,
     Endpoint,
     check_continued,
     look,
@@ -17,19 +16,6 @@ from tests.wire.simulator import faults, replies
 from tests.wire.specialists import noting
 
 REFRESHED = "The budget was refreshed: you now have"
-
-
-@pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
-def endpoint(request, messages_api, chat_api, tmp_path):
-    """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
-    kind, _, stream = request.param.partition("-")
-
-    def start(make_script, **options):
-        made = Endpoint(kind, None, tmp_path, bool(stream), **options)
-        made.api = (messages_api if kind == MESSAGES else chat_api)(make_script(made.say))
-        return made
-
-    return start
 
 
 @pytest.fixture(params=["json", "stream"])
@@ -45,10 +31,7 @@ def messages_endpoint(request, messages_api, tmp_path):
 @pytest.mark.exhaustive(one_in=8)
 @pytest.mark.parametrize("landing", ["auto", "order", "none"])
 async def test_s4_5_a_resumed_request_begins_with_all_bytes_sent_before(endpoint, landing):
-    """After a limit, a resumed request begins with the bytes sent before, followed by the new budget.
-
-    N=3, then 6, for each kind of landing.
-    """
+    """After a landing of any kind at N=3, then 6, a resumed request has the bytes sent before, then the new budget."""
     end = "says" if landing == "none" else "answers"
     one = endpoint(
         lambda say: [*(look(say, q) for q in "abc"), getattr(say, end)("some"), look(say, "d"), say.answers("more")]
@@ -82,10 +65,7 @@ async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
 @pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
-    """Thinking is replayed byte for byte in a resumed run, within the tool loop and after it.
-
-    The API accepts it: the signature, which covers the prompt before it, still matches.
-    """
+    """Thinking is replayed byte for byte, within the tool loop and after it: its signature still matches."""
     thinks = [
         replies.says(
             replies.thinking(f"hm {q}, é"),

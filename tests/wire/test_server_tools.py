@@ -1,13 +1,11 @@
-"""Tools that the API runs itself: how they are offered, counted, billed, quoted, and kept out of a landing."""
+"""Tools that the API runs itself, in runs, landings and after the fact; and the local tool that fetches pages."""
 
 from functools import partial
 
 import pytest
 
 from run_specialist import prompts
-from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Usage
 from run_specialist.spawning.server_tools import fetch_tool, search_tool
@@ -18,7 +16,8 @@ from tests.journals import Notebook, keep, load
 from tests.loop_jobs import LOOK
 from tests.unit.tools.web_pages import replied, serving
 from tests.wire.chat import replies as chat_replies
-from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint
+from tests.wire.connected import CHAT, MESSAGES
+from tests.wire.resumed_requests import LOOKER, Endpoint
 from tests.wire.server_tool_runs import (
     BOTH,
     FOUND,
@@ -30,7 +29,6 @@ from tests.wire.server_tool_runs import (
     search,
     tools_of,
 )
-from tests.wire.serving import write_specialist
 from tests.wire.simulator import ALL_RULES, faults
 from tests.wire.simulator.replies import answers, calls, cited, fetched, pauses, says, searched, thinking, tool_use
 from tests.wire.specialists import noting
@@ -80,8 +78,8 @@ async def test_uses_beyond_the_share_of_a_request_are_skipped(messages_api, proj
     assert "skipped" in done.phases("web_search")
 
 
-@pytest.mark.exhaustive(one_in=8)
-@pytest.mark.parametrize("limit", [1, 2, 3, 7, 13])
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize("limit", [1, 3, 13])
 @pytest.mark.parametrize("lines", [BOTH, SEARCH, ("tools: WebSearch", "server_tools: true")])
 async def test_no_limit_is_exceeded_however_often_the_model_searches(messages_api, project, lines, limit):
     """A model that uses as much as each request lets it never exceeds the limit, and the tools never change."""
@@ -170,7 +168,7 @@ async def test_a_file_that_is_not_trusted_gets_neither(messages_api, project):
     """A project's file has neither tool before it was allowed, and the warnings say what it would do."""
     api = messages_api([calls("search", {"query": "x"}), answers("nothing")])
     done = await asked(api, project, *BOTH, trust=False)
-    assert sorted(tools_of(api)) == ["respond", "search"]
+    assert offered(api) == ["respond", "search"]
     assert any("bills each search; allow it once, with --trust" in text for text in done.outcome.warnings)
 
 
@@ -210,9 +208,6 @@ async def test_another_api_is_offered_the_tools_of_this_program(ask_chat):
     outcome, api = await ask_chat(script, tools=[search_tool(2, ()), fetch_tool(2, (), 900, local)])
     assert sorted(tool["function"]["name"] for tool in api.requests[0].body["tools"]) == ["fetch", "respond"]
     assert (outcome.answer, outcome.tool_calls.failed) == ("x", 0)
-
-
-# Runs with tools of the API after the fact: resumed, forked, replayed, summarized, and shown.
 
 
 TOOLS = [LOOK, search_tool(2, ()), fetch_tool(2, (), 1_000, None)]
@@ -362,19 +357,7 @@ async def test_secrets_in_pages_are_masked_in_the_record(endpoint):
     assert token in one.requests[1].raw.decode()
 
 
-# Runs that fetch web pages: the tool in requests, quotes from pages, and files that are not trusted.
-
-
 FETCH_PAGE = replied(b"# Retries\n\nPayments are retried three times.\n")
-
-
-async def asked_fetch(api, *, trust):
-    """Ask the specialist `finder` of the current folder."""
-    async with (
-        make_client(base_url=api.base_url, api_key="test", max_retries=0) as client,
-        Runner(provider=AnthropicProvider("haiku", client), trust=trust, store="none") as runner,
-    ):
-        return await runner.run("finder", "How often are payments retried?")
 
 
 def offered(api):
@@ -385,11 +368,11 @@ def offered(api):
 async def test_a_page_is_read_and_its_quote_is_verified(messages_api, project, monkeypatch):
     """The page is a tool result that counts like any other, and a quote from it is found."""
     monkeypatch.setattr(web, "Downloads", partial(Downloads, may_connect=bool))
-    write_specialist(project, "finder", "tools: search, WebFetch", "tool_calls_limit: 2", "evidence: require")
+    lines = ("tools: search, WebFetch", "tool_calls_limit: 2", "evidence: require")
     async with serving(FETCH_PAGE) as pages:
         quote = {"source": pages.url(), "quote": "Payments are retried three times."}
         api = messages_api([calls("fetch", {"url": pages.url()}), answers("three times", evidence=[quote])])
-        outcome = await asked_fetch(api, trust=True)
+        outcome = (await asked(api, project, *lines)).outcome
     assert offered(api) == ["fetch", "respond", "search"]
     (result,) = api.requests[1].results.values()
     assert "Payments are retried three times." in result
@@ -399,10 +382,9 @@ async def test_a_page_is_read_and_its_quote_is_verified(messages_api, project, m
 
 async def test_a_page_inside_is_an_error_for_the_model(messages_api, project):
     """A model that requests an internal address reads the reason for the refusal, and continues."""
-    write_specialist(project, "finder", "tools: search, fetch")
     async with serving(FETCH_PAGE) as pages:
         api = messages_api([calls("fetch", {"url": pages.url()}), answers("nothing")])
-        outcome = await asked_fetch(api, trust=True)
+        outcome = (await asked(api, project, "tools: search, fetch")).outcome
     assert pages.requests == []
     assert "its address 127.0.0.1 is not public" in str(api.requests[1].results)
     assert outcome.tool_calls.failed == 1
@@ -410,8 +392,7 @@ async def test_a_page_inside_is_an_error_for_the_model(messages_api, project):
 
 async def test_a_file_that_is_not_trusted_runs_without_it(messages_api, project):
     """Without trust the tool is not in the requests, and the outcome says how to allow it."""
-    write_specialist(project, "finder", "tools: search, fetch")
     api = messages_api([calls("search", {"query": "payments"}), answers("nothing")])
-    outcome = await asked_fetch(api, trust=False)
+    outcome = (await asked(api, project, "tools: search, fetch", trust=False)).outcome
     assert offered(api) == ["respond", "search"]
     assert any("`fetch` is not offered" in warning and "--trust" in warning for warning in outcome.warnings)

@@ -1,17 +1,16 @@
-"""Each rule of the simulator refuses an invalid request and accepts the valid one."""
+"""The simulator: each rule refuses a request, the cache bills as documented, a wrong script fails its test."""
 
-import http.client
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import anthropic
+import httpx2
 import pytest
 
 from tests.wire.simulator import ALL_RULES, RULES, MessagesSimulator, Recorded, Reply, ScriptError, replies
-from tests.wire.simulator.examples.base import (
+from tests.wire.simulator.examples import (
+    EXAMPLES,
     MARK,
     OPUS,
     RESPOND,
@@ -25,7 +24,6 @@ from tests.wire.simulator.examples.base import (
     user,
     words,
 )
-from tests.wire.simulator.examples.table import EXAMPLES
 from tests.wire.simulator.prompt import Block, canonical
 
 HEADERS = {
@@ -35,22 +33,6 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class Response:
-    """Hold a response."""
-
-    status: int
-    headers: Mapping[str, str]
-    raw: bytes
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Return the parsed body."""
-        parsed = json.loads(self.raw)
-        assert isinstance(parsed, dict)
-        return parsed
-
-
 def post(
     base_url: str,
     body: Mapping[str, Any] | bytes,
@@ -58,18 +40,11 @@ def post(
     method: str = "POST",
     path: str = "/v1/messages",
     headers: Mapping[str, str | None] | None = None,
-) -> Response:
+) -> httpx2.Response:
     """Send one request; a header given as None is omitted."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {name: value for name, value in {**HEADERS, **(headers or {})}.items() if value is not None}
-    address = urlsplit(base_url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
-    try:
-        connection.request(method, path, raw, sent)
-        response = connection.getresponse()
-        return Response(response.status, {k.lower(): v for k, v in response.headers.items()}, response.read())
-    finally:
-        connection.close()
+    return httpx2.request(method, f"{base_url}{path}", content=raw, headers=sent, timeout=30)
 
 
 BY_ID = {rule.id: rule for rule in RULES}
@@ -98,23 +73,20 @@ def test_an_invalid_request_is_refused_and_a_valid_one_accepted(example: Example
     rule = BY_ID[example.rule]
     with MessagesSimulator(one_thought, may_refuse=ALL_RULES) as api:
         if example.opening is not None:
-            assert post(api.base_url, example.opening).status == 200
+            assert post(api.base_url, example.opening).status_code == 200
         content = api.requests[0].content if example.opening is not None else []
         wrong, right = (part(content) if callable(part) else part for part in (example.wrong, example.right))
         response = post(api.base_url, wrong, method=example.method, path=example.path, headers=example.headers)
         refused = api.requests[-1]
         good = post(api.base_url, right)
         taken = api.requests[-1]
-    assert (refused.rule, response.status) == (example.rule, rule.status), refused.error
-    error = response.json
+    assert (refused.rule, response.status_code) == (example.rule, rule.status), refused.error
+    error = response.json()
     assert error["error"]["type"] == rule.kind
     assert example.message in error["error"]["message"]
     assert error["type"] == "error"
     assert error["request_id"] == response.headers["request-id"]
-    assert (taken.rule, good.status) == (None, 200), taken.error
-
-
-# The simulator's prompt cache bills as the API documents it.
+    assert (taken.rule, good.status_code) == (None, 200), taken.error
 
 
 FORCED = {"type": "tool", "name": "respond"}
@@ -131,8 +103,8 @@ def ask(messages_api: Callable[..., MessagesSimulator]) -> Ask:
     def send(body: Body, *, minutes_later: float = 0) -> Usage:
         api.cache.pass_time(60 * minutes_later)
         response = post(api.base_url, body)
-        assert response.status == 200, response.raw
-        usage = response.json["usage"]
+        assert response.status_code == 200, response.content
+        usage = response.json()["usage"]
         assert isinstance(usage, dict)
         return usage
 
@@ -242,9 +214,6 @@ def test_an_edited_message_invalidates_everything_after_it(ask: Ask) -> None:
     assert parts(ask(edited))[0] == parts(ask(conversation(5, tool_choice=FORCED)))[0]
 
 
-# The simulator's script: the next reply, the record of requests, and the errors that fail a test.
-
-
 def test_unused_reply_fails_loudly() -> None:
     """An unused reply fails the test at the end, unless the test allows it."""
     with pytest.raises(ScriptError, match="nobody asked for: 1"), MessagesSimulator([replies.says("Mice.")]):
@@ -259,16 +228,13 @@ def test_broken_rule_fails_loudly() -> None:
         pytest.raises(ScriptError, match=r"refused by messages\.empty: messages: at least"),
         MessagesSimulator([replies.says("Mice.")]) as api,
     ):
-        assert post(api.base_url, request(messages=[])).status == 400
-        assert post(api.base_url, request()).status == 200
+        assert post(api.base_url, request(messages=[])).status_code == 400
+        assert post(api.base_url, request()).status_code == 200
         assert ([seen.rule for seen in api.refused], len(api.accepted)) == (["messages.empty"], 1)
 
 
 def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Callable[..., MessagesSimulator]) -> None:
-    """A paused turn is accepted when sent back unchanged.
-
-    No other conversation may end with an assistant message.
-    """
+    """A paused turn is accepted when sent back; no other conversation may end with an assistant message."""
     api = messages_api([replies.pauses("One moment."), replies.says("Mice.")], may_refuse={"messages.prefill"})
     with anthropic.Anthropic(base_url=api.base_url, api_key="test-key") as client:
         paused = client.messages.create(**request())

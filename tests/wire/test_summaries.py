@@ -1,4 +1,4 @@
-"""Summarizing over the wire: when it happens, and the transcript sent afterwards."""
+"""Summarizing over the wire: when it happens, its cost, the transcript and the archive afterwards, full contexts."""
 
 import asyncio
 from itertools import count
@@ -21,10 +21,7 @@ TOLD = {"input_tokens": 700, "cache_read_input_tokens": 200, "cache_creation_inp
 @pytest.mark.parametrize(("length", "more"), [(8, 2), (9, 3), (12, 3), (0, 3)])
 @pytest.mark.parametrize("over", [0, 1])
 async def test_s2_6_a_size_equal_to_summarize_at_triggers_no_summary(ask_once, length, more, over):
-    """The size is the last reply's input and output, plus a quarter of the characters since, rounded up.
-
-    A size equal to `summarize_at` does not trigger a summary.
-    """
+    """A size, the last usage plus a quarter of the characters since, equal to `summarize_at` triggers no summary."""
     # An empty output is sent as `(no output)`, eleven characters.
     found = iter(["first", "y" * length])
     tool = Tool("look", "Looks.", lambda query: next(found))
@@ -47,10 +44,7 @@ async def test_s2_6_summarizing_precedes_each_request_over_the_limit(ask_once):
 
 
 async def test_s2_8_s2_9_the_summary_is_a_call_and_its_result_before_the_newest_turn(ask_once):
-    """The summary is a call and its result before the newest turn; question and newest turn are unchanged.
-
-    Older outputs are replaced by their ids.
-    """
+    """The summary is a call and its result before the unchanged newest turn; older outputs become their ids."""
     script = noting(NOTES, [says("I look.", *looks("a", "b").content), looks("c"), looks("d"), DONE])
     told = await ask_once(script, *SMALL, tools=[LONG])
     (event,) = told.named("summarized")
@@ -75,10 +69,7 @@ async def test_s2_8_s2_9_the_summary_is_a_call_and_its_result_before_the_newest_
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_s2_9_with_thinking_the_history_becomes_one_message(ask, model):
-    """Where thinking is bound to the history, question, summary, calls and newest turn become one message.
-
-    No thinking is replayed.
-    """
+    """Where thinking is bound to the history, all of it becomes one message, and no thinking is replayed."""
     wishes = [says(thinking("hm"), tool_use("look", {"query": one})) for one in "abcd"]
     told = await ask(noting(NOTES, [*wishes, DONE]), *SMALL, tools=[LONG], model=model, question="What do owls eat?")
     bound, later = told.requests[3:]
@@ -114,14 +105,8 @@ async def test_s2_9_a_second_summary_includes_the_first(ask_once):
     assert [block["content"] for block in results[4:]] == [second.summary, LONG.function("5.0")]
 
 
-# Summarizing over the wire: its target, its chunks, and its cost.
-
-
 async def test_s2_10_each_pass_has_one_event_with_its_usage(ask):
-    """Each pass has one event with summary, count, tokens before and after, usage and cost.
-
-    Usage and cost are part of the run's total; the requests are not counted as turns.
-    """
+    """Each pass has one event with count, tokens, usage and cost, which are in the run's total; it is no turn."""
     told = await ask(noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE]), *SMALL, tools=[LONG])
     outcome, asked = told.outcome, [request for request in told.api.requests if for_summary(request)]
     passes = [(told.named("summarized")[0], 2, asked[:2]), (told.named("summarized")[1], 4, asked[2:])]
@@ -164,10 +149,7 @@ async def test_s2_10_missing_the_target_causes_one_warning(ask_once):
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("fault", [faults.server_error(), says(""), says(thinking("hm")), faults.ConnectionReset()])
 async def test_s2_7_a_failed_summary_leaves_a_marker(ask_once, fault):
-    """A failed summary leaves a marker with the call and the reason, and the run continues with a warning.
-
-    The output can still be read by its id.
-    """
+    """A failed summary leaves a marker with call and reason and a warning; the output can still be read by its id."""
     replies = iter([NOTES, fault])
     script = noting(lambda request: next(replies), reading(first_id, [0], noted=False))
     told = await ask_once(script, *SMALL, tools=[LONG])
@@ -182,10 +164,7 @@ async def test_s2_7_a_failed_summary_leaves_a_marker(ask_once, fault):
 
 
 async def test_s2_7_a_large_batch_is_summarized_in_chunks(ask_once):
-    """A batch too large for one request is split into several, with each call and its result in exactly one.
-
-    Their notes become one summary.
-    """
+    """A batch too large for one request is split, each call with its result in one part; the notes become one."""
     numbers = count(1)
     script = noting(lambda request: says(f"notes {next(numbers)}"), [looks(*"abcd"), looks("e"), DONE])
     told = await ask_once(script, "preset: finalize", "summarize_at: 20000", tools=[LONG])
@@ -214,10 +193,7 @@ async def test_s2_7_long_notes_are_merged_until_they_fit(ask_once):
 
 
 async def test_s2_10_summarising_at_the_limit_comes_before_the_landing(ask_once):
-    """At a limit, summarising comes before the landing request, which is still forced.
-
-    The landing's usage includes both.
-    """
+    """At a limit, summarising comes before the landing request, which is forced; the landing's usage includes both."""
     script = noting(NOTES, policies.always_tool("look"))
     told = await ask_once(script, "summarize_at: 12000", "tool_calls_limit: 3", tools=[LONG])
     assert told.choices == [None] * 3 + [FORCED]
@@ -256,14 +232,8 @@ async def test_s3_6_an_abort_during_a_summary_keeps_the_findings(ask_once):
     assert all(note(f"{turn}.0") in outcome.answer for turn in (1, 2, 3))
 
 
-# Reading an archived output in slices, over the wire.
-
-
 async def test_s2_8_an_archived_output_is_read_in_exact_slices(ask_once):
-    """An archived output is read in exact slices of up to `tool_result_limit`, each with the next offset.
-
-    Each read is a counted call.
-    """
+    """An archived output is read in exact slices of up to `tool_result_limit`, by counted calls, with next offsets."""
     whole = "".join(f"{number:04}," for number in range(10_000))
     tool = Tool("look", "Looks.", lambda query: whole)
     told = await ask_once(reading(first_id, [0, 20_000, 40_000]), *SMALL, "tool_calls_limit: none", tools=[tool])
@@ -312,15 +282,8 @@ async def test_s2_8_an_unknown_id_or_offset_is_an_error_result(ask_once, executi
     assert (told.outcome.status, told.outcome.tool_calls.failed) == ("answered", 1)
 
 
-# A full context over the wire: the run lands from a summary, or the error suggests a remedy.
-
-
 TOO_LONG = faults.invalid("prompt is too long: 1000015 tokens > 1000000 maximum")
-
-
 FULL = says("half", stop_reason="model_context_window_exceeded")
-
-
 FULL_CALL = says(tool_use("look", {}), stop_reason="model_context_window_exceeded")
 
 
@@ -366,4 +329,5 @@ async def test_x_8_a_context_full_at_the_first_request_is_a_failure(ask_once):
     """With nothing gathered and nothing to cut, the run fails with exit code 3, as for a provider error."""
     told = await ask_once([TOO_LONG])
     assert (told.outcome.status, told.outcome.exit_code, told.outcome.answer) == ("failed", 3, "")
+    assert told.outcome.error_kind == "context_exceeded"
     assert told.outcome.error.endswith("the model's context is full; ask for less, or let it read less")

@@ -1,4 +1,4 @@
-"""Runs that change files, on the Messages API: the tools in requests, trust, events, children, replays, dry runs."""
+"""Tools on the wire: changes of files, notes between runs, hostile notes, leaked calls and quotes."""
 
 import json
 import re
@@ -6,10 +6,8 @@ import re
 import pytest
 
 from run_specialist import prompts
-from run_specialist.api.runner import Runner
 from run_specialist.budget import Rung
 from run_specialist.prompts import to_merge, to_summarize
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.offline import OfflineProvider
 from run_specialist.tools.base import Tool
 from run_specialist.tools.files import file_tools
@@ -17,6 +15,7 @@ from run_specialist.tools.sandbox import unescape_path
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire.chat import policies as chat_policies
 from tests.wire.chat import replies as chat
+from tests.wire.connected import asked, runner_on
 from tests.wire.serving import write_specialist
 from tests.wire.simulator import policies
 from tests.wire.simulator.replies import answers, calls, respond, says, text, thinking, tool_use
@@ -35,13 +34,10 @@ def editor(project):
     return project
 
 
-async def asked(api, name="editor", *, trust=True, store="none", **options):
+async def run(api, name="finder", *, trust=True, store="none", **options):
     """Ask a specialist of the current folder; return the outcome and the events."""
     events = []
-    async with (
-        make_client(base_url=api.base_url, api_key="test", max_retries=0) as client,
-        Runner(provider=AnthropicProvider("haiku", client), trust=trust, store=store, **options) as runner,
-    ):
+    async with runner_on(api, trust=trust, store=store, **options) as runner:
         return await runner.run(name, "Write numbers as digits.", listener=events.append), events
 
 
@@ -51,14 +47,11 @@ def offered(api):
 
 
 async def test_a_change_is_made_counted_and_reported(messages_api, editor):
-    """The result is the diff, the event comes before the end of its call, and the same `read` is not repeated.
-
-    A password beside the change stays in the file, and is masked everywhere else.
-    """
+    """A change is a diff, an event and a fresh `read`; a password beside it stays in the file, masked elsewhere."""
     hidden = 'password = "hunter2-Zq81x"'
     (editor / "docs/a.md").write_text(f"one\ntwo\n{hidden}\n")
     api = messages_api([READ, EDIT, READ, answers("done")])
-    outcome, events = await asked(api)
+    outcome, events = await run(api, "editor")
     assert offered(api) == ["edit", "read", "respond", "write"]
     (shown,), (again,) = (request.results.values() for request in (api.requests[2], api.requests[3]))
     assert "-two\n+2" in shown
@@ -76,7 +69,7 @@ async def test_a_change_is_made_counted_and_reported(messages_api, editor):
 async def test_a_file_that_is_not_trusted_runs_without_them(messages_api, editor):
     """Without trust the tools are not in the requests, and the outcome says what they would do."""
     api = messages_api([READ, answers("nothing")])
-    outcome, _ = await asked(api, trust=False)
+    outcome, _ = await run(api, "editor", trust=False)
     assert offered(api) == ["read", "respond"]
     warnings = [one for one in outcome.warnings if "it would change files: docs/; allow it once, with --trust" in one]
     assert len(warnings) == 2
@@ -89,7 +82,7 @@ async def test_a_dry_run_and_its_children_make_one_patch(messages_api, editor):
     new = calls("write", {"path": "docs/b.md", "content": "new\n"})
     api = messages_api([delegate, READ, EDIT, answers("child"), new, answers("done")])
     store = f"sqlite:///{editor}/runs.db"
-    outcome, events = await asked(api, "lead", dry_run=True, store=store)
+    outcome, events = await run(api, "lead", dry_run=True, store=store)
     assert (editor / "docs/a.md").read_text() == "one\ntwo\n"
     assert not (editor / "docs/b.md").exists()
     assert outcome.patch.count("diff --git") == 2
@@ -97,17 +90,11 @@ async def test_a_dry_run_and_its_children_make_one_patch(messages_api, editor):
     told = [event.told for event in events if event.event == "child" and event.told.event == "file_changed"]
     assert [(one.path, one.dry_run) for one in told] == [("docs/a.md", True)]
     again = messages_api([new, answers("done")])
-    async with (
-        make_client(base_url=again.base_url, api_key="test", max_retries=0) as client,
-        Runner(provider=AnthropicProvider("haiku", client), trust=True, store=store) as runner,
-    ):
+    async with runner_on(again, trust=True, store=store) as runner:
         await (await runner.resume(outcome.run_id, "And now?")).outcome()
     (refused,) = again.requests[1].results.values()
     assert "this run continues a dry run" in refused
     assert not (editor / "docs/b.md").exists()
-
-
-# Notes from run to run, on the wire: in the prompt of the next run, counted like any call, frozen when resumed.
 
 
 NOTE = "- payments: docs/payments.md"
@@ -116,15 +103,6 @@ NOTE = "- payments: docs/payments.md"
 def prompt(request):
     """Return the system prompt of a request."""
     return request.body["system"][0]["text"]
-
-
-async def run(api, question="How often?", *, store="none", trust=True, **settings):
-    """Ask the specialist `finder` of the current folder."""
-    async with (
-        make_client(base_url=api.base_url, api_key="test", max_retries=0) as client,
-        Runner(provider=AnthropicProvider("haiku", client), trust=trust, store=store) as runner,
-    ):
-        return await runner.run("finder", question, **settings)
 
 
 def append(text=NOTE):
@@ -136,9 +114,9 @@ async def test_what_one_run_notes_the_next_one_knows(messages_api, project):
     """The call is counted; the prompt stays the same within a run and has the note in the next one."""
     write_specialist(project, "finder", "tools: search", "memory: project", "tool_calls_limit: 2")
     first = messages_api([append(), answers("done")])
-    outcome = await run(first)
+    outcome, _ = await run(first)
     assert (outcome.status, outcome.tool_calls.used) == ("answered", 1)
-    assert [tool["name"] for tool in first.requests[0].body["tools"]] == ["memory", "respond", "search"]
+    assert offered(first) == ["memory", "respond", "search"]
     (result,) = first.requests[1].results.values()
     assert result == "Appended to MEMORY.md.\n1 tool call remaining"
     assert "(There are none yet.)" in prompt(first.requests[0])
@@ -155,8 +133,8 @@ async def test_a_file_that_is_not_trusted_reads_and_does_not_write(messages_api,
     notes.mkdir(parents=True)
     (notes / "MEMORY.md").write_text(NOTE)
     api = messages_api([append("- evil"), answers("done")])
-    outcome = await run(api, trust=False)
-    assert [tool["name"] for tool in api.requests[0].body["tools"]] == ["respond", "search"]
+    outcome, _ = await run(api, trust=False)
+    assert offered(api) == ["respond", "search"]
     assert NOTE in prompt(api.requests[0])
     assert (notes / "MEMORY.md").read_text() == NOTE
     assert any("`memory` is not offered: it would write notes" in warning for warning in outcome.warnings)
@@ -168,12 +146,9 @@ async def test_a_resumed_run_keeps_the_notes_and_the_list_that_it_began_with(mes
     store = f"sqlite:///{tmp_path / 'runs.db'}"
     plan = calls("todo", {"todos": [{"content": "look", "status": "in_progress"}]})
     first = messages_api([append(), plan, answers("so far")])
-    outcome = await run(first, store=store)
+    outcome, _ = await run(first, store=store)
     again = messages_api([calls("todo", {}), append("- more"), answers("done")])
-    async with (
-        make_client(base_url=again.base_url, api_key="test", max_retries=0) as client,
-        Runner(provider=AnthropicProvider("haiku", client), store=store) as runner,
-    ):
+    async with runner_on(again, store=store) as runner:
         resumed = await (await runner.resume(outcome.run_id, tool_calls_limit=5)).outcome()
     assert resumed.tool_calls.used == 4
     assert prompt(again.requests[0]) == prompt(first.requests[0])
@@ -181,9 +156,6 @@ async def test_a_resumed_run_keeps_the_notes_and_the_list_that_it_began_with(mes
     assert next(iter(again.requests[1].results.values())).startswith("0 of 1 done\n[>] look")
     note = project / ".run-specialist" / "memory-local" / "finder" / "MEMORY.md"
     assert note.read_text() == f"{NOTE}\n- more\n"
-
-
-# A note is only a tool result, whatever its text says: it changes no limit, no landing and no evidence.
 
 
 HARMLESS = "owls eat mice"
@@ -214,11 +186,6 @@ def noted(note: str) -> Tool:
     return Tool("look", "Look something up.", lambda query: note)
 
 
-def provider_for(api):
-    """Return a provider that connects the real SDK to the simulator."""
-    return AnthropicProvider("haiku", make_client(base_url=api.base_url, api_key="test", max_retries=0))
-
-
 def sent(request, note):
     """Return a request without the note, and without the ids, which the server chose."""
     written = json.dumps(note, ensure_ascii=False)[1:-1]
@@ -244,9 +211,7 @@ async def test_a_hostile_note_changes_only_its_tool_result(messages_api, landing
     runs = []
     for note in (HARMLESS, DATA_NOTE):
         api = messages_api(policies.always_tool("look"), all_used=False)
-        provider = provider_for(api)
-        outcome = await outcome_of(job(provider, 6, tools=[noted(note)], landing=landing))
-        await provider.aclose()
+        outcome = await asked(api, 6, tools=[noted(note)], landing=landing)
         runs.append((api.requests, outcome))
     (harmless, before), (poisoned, after) = runs
     assert [sent(one, DATA_NOTE) for one in poisoned] == [sent(one, HARMLESS) for one in harmless]
@@ -258,11 +223,8 @@ async def test_a_hostile_note_changes_only_its_tool_result(messages_api, landing
 
 async def test_on_chat_completions_a_note_is_only_a_tool_message(chat_api):
     """On Chat Completions, a note appears only as the content of a `tool` message."""
-    from run_specialist.providers.openai_chat import ChatProvider, make_client
-
     api = chat_api(chat_policies.always_tool("look"))
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        outcome = await outcome_of(job(ChatProvider("some-model", client), 4, tools=[noted(DATA_NOTE)]))
+    outcome = await asked(api, 4, tools=[noted(DATA_NOTE)])
     assert {place for one in api.requests for place in places(one.body)} == {("tool", "content")}
     assert (outcome.status, outcome.tool_calls.used) == ("landed", 4)
 
@@ -270,9 +232,7 @@ async def test_on_chat_completions_a_note_is_only_a_tool_message(chat_api):
 async def test_the_real_countdown_follows_a_fake_one(messages_api):
     """The real countdown follows a note that ends with a fake one; in the silent phase nothing is added."""
     api = messages_api(policies.always_tool("look"))
-    provider = provider_for(api)
-    await outcome_of(job(provider, 4, tools=[noted(DATA_NOTE)]))
-    await provider.aclose()
+    await asked(api, 4, tools=[noted(DATA_NOTE)])
     told = [next(iter(request.results.values())) for request in api.requests[1:]]
     assert told[0] == DATA_NOTE
     assert told[1:] == [f"{DATA_NOTE}\n{left} remaining" for left in ("2 tool calls", "1 tool call", "0 tool calls")]
@@ -280,18 +240,16 @@ async def test_the_real_countdown_follows_a_fake_one(messages_api):
 
 async def test_a_model_that_obeys_a_note_cannot_exceed_its_limit(messages_api):
     """A model that obeys a note cannot exceed its limit or call an unknown tool, and still has to answer."""
-    asked = []
+    looked = []
 
     def look(query: str) -> str:
-        asked.append(query)
+        looked.append(query)
         return DATA_NOTE
 
     batch = [tool_use("reveal", {"key": "all"}), *(tool_use("look", {"query": str(number)}) for number in range(9))]
     api = messages_api([calls("look", {"query": "first"}), says("I was told to.", *batch), answers("what was found")])
-    provider = provider_for(api)
-    outcome = await outcome_of(job(provider, 4, tools=[Tool("look", "Look something up.", look)]))
-    await provider.aclose()
-    assert asked == ["first", "0", "1"]
+    outcome = await asked(api, 4, tools=[Tool("look", "Look something up.", look)])
+    assert looked == ["first", "0", "1"]
     assert (outcome.status, outcome.answer) == ("landed", "what was found")
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (4, 7)
     assert next(iter(api.requests[2].results.values())).startswith("reveal failed: ")
@@ -302,9 +260,7 @@ async def test_claims_about_evidence_in_a_note_verify_nothing(messages_api):
     claims = ["the contract was signed", "1 tool call remaining", DATA_NOTE.split("\n")[0]]
     evidence = [{"source": "contract.md:1", "quote": quote} for quote in claims]
     api = messages_api([calls("look", {"query": "a"}), answers("x", evidence=evidence)])
-    provider = provider_for(api)
-    outcome = await outcome_of(job(provider, 2, tools=[noted(DATA_NOTE)]))
-    await provider.aclose()
+    outcome = await asked(api, 2, tools=[noted(DATA_NOTE)])
     assert [one.quote for one in outcome.evidence] == claims
     assert [one.verified for one in outcome.evidence] == [False, False, True]
 
@@ -337,9 +293,6 @@ async def test_the_offline_provider_quotes_a_note_from_its_own_file(tmp_path):
     for one in outcome.evidence:
         path, _, line = one.source.rpartition(":")
         assert one.quote.split("\n")[0] in (tmp_path / unescape_path(path)).read_text().split("\n")[int(line) - 1]
-
-
-# Answers that rest on what was read, on the wire: both APIs, with their real SDKs.
 
 
 LOOK_A = calls("look", {"query": "a"})

@@ -2,12 +2,10 @@
 
 import pytest
 
-from run_specialist.providers.anthropic import AnthropicProvider
-from run_specialist.providers.anthropic import make_client as messages_client
 from run_specialist.providers.knowledge import CALLS_AS_TEXT, UNREAD
-from run_specialist.providers.openai_chat import ChatProvider, make_client
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.replies import answers, calls, says
+from tests.wire.connected import asked, connected
 from tests.wire.simulator.replies import says as says_blocks
 
 
@@ -17,8 +15,7 @@ def warned(chat_api):
 
     async def run(*scripts, limit=9, **settings):
         api = chat_api([reply for script in scripts for reply in script])
-        async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-            provider = ChatProvider("some-model", client)
+        async with connected(api) as provider:
             outcomes = [await outcome_of(job(provider, limit, **settings)) for _ in scripts]
         return [any("tool_calls: json may suit" in warning for warning in one.warnings) for one in outcomes]
 
@@ -39,8 +36,7 @@ async def test_g8_an_answer_after_a_call_does_not_count(warned):
 async def test_g8_messages_api_suggests_json_too(messages_api):
     """The same on the Messages API."""
     api = messages_api([says_blocks("One."), says_blocks("Two.")])
-    async with messages_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = AnthropicProvider("haiku", client)
+    async with connected(api) as provider:
         outcomes = [await outcome_of(job(provider)) for _ in range(2)]
     assert [UNREAD in outcome.warnings for outcome in outcomes] == [False, True]
 
@@ -49,8 +45,7 @@ async def test_g_3_calls_as_text_are_calls_in_every_run(chat_api):
     """A call that a server sends as text does not count as an answer without a call, and a warning does not hide it."""
     leaked = says('{"name": "look", "arguments": {"query": "a"}}')
     api = chat_api([reply for _ in range(3) for reply in (leaked, answers("yes"))])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
+    async with connected(api) as provider:
         outcomes = [await outcome_of(job(provider)) for _ in range(3)]
     assert [(one.tool_calls.used, one.answer) for one in outcomes] == [(1, "yes")] * 3
     assert [one.warnings for one in outcomes] == [(CALLS_AS_TEXT,)] * 3
@@ -60,8 +55,7 @@ async def test_g_3_a_forced_respond_as_text_is_the_answer(chat_api):
     """A server that writes the forced call as text has not ignored the force, and the run lands by it."""
     call = says('{"name": "respond", "arguments": {"answer": "mice"}}')
     api = chat_api([calls("look", {"query": "a"}), call])
-    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        provider = ChatProvider("some-model", client)
+    async with connected(api) as provider:
         outcome = await outcome_of(job(provider, 1, landing="force"))
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "mice", "force")
     assert (outcome.warnings, provider.capabilities.forced_choice) == ((CALLS_AS_TEXT,), True)
@@ -70,9 +64,6 @@ async def test_g_3_a_forced_respond_as_text_is_the_answer(chat_api):
 async def test_g_3_with_an_unknown_finish_reason_a_call_stays_text(chat_api, messages_api):
     """Nobody knows why such a reply ended, so nothing in its text is run; on both APIs."""
     text = '{"name": "look", "arguments": {"query": "a"}}'
-    async with make_client(base_url=chat_api([says(text, finish_reason="odd")]).base_url, api_key="test") as client:
-        chat = await outcome_of(job(ChatProvider("some-model", client)))
-    api = messages_api([says_blocks(text, stop_reason="odd")])
-    async with messages_client(base_url=api.base_url, api_key="test") as client:
-        messages = await outcome_of(job(AnthropicProvider("haiku", client)))
+    chat = await asked(chat_api([says(text, finish_reason="odd")]))
+    messages = await asked(messages_api([says_blocks(text, stop_reason="odd")]))
     assert [(one.answer, one.tool_calls.used) for one in (chat, messages)] == [(text, 0)] * 2

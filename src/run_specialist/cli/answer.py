@@ -26,7 +26,7 @@ from run_specialist.loop.evidence import is_salvaged
 from run_specialist.record.outcome import Evidence, Outcome
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
-from run_specialist.views.markdown import opens, parse, shown_address, without_quotes
+from run_specialist.views.markdown import DOUBT, NOT_BORNE_OUT, opens, parse, shown_address, with_doubts, without_quotes
 
 if TYPE_CHECKING:
     from run_specialist.store.stored import Row, StoredRun
@@ -144,21 +144,29 @@ _PROSE = re.compile(r"\.(md|markdown|txt|rst|adoc)\b", re.IGNORECASE)
 _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULTILINE)
 
 
-def evidence_block(evidence: Sequence[Evidence], *, marked: bool = True) -> Iterator[RenderableType]:
+def evidence_block(
+    evidence: Sequence[Evidence], *, marked: bool = True, numbered: bool = False
+) -> Iterator[RenderableType]:
     """Yield a heading, and each quote with its source and a mark, explained if the quote was not found.
 
     marked: False = it is unknown yet which quotes were looked up.
+    numbered: whether the answer names the quotes by number.
     """
     if evidence:
         yield _heading("Evidence")
-        yield from (_piece(one, marked=marked) for one in evidence)
+        for number, one in enumerate(evidence, 1):
+            yield _piece(one, f"[{number}] " if numbered else "", marked=marked)
 
 
 def gaps_block(gaps: Iterable[str]) -> Iterator[RenderableType]:
     """Yield a heading, and the things that the specialist looked for without finding them."""
-    shown = [Prefixed(_text(gap), "• ") for gap in gaps if gap.strip()]
+    return _list_block("Gaps", gaps)
+
+
+def _list_block(heading: str, items: Iterable[str]) -> Iterator[RenderableType]:
+    shown = [Prefixed(_text(item), "• ") for item in items if item.strip()]
     if shown:
-        yield _heading("Gaps")
+        yield _heading(heading)
         yield Group(*shown)
 
 
@@ -166,7 +174,7 @@ def _heading(text: str) -> Text:
     return Text(text if has_colours() else f"{text}:", "bold")
 
 
-def _piece(one: Evidence, *, marked: bool) -> RenderableType:
+def _piece(one: Evidence, number: str, *, marked: bool) -> RenderableType:
     mark, color, words = {
         True: ("✓", "green", ""),
         False: ("✗", "red", NOT_FOUND),
@@ -184,7 +192,8 @@ def _piece(one: Evidence, *, marked: bool) -> RenderableType:
         if first.rstrip().endswith((":", "{", "(", "[")) and block[:1].strip():
             block = textwrap.indent(block, " " * 4)
         quote = f"{first}\n{block}"
-    return Group(Prefixed(line, f"{mark} ", style=color), Prefixed(_text(quote), "    "))
+    head = Prefixed(line, f"{mark} {number}", style=color)
+    return Group(head, Prefixed(_text(quote), "    ")) if quote.strip() else head
 
 
 def _text(text: str) -> Text:
@@ -302,7 +311,18 @@ def inline(node: SyntaxTreeNode, style: str = "") -> Text:
     text = Text(style=style, overflow="fold")
     for child in node.children:
         _add(text, child)
-    return text
+    begin, end = DOUBT
+    if begin not in text.plain:
+        return text
+    shown = Text(style=style, overflow="fold")
+    for piece in text.split(begin, allow_blank=True):
+        doubtful, *rest = piece.split(end, allow_blank=True)
+        if rest:
+            doubtful.stylize("dim")
+            shown.append_text(doubtful).append(" ?", "yellow").append_text(rest[0])
+        else:
+            shown.append_text(piece)
+    return shown
 
 
 def _add(text: Text, node: SyntaxTreeNode) -> None:
@@ -380,9 +400,15 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
             blocks.append(written(outcome.answer))
     elif not blocks:
         text = without_quotes(outcome.answer, ((one.source, one.quote) for one in evidence)).strip("\n")
+        text = text if alone else with_doubts(text, outcome.doubtful)
         blocks += [markdown(text)] if text else []
     if not alone:
-        below = (*evidence_block(evidence), *gaps_block(outcome.gaps))
+        marks = (f"[{number}]" for number in range(1, len(evidence) + 1))
+        below = (
+            *evidence_block(evidence, numbered=any(mark in outcome.answer for mark in marks)),
+            *_list_block(NOT_BORNE_OUT, map(str, outcome.doubtful)),
+            *gaps_block(outcome.gaps),
+        )
         blocks += [Constrain(block, MOST_WIDTH) for block in below]
     if blocks:
         print_rendered(apart(blocks))

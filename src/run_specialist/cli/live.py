@@ -378,7 +378,10 @@ def summary(outcome: Outcome) -> str:
         parts.append(f"landing alone {', '.join(_spent(landing.usage.total_tokens, landing.cost_usd))}")
     parts.append(f"{outcome.duration_s:.1f} s")
     looked_up = [one.verified for one in outcome.evidence if one.verified is not None]
-    if looked_up and outcome.is_offline:
+    if outcome.support:
+        borne_out, checked = len(outcome.support) - len(outcome.doubtful), len(outcome.support)
+        parts.append(f"borne out: {borne_out} of {units.counted(checked, 'sentence')}")
+    elif looked_up and outcome.is_offline:
         parts.append(f"{units.counted(len(looked_up), 'quote')}, not judged by a model")
     elif looked_up and outcome.status in ("answered", "landed"):
         parts.append(f"{sum(looked_up)} of {len(looked_up)} quotes found")

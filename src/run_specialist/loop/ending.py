@@ -115,6 +115,7 @@ def conclude(
         retry_after=ending.retry_after,
         patch=None if job.patch is None else job.patch(),
         models=account.models,
+        support=() if response is None else evidence.support(job, response, quotes),
         changes=outcome.merged_changes([*run.observers.changes, *(one for child in children for one in child.changes)]),
     )
 

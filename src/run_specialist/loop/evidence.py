@@ -8,10 +8,11 @@ from typing import Any
 
 from run_specialist.budget import Kind
 from run_specialist.loop.job import CallRecord, Job
+from run_specialist.loop.support import support_of
 from run_specialist.record.messages import ToolCall
-from run_specialist.record.outcome import Child, Evidence
+from run_specialist.record.outcome import Child, Evidence, Support
 from run_specialist.tools.archive import NAME as ARCHIVE
-from run_specialist.tools.respond import MOST_EVIDENCE, Citation, Response
+from run_specialist.tools.respond import MOST_EVIDENCE, PLACE, Citation, Response
 from run_specialist.tools.respond import NAME as RESPOND
 
 SALVAGED_RESULT = 600
@@ -28,6 +29,13 @@ _NOTICE = re.compile(r"^\[[^\] \n]* .*\]$", re.MULTILINE)
 # Replaces a notice, so that no quote matches across it; a lone surrogate, which no valid text contains.
 _GAP = "\ud800"
 _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
+# A line as `read` shows it, or as `search` and `grep` do.
+_NUMBERED = re.compile(r"(?:(?P<path>[^\t]+?)[:-](?=\d+[:-] ))? *(?P<line>\d+)(?:\t|[:-] )(?P<text>.*)")
+_SHOW_FILES = frozenset({"search", "grep", "read"})
+_RESULT = re.compile(r"\[(r\d+) .*\]")
+_CLIPPED = re.compile(r"^… | …(?: \[clipped: .*\])?$")
+MOST_LINES = 20
+"""Maximum number of lines that a reference quotes."""
 
 
 def check(
@@ -117,6 +125,7 @@ def _fold(text: str) -> str:
 # children.
 
 QUOTE_NOT_FOUND = "quote not found in the tool results"
+NOT_SHOWN = "no result showed these lines"
 NOTHING_READ = "nothing was read: the answer came without a tool call and without a quote"
 
 
@@ -130,8 +139,62 @@ def quotes(
     claims = tuple(_claims(job, response))
     if job.settings.evidence == "off":
         return tuple(Evidence(source, quote, verified=None) for source, quote in claims)
-    known = [*(quote.quote for quote in proven(children)), *job.proven]
-    return check(claims, own_calls(job, executed), known)
+    by_children, own = proven(children), own_calls(job, executed)
+    filled: list[Evidence | None] = [None] * len(claims)
+    if any(source and not quote for source, quote in claims):
+        shown, of_children = lines_shown(own), {one.source: one for one in by_children}
+        filled = [None if quote else _filled(source, shown) or of_children.get(source) for source, quote in claims]
+    given = [claim for claim, one in zip(claims, filled, strict=True) if one is None]
+    checked = iter(check(given, own, [*(quote.quote for quote in by_children), *job.proven]))
+    return tuple(one or next(checked) for one in filled)
+
+
+Lines = dict[str, dict[int, str]]
+"""Lines that results showed, by path and number."""
+
+
+def lines_shown(executed: Iterable[CallRecord]) -> Lines:
+    """Return the numbered lines in the results of successful calls; of a long line, the longest part.
+
+    The path of a line is that of its file, or the name of its result, such as `r3`.
+    """
+    shown: Lines = {}
+    for call in executed:
+        is_file_tool = call.call.name in _SHOW_FILES
+        path = str((call.call.arguments or {}).get("path", "")).removeprefix("./") if is_file_tool else ""
+        for row in () if call.is_error else call.text.split("\n"):
+            if not (is_file_tool or path):
+                path = _RESULT.sub(r"\1", row) if _RESULT.fullmatch(row) else ""
+            elif (found := _NUMBERED.fullmatch(row)) and (of_line := (is_file_tool and found["path"]) or path):
+                lines, number = shown.setdefault(of_line, {}), int(found["line"])
+                lines[number] = max(lines.get(number, ""), _CLIPPED.sub("", found["text"]), key=len)
+    return shown
+
+
+def _filled(source: str, shown: Lines) -> Evidence | None:
+    """Return the lines to which a source without a quote refers; None if they were not shown."""
+    if (place := PLACE.fullmatch(source.strip())) is None:
+        return None
+    path, first, last = place[1].removeprefix("./"), int(place[2]), int(place[3] or place[2])
+    # A base name is enough if it is unique.
+    paths = [path] if path in shown else [one for one in shown if one.endswith(f"/{path}")]
+    if len(paths) != 1:
+        return None
+    lines = shown[paths[0]]
+    wanted = sorted(number for number in lines if first <= number <= last)[:MOST_LINES]
+    # A quote has no gaps: it ends before the first line that was not shown.
+    wanted = [number for at, number in enumerate(wanted) if number - wanted[0] == at]
+    quote = "\n".join(lines[number] for number in wanted)
+    to = f"-{wanted[-1]}" if len(wanted) > 1 else ""
+    return Evidence(f"{paths[0]}:{wanted[0]}{to}", quote, verified=True) if quote.strip() else None
+
+
+def support(job: Job, response: Response, checked: Sequence[Evidence]) -> tuple[Support, ...]:
+    """Return what bears out the sentences of an answer; none for quotes without a model, and for JSON values."""
+    if response.output is not None or not job.provider.capabilities.is_language_model:
+        return ()
+    asked = [job.question, (job.resume_note and job.resume_note.question) or ""]
+    return support_of(response.answer, checked, "\n".join(asked))
 
 
 def own_calls(job: Job, executed: Iterable[CallRecord]) -> list[CallRecord]:
@@ -152,6 +215,8 @@ def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], c
     """
     not_found = [
         f"{QUOTE_NOT_FOUND}: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
+        if quote.quote
+        else f"{NOT_SHOWN}: {quote.source}"
         for quote in checked
         if quote.verified is False
     ]
@@ -179,11 +244,14 @@ class ReturnReason(StrEnum):
     """The same turn contained calls whose results it could not take into account."""
     WITHOUT_QUOTE = "without_quote"
     """None of its quotes was found in the results."""
+    NOT_BORNE_OUT = "not_borne_out"
+    """Its evidence lacks facts of its sentences."""
 
 
 MARKS = {
     ReturnReason.TOO_EARLY: "[given before the results of the last calls were read]",
     ReturnReason.WITHOUT_QUOTE: "[no quote of this answer was found in what was read]",
+    ReturnReason.NOT_BORNE_OUT: "[its evidence does not bear out every sentence of this answer]",
 }
 """The line that is appended to a returned answer if no other answer followed."""
 

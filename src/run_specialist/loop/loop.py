@@ -296,20 +296,27 @@ class Loop:
             return None
         checked = self._checked(response)
         # An answer may state, after a call, what was not found.
-        if any(quote.verified for quote in checked) or (response.gaps and self._dispatcher.executed):
+        is_founded = any(quote.verified for quote in checked) or (response.gaps and self._dispatcher.executed)
+        doubtful = [one for one in evidence.support(self._run.job, response, checked) if not one.is_borne_out]
+        if is_founded and not doubtful:
             return None
         settings, position = self._run.job.settings, self.landing.position
         if position is None:
             may_reply_again = self._run.account.budget.phase is not Phase.SPENT or settings.landing != "stop"
         else:
             may_reply_again = position.answered().rung is not Rung.SALVAGE
-        if ReturnReason.WITHOUT_QUOTE in self._exchange.returned.reasons or not may_reply_again:
-            found = f"0 of {len(checked)} quotes found"
-            return Ending("partial", response, f"no quote of the answer was found in what was read: {found}")
-        self._exchange.returned.add(ReturnReason.WITHOUT_QUOTE, response)
-        # The request was answered; the rung stays.
-        self.landing.was_paused()
-        return prompts.without_quote([quote.quote or quote.source for quote in checked])
+        reason = ReturnReason.NOT_BORNE_OUT if is_founded else ReturnReason.WITHOUT_QUOTE
+        if may_reply_again and reason not in self._exchange.returned.reasons:
+            self._exchange.returned.add(reason, response)
+            # The request was answered; the rung stays.
+            self.landing.was_paused()
+            if is_founded:
+                return prompts.not_borne_out([*map(str, doubtful)])
+            return prompts.without_quote([quote.quote or quote.source for quote in checked])
+        if is_founded:
+            return None
+        found = f"0 of {len(checked)} quotes found"
+        return Ending("partial", response, f"no quote of the answer was found in what was read: {found}")
 
     def _checked(self, response: Response) -> tuple[Evidence, ...]:
         return evidence.quotes(self._run.job, response, self._dispatcher.read_by_model, self._run.account.children)

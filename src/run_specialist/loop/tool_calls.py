@@ -183,8 +183,10 @@ class Dispatcher:
             with observing.execute_tool(call) as span:
                 output, raised, drawn = await self._answer(call)
                 is_error = raised is not None or output.is_error
-                record = CallRecord(call, hide(output.text), is_error, note=hide(output.note), drawn=drawn)
-                record = self._archived(record)
+                text, tool = hide(output.text), self._tools.get(call.name)
+                if tool and tool.numbered and not is_error:
+                    text = numbered(text, number)
+                record = self._archived(CallRecord(call, text, is_error, note=hide(output.note), drawn=drawn))
                 span.returned(record.text, raised, is_error=is_error)
             return self._record(record, number, time.monotonic() - begun)
 
@@ -241,10 +243,13 @@ class Dispatcher:
         if archive is None:
             return cut
         begin = archive.add(record.call.id, record.text)
-        # A tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
-        if not cut.truncated or (cut.note and limit == self._run.job.settings.tool_result_limit):
+        # A file tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
+        tool = self._tools.get(record.call.name)
+        says_how = cut.note and limit == self._run.job.settings.tool_result_limit and not (tool and tool.numbered)
+        if not cut.truncated or says_how:
             return cut
-        return replace(cut, note=prompts.read_on(record.call.id, begin + limit, begin + len(record.text)))
+        note = prompts.read_on(record.call.id, begin + limit, begin + len(record.text))
+        return replace(cut, note="\n".join(filter(None, [note, cut.note if tool and tool.numbered else ""])))
 
     def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
         """Store and report a call as soon as it returns; the order may differ from call order."""
@@ -290,6 +295,17 @@ class CallLog:
             return True
         journal.write(record)
         return await journal.has_stored()
+
+
+def numbered(text: str, number: int) -> str:
+    """Return a result of several lines with a name and line numbers; one line is returned unchanged.
+
+    number: number of the call in the run.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) == 1:
+        return text
+    return "\n".join([prompts.numbered(number, len(lines)), *(f"{at}\t{line}" for at, line in enumerate(lines, 1))])
 
 
 def augmented(executed: Executed, augmenters: Iterable[Augmenter], observers: Observers) -> ToolResult:

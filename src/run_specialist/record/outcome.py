@@ -11,6 +11,7 @@ from run_specialist.record.messages import Usage
 
 OFFLINE = "offline"
 """Model id of runs that are answered without a language model."""
+_LONGEST_SHOWN = 120
 NO_MODEL = "no model judged: this ran offline, by ranked search and verbatim quotes"
 """Warning in the outcome of a run that is answered without a language model."""
 
@@ -46,6 +47,34 @@ class Evidence:
     quote: str
     verified: bool | None
     """True if the results of the run contain the quote, ignoring differences in white space; None if not looked up."""
+
+
+def without_links(markdown: str) -> str:
+    """Return Markdown with the text of each link in its place."""
+    return re.sub(r"\[([^\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*\)", r"\1", markdown)
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """A sentence of the answer, held against the evidence that it rests on."""
+
+    sentence: str
+    """The sentence as it is written in the answer."""
+    evidence: tuple[int, ...]
+    """Numbers of the verified pieces of evidence, from 1; empty if it has none."""
+    missing: tuple[str, ...]
+    """Facts of the sentence that occur neither there nor in the question."""
+
+    @property
+    def is_borne_out(self) -> bool:
+        """Whether the sentence has evidence that lacks none of its facts."""
+        return bool(self.evidence) and not self.missing
+
+    def __str__(self) -> str:
+        """Return the beginning of the sentence and what it lacks, on one line."""
+        sentence = " ".join(without_links(self.sentence).replace("**", "").split())
+        lacks = f"not there: {', '.join(self.missing)}" if self.missing else "no evidence"
+        return f"{sentence if len(sentence) <= _LONGEST_SHOWN else f'{sentence[: _LONGEST_SHOWN - 2]} …'} ({lacks})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +232,13 @@ class Outcome:
     """The models that the run used, in order; the last one is `model`."""
     changes: tuple[FileChange, ...] = ()
     """What the run and its child runs have done to files, each file once; empty in a dry run, which has a `patch`."""
+    support: tuple[Support, ...] = ()
+    """The sentences of the answer that state facts or name evidence; empty if there is no verified evidence."""
+
+    @property
+    def doubtful(self) -> tuple[Support, ...]:
+        """The sentences that the evidence does not bear out."""
+        return tuple(one for one in self.support if not one.is_borne_out)
 
     @property
     def is_offline(self) -> bool:
@@ -223,6 +259,8 @@ class Outcome:
             parts.append(f"{marks[one.verified]} `{one.source}`\n\n{quoted}")
         if self.gaps:
             parts.append("\n".join(f"- not found: {gap}" for gap in self.gaps))
+        if self.doubtful:
+            parts.append("\n".join(f"- not borne out by what was read: {one}" for one in self.doubtful))
         notes = [f"{self.specialist}: {self.status}, {self.tool_calls.used} tool calls, {self.model}"]
         notes += [note for note in (self.error, *self.warnings) if note]
         parts.append("\n".join(f"- *{note}*" for note in notes))

@@ -238,7 +238,7 @@ You are `{name}`, and another agent has put a question to you. {purpose}
 
 ## What counts
 
-- Every statement rests on something that you have read: name it as `path:line` and quote it word for word.
+- Every statement rests on lines that you have read: name them as `path:line` in `evidence`.
 - Where sources disagree, say so, and say which is newer.
 - Say what you did not find. Never fill a gap with a guess.
 

@@ -290,6 +290,8 @@ class Tool:
     runs_child: bool = False
     """Whether a call starts a child run, which draws on the budget. After a timeout or cancellation, its partial result
     is awaited."""
+    numbered: bool = False
+    """Whether a result of several lines gets a name and line numbers, so that an answer can refer to its lines."""
     ends_itself: bool = False
     """Whether a call that is cancelled or timed out is awaited, because it must record what it has changed."""
     on_server: Mapping[str, Any] | None = None

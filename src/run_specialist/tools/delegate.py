@@ -83,6 +83,8 @@ def outcome_text(outcome: Outcome, more: str = "") -> str:
         parts.append(
             f"[{found} of {len(outcome.evidence)} quotes found in what it read. Do not rely on: {listed(not_found)}]"
         )
+    if outcome.doubtful:
+        parts.append("\n".join(["Not borne out by what was read:", *(f"- {one}" for one in outcome.doubtful)]))
     return "\n\n".join(part for part in parts if part)
 
 

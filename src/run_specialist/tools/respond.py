@@ -22,10 +22,16 @@ MOST_EVIDENCE = 20
 _SCHEMA = {
     "type": "object",
     "properties": {
-        "answer": {"type": "string", "description": "The whole answer."},
+        "answer": {
+            "type": "string",
+            "description": "The whole answer. End each sentence with the number of the evidence it rests on: [1].",
+        },
         "evidence": {
             "type": "array",
-            "description": "Verbatim quotes, with `path:line`.",
+            "description": (
+                "Lines that results showed: `source` is `path:line` or `path:first-last`, or `r3:12` for line 12 of "
+                "result r3. `quote` only for other texts, verbatim."
+            ),
             "maxItems": MOST_EVIDENCE,
             "items": {"type": "object", "properties": {"source": {"type": "string"}, "quote": {"type": "string"}}},
         },
@@ -36,6 +42,8 @@ _SCHEMA = {
 _STRUCTURED = "The whole answer. It must match this schema: give it as it is, not as JSON in a string."
 _STRUCTURED_AS_TEXT = "The whole answer, as it is and not as JSON in a string. It must match this JSON Schema: "
 
+PLACE = re.compile(r"[\[`]*(\S+?):(\d{1,9})(?: ?[-–] ?(\d{1,9}))?[\]`]*")
+"""A reference to lines: path or name of a result, first line, and last line if there are several."""
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 # Within a sentence, a square bracket is more often a remark than a JSON array.
 _JSON_START = re.compile(r"\{|^[ \t]*\[", re.MULTILINE)
@@ -45,9 +53,9 @@ class Citation(BaseModel):
     """A quote and its source."""
 
     source: str = ""
-    """Source as `path:line`."""
+    """Source as `path:line` or `path:first-last`."""
     quote: str = ""
-    """Verbatim quote."""
+    """Verbatim quote; empty if the source names lines that a result showed."""
 
     @classmethod
     def parse(cls, value: object) -> Self | None:
@@ -55,7 +63,8 @@ class Citation(BaseModel):
         if isinstance(value, Mapping):
             source, quote = (_as_text(value.get(key)) for key in ("source", "quote"))
         else:
-            source, quote = "", _as_text(value)
+            text = _as_text(value)
+            source, quote = (text, "") if PLACE.fullmatch(text) else ("", text)
         return cls(source=source, quote=quote) if source or quote else None
 
 

@@ -173,7 +173,7 @@ def fetch_tool(downloads: Downloads, result_limit: int) -> Tool:
 
     result_limit: maximum length of one result [characters].
     """
-    return Tool(NAME, _DESCRIPTION, _Pages(downloads, result_limit).fetch, repeatable=True)
+    return Tool(NAME, _DESCRIPTION, _Pages(downloads, 9 * result_limit // 10).fetch, repeatable=True, numbered=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,7 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
         "answer": answer[:LONGEST_ANSWER],
         "left_out": max(len(answer) - LONGEST_ANSWER, 0),
         "evidence": evidence,
+        "support": list(outcome.get("support") or ()),
         "gaps": [str(one) for one in outcome.get("gaps") or ()],
         "verified": sum(one["verified"] is True for one in evidence),
         "tool_calls": item.tool_calls,

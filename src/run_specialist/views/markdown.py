@@ -12,6 +12,7 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from run_specialist.loop.evidence import is_salvaged
+from run_specialist.record.outcome import Support
 from run_specialist.views.page import cut, legible
 
 # Number of levels by which headings of an answer are demoted.
@@ -32,10 +33,13 @@ def answer_html(answer: Mapping[str, Any]) -> Markup:
     """Return an answer as HTML elements, without the quotes that its evidence repeats.
 
     An answer that is too long to be parsed, or was salvaged, is shown as it is written.
-    answer: has `text` or `answer`, and `evidence`, a list of `source` and `quote`.
+    answer: has `text` or `answer`, `evidence`, a list of `source` and `quote`, and maybe `support`, as in an outcome.
     """
     text = str(answer.get("text", answer.get("answer")))
+    support = (Support(one["sentence"], (*one["evidence"],), (*one["missing"],)) for one in answer.get("support") or ())
+    doubtful = [one for one in support if not one.is_borne_out]
     shown = without_quotes(text, ((one["source"], one["quote"]) for one in answer["evidence"]))
+    shown = with_doubts(shown, doubtful)
     tokens = None if is_salvaged(text) else parse(shown, legible)
     if tokens is None:
         return escape(legible(text))
@@ -45,11 +49,18 @@ def answer_html(answer: Mapping[str, Any]) -> Markup:
         if token.type in _DIRECTED:
             token.attrSet("dir", "auto")
     html = Markup(_Renderer().render(tokens, _PARSER.options, {}))  # noqa: S704 - the renderer escapes all texts
-    return Markup('<div class="markdown">{}</div>').format(html)
+    listed = [Markup("<li>{}</li>").format(legible(str(one))) for one in doubtful]
+    below = Markup('<p class="doubt">{}:</p><ul class="doubt">{}</ul>').format(NOT_BORNE_OUT, Markup().join(listed))
+    return Markup('<div class="markdown">{}{}</div>').format(html, below if listed else "")
 
 
 class _Renderer(RendererHTML):
     """Renders tokens; its public methods are named after their types."""
+
+    def text(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        begin, end = DOUBT
+        text = escapeHtml(tokens[at].content).replace(begin, '<span class="doubt">')
+        return text.replace(end, "<b>?</b></span>")
 
     def table_open(self, *_: object) -> str:
         return '<div class="scroll" tabindex="0" role="region" aria-label="Table of the answer"><table>\n'
@@ -89,6 +100,25 @@ class _Renderer(RendererHTML):
 def _address(url: str, label: str) -> str:
     shown = shown_address(url, label, legible)
     return f' <span class="address">({escapeHtml(shown)})</span>' if shown else ""
+
+
+NOT_BORNE_OUT = "Not borne out by what was read"
+DOUBT = ("⸢", "⸣")
+"""Signs around a sentence that the evidence does not bear out, which a renderer replaces."""
+
+
+def with_doubts(text: str, doubtful: Iterable[Support]) -> str:
+    """Return a Markdown text with the signs of DOUBT; unchanged if it has such a sign itself.
+
+    A sentence that only a part of an emphasis or a table would enclose stays as it is.
+    """
+    done, at = "", 0
+    for sentence in [one.sentence for one in doubtful] if not any(sign in text for sign in DOUBT) else ():
+        found = text.find(sentence, at)
+        if found >= 0 and not any(sentence.count(sign) % 2 for sign in ("*", "`")) and "|" not in sentence:
+            done += f"{text[at:found]}{DOUBT[0]}{sentence}{DOUBT[1]}"
+            at = found + len(sentence)
+    return done + text[at:]
 
 
 Clean = Callable[[str], str]

@@ -126,6 +126,7 @@ def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
         "answer": outcome.get("answer", ""),
         "unjudged": run and _unjudged(run),
         "evidence": [dict(quote) for quote in outcome.get("evidence", ())],
+        "support": list(outcome.get("support") or ()),
         "gaps": list(outcome.get("gaps", ())),
         "did": [
             {
@@ -200,6 +201,7 @@ def answer(run: StoredRun, turns: Sequence[Mapping[str, Any]], holders: Sequence
             }
             for number, (one, call) in enumerate(zip(outcome.get("evidence", ()), holders, strict=True), 1)
         ],
+        "support": list(outcome.get("support") or ()),
         "gaps": list(outcome.get("gaps", ())),
         "warnings": list(outcome.get("warnings", run.snapshot.warnings if run.snapshot else ())),
         "unjudged": _unjudged(run),

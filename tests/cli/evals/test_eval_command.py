@@ -1,6 +1,7 @@
-"""`specialists eval` runs each case, checks the answers, and pays again only for what has changed."""
+"""`specialists eval` runs and judges each case, pays again only for what has changed, and writes pages."""
 
 import json
+import select
 import signal
 from contextlib import suppress
 
@@ -217,6 +218,7 @@ def test_p7_ctrl_c_ends_the_command_while_a_pattern_is_searched_for(says_many, p
     own, found = psutil.Process(process.pid), []
     while not found:
         assert process.poll() is None, process.stderr.read()
+        select.select([], [], [], 0.05)
         with suppress(psutil.NoSuchProcess):
             found = [one for one in own.children(recursive=True) if "re.search" in " ".join(one.cmdline())]
     process.send_signal(signal.SIGINT)
@@ -231,9 +233,6 @@ def test_p7_spans_are_not_searched_by_patterns(cases, eval_):
     result = eval_()
     assert result.exit_code == 2
     assert "finder.evals.yaml:4:5: HasMatchingSpan: name_matches_regex is not supported" in result.stderr
-
-
-# Judges in `specialists eval`: separate stored runs, whose cost is shown separately.
 
 
 JUDGED = """\
@@ -322,9 +321,6 @@ def test_e6_a_specialist_without_a_verdict_is_no_judge(line, api, eval_, cases, 
     assert result.exit_code == 2
     assert "finder.evals.yaml:3:16: Judge: poet is not a judge: its file has no `output_schema`" in result.stderr
     assert simulator.requests == []
-
-
-# `specialists report EVAL` writes the page of an eval.
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,4 @@
-"""`specialists batches`, and how `specialists runs` and `report` treat the runs of batches."""
+"""`specialists batches`, how `runs` and `report` treat the runs of batches, and `report --index` and `--open`."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 
 from run_specialist.record.outcome import Evidence
 from run_specialist.store.location import place
-from tests.cli.history.commands import DAY, NOON, here, keep, listed, on_terminal, run_of
+from tests.cli.history.conftest import DAY, NOON, here, keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import call
 from tests.unit.store.finished_batches import EVERY_STATE, keep_batch
 
@@ -192,9 +192,6 @@ def test_the_reports_of_the_runs_are_written_on_request(batch, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert text.count('href="report-b1f00d/report-b1f00d-') == 7
     assert 'href="report-b1f00d/report-b1f00d-a.html"' in text
-
-
-# `specialists report --index` and `--open`: a page over all runs, and pages in the browser.
 
 
 INDEX = Path("report-index.html")

@@ -1,4 +1,4 @@
-"""`specialists runs --follow`, as a program that is interrupted."""
+"""`specialists runs --follow`, `transcript` on a terminal, in a pager and in a pipe, and `report`."""
 
 import json
 import os
@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import pytest
 
+from run_specialist.cli.console import write_private
 from run_specialist.cli.report import report_path
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.store.location import file_of, place
 from run_specialist.store.writer import Writer
-from tests.cli.history.commands import NOON, here, keep, listed, on_terminal, run_of
+from tests.cli.history.conftest import NOON, here, keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import MAIN, call
 from tests.forked_program import ForkedProgram, run_forked
 from tests.screen import run_on_terminal, screen
@@ -114,9 +115,6 @@ def test_it_excludes_a_deletion_and_last(store):
     ):
         refused = call("runs", "--follow", *flags)
         assert (refused.exit_code, told in refused.stderr, refused.stderr.count("\n")) == (2, True, 1)
-
-
-# `specialists transcript` on a terminal: rendered, and through a pager if it is longer than the screen.
 
 
 COMMAND = ["specialists", "transcript", "last"]
@@ -218,9 +216,6 @@ def test_control_characters_do_not_reach_the_pager(store, recorder, tmp_path):
     assert ("\x1b[2J" in paged, "\x07" in paged, "\u202e" in paged) == (False, False, False)
 
 
-# The commands `specialists transcript` and `report`.
-
-
 TOLD = """\
 run_a  looker  answered  2026-10-13 17:30
 
@@ -291,9 +286,66 @@ def test_a_report_is_written(three, tmp_path):
     for flag in ("--out", "--output"):
         printed = call("report", "run_a", flag, "-")
         assert (printed.stdout, printed.exit_code) == (page, 0)
-    nowhere = call("report", "run_a", "--out", "no/such/folder.html")
-    assert (nowhere.exit_code, nowhere.stdout) == (2, "")
-    assert "no/such/folder.html" in nowhere.stderr
+
+
+def mode(path):
+    """Return the permissions of a file."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o277])
+def test_a_report_is_readable_only_by_its_owner(three, tmp_path, umask):
+    """A report may contain everything the run read; its mode is 0600 with any umask."""
+    before = os.umask(umask)
+    try:
+        assert call("report", "run_a").exit_code == 0
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "report-run_a.html") == 0o600
+
+
+def test_a_report_that_replaces_another_is_private_too(three, tmp_path):
+    """It has mode 0600, also behind a link, which is kept; who has the old file open still reads the old content."""
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    page.write_text("old")
+    page.chmod(0o644)
+    link.symlink_to(page)
+    assert "already exists" in call("report", "run_a", "--out", str(link)).stderr
+    assert (page.read_text(), mode(page)) == ("old", 0o644)
+    with page.open() as reading:
+        assert call("report", "run_a", "--out", str(link), "--force").exit_code == 0
+        assert reading.read() == "old"
+    assert page.read_text().startswith("<!doctype html>")
+    assert (link.is_symlink(), mode(page)) == (True, 0o600)
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    """A pipe or device is written to instead of being replaced by a file."""
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_private(tmp_path / "pipe", b"page", overwrite=True)
+    assert os.read(reading, 9) == b"page"
+    os.close(reading)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_an_unwritable_report_leaves_no_temporary_file(three, tmp_path, monkeypatch):
+    """The error names the requested file; an existing file keeps its content and no temporary file is left."""
+    said = call("report", "run_a", "--out", "nowhere/page.html")
+    assert (said.exit_code, said.stderr.count("\n")) == (2, 1)
+    assert "No such file or directory: nowhere/page.html" in said.stderr
+    page = tmp_path / "page.html"
+    page.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("run_specialist.cli.console.Path.chmod", full)
+    before = sorted(tmp_path.iterdir())
+    said = call("report", "run_a", "--out", str(page), "--force")
+    assert f"No space left on device: {page}" in said.stderr
+    assert sorted(tmp_path.iterdir()) == before
+    assert page.read_text() == "old"
 
 
 def test_a_report_that_cannot_be_written_beside_the_store_names_the_flag(three, tmp_path):

@@ -1,4 +1,4 @@
-"""The command `specialists runs`: listing stored runs."""
+"""The command `specialists runs`: list, delete and search stored runs, with parents and children, by project."""
 
 import json
 import os
@@ -8,13 +8,11 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
-from run_specialist.cli.manage import app
 from run_specialist.record.journal import Ended
 from run_specialist.store.location import place
 from run_specialist.store.writer import Writer
-from tests.cli.history.commands import DAY, NOON, here, keep, listed, on_terminal, run_of
+from tests.cli.history.conftest import DAY, NOON, here, keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import call
 from tests.unit.store.finished_runs import write
 from tests.unit.store.records import begun, opened
@@ -160,9 +158,6 @@ def test_a_listing_fits_the_terminal_width(three, columns):
     assert started(NOON + 1) in " ".join(" ".join(lines).split())
 
 
-# The command `specialists runs --delete`.
-
-
 def test_delete_removes_the_selected_runs(three):
     """`--json` prints the deleted runs, which are no longer listed."""
     told = json.loads(call("runs", "--specialist", "looker", "--delete", "--yes", "--json").stdout)
@@ -201,9 +196,6 @@ def test_delete_keeps_running_runs(three):
         result = call("runs", "--delete", "-y", "--all")
         assert "1 run still running: not deleted" in result.stderr
         assert listed() == ["alive"]
-
-
-# `specialists runs --search`: by words of questions and answers, on both databases.
 
 
 LONG = "Where do owls nest? " * 200
@@ -278,9 +270,6 @@ def test_matches_are_highlighted_on_a_terminal(store, columns):
     assert "\x1b" not in on_terminal("runs", "--search", "owls", columns=columns, NO_COLOR="1")[0].split("owls")[0]
 
 
-# Parent and child runs in the commands for stored runs.
-
-
 @pytest.fixture
 def tree(store):
     """Store a run with two children, one of which has a child, and a newer run without any."""
@@ -294,13 +283,6 @@ def tree(store):
     return store
 
 
-def printed(*arguments):
-    """Return what a command prints to standard output."""
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
-
-
 def ids(*arguments):
     """Return the first column of a listing, with its indentation."""
     return [line.split("  owls")[0].split("  mice")[0].split("  looker")[0].rstrip() for line in listing(*arguments)]
@@ -308,13 +290,13 @@ def ids(*arguments):
 
 def listing(*arguments):
     """Return the lines of a listing without the header."""
-    return printed("runs", *arguments).splitlines()[1:]
+    return call("runs", *arguments).stdout.splitlines()[1:]
 
 
 def test_child_runs_are_indented_below_their_parent(tree):
     """The newest run comes first; child runs follow their parent, oldest first, indented by two spaces."""
     assert ids() == ["alone", "top", "  first", "    deep", "  second"]
-    assert "(of " not in printed("runs")
+    assert "(of " not in call("runs").stdout
 
 
 def test_a_child_listed_without_its_parent_shows_the_parent_id(tree):
@@ -326,14 +308,11 @@ def test_a_child_listed_without_its_parent_shows_the_parent_id(tree):
 
 def test_a_transcript_names_parent_and_children(tree):
     """A transcript lists the parent and the children below its heading, and as fields in JSON."""
-    assert printed("transcript", "first").splitlines()[1:3] == ["asked by top", "asked deep  looker  answered"]
-    told = json.loads(printed("transcript", "top", "--json"))
+    assert call("transcript", "first").stdout.splitlines()[1:3] == ["asked by top", "asked deep  looker  answered"]
+    told = json.loads(call("transcript", "top", "--json").stdout)
     assert (told["parent_id"], [one["run_id"] for one in told["children"]]) == (None, ["first", "second"])
     assert told["children"][0] == {"run_id": "first", "specialist": "looker", "status": "answered"}
-    assert "asked" not in printed("transcript", "alone")
-
-
-# The commands for stored runs mean the runs of this project, unless they get an id or `--all-projects`.
+    assert "asked" not in call("transcript", "alone").stdout
 
 
 @pytest.fixture

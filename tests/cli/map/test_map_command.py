@@ -1,18 +1,23 @@
-"""`specialists map` asks about each item once, and the same command again pays only for what is missing."""
+"""`specialists map` asks about each item once, pays only for what is missing, and keeps to a cost limit."""
 
 import csv
 import json
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Annotated
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from run_specialist.batch.item import Counts
 from run_specialist.cli.help import GroupedCommand, grouped
-from run_specialist.cli.map_progress import label, spread
+from run_specialist.cli.map_progress import MOST_FAILURES, ItemLines, MapProgress, label, spread
+from run_specialist.cli.map_run import same_command, summary_lines
 from tests.cli.map.map_model import about, answer, items_of
 from tests.cli.specialists_command import call
+from tests.loop_jobs import Clock
+from tests.map_batches import LookedAt, done
 from tests.wire.simulator.faults import ApiError
 
 BAD = ApiError(400, "invalid_request_error", "messages: this item cannot be read")
@@ -214,9 +219,6 @@ def test_strict_refuses_a_file_with_warnings(api, items, finder, write):
     assert call("map", "finder", path).exit_code == 0
 
 
-# How `map` writes amounts and the names of items.
-
-
 def test_a_range_of_amounts():
     """A range whose ends look the same is one amount."""
     assert [spread(2.1, 4.4), spread(2.101, 2.1)] == ["$2.10 to $4.40", "$2.10"]
@@ -238,7 +240,59 @@ def test_an_item_is_named_by_the_field_that_tells_it_from_others(given_, text):
     assert label(given_, "What?") == text
 
 
-# Commands whose options are grouped in dataclasses.
+def lines_of(counts, *ends, seconds=0.0):
+    """Return the lines that are printed when items end, so many seconds apart."""
+    clock, said = Clock(), []
+    progress = MapProgress(clock)
+    lines = ItemLines(LookedAt(counts), progress, said.append)
+    for one in ends:
+        clock.now += seconds
+        progress.end(one)
+        lines.end(one)
+    return said
+
+
+def test_a_large_batch_gets_a_line_now_and_then_and_one_for_each_failure():
+    """Items with an answer are counted; those without one are named."""
+    counts = Counts(answered=600, failed={"quota": 1}, total=1_000)
+    failed = done(7, "failed", error="the quota is used up")
+    assert lines_of(counts, *map(done, range(1, 7)), failed, seconds=3) == [
+        "601 of 1,000 items · 600 answered · 1 failed (1 quota) · $0.10 · 19m 57s left",
+        "item 7 docs/7.md · failed: the quota is used up · 5 tool calls · $0.02 · 12 s",
+    ]
+
+
+@pytest.mark.parametrize("total", [None, 10_000])
+def test_failures_do_not_fill_a_log(total):
+    """After the first ones, failures are only counted, and the last line says so."""
+    ends = [done(number, "failed", error="no") for number in range(1, 200)]
+    said = lines_of(Counts(total=total), *ends)
+    assert len(said) == MOST_FAILURES
+    assert said[-1].endswith("; further ones are only counted")
+
+
+def test_the_retry_of_a_retry_has_one_flag_and_no_password():
+    """The same call is shown with passwords masked, and `--retry` is there once."""
+    call = ("finder", "a.txt", "--retry", "aborted", "--store", "postgresql://me:secret@host/db")
+    assert same_command(call, "--retry", "failed") == (
+        "specialists map finder a.txt --store 'postgresql://me:***@host/db' --retry failed"
+    )
+    assert same_command(("finder", "--retry=all", "a.txt"), "--retry", "failed") == (
+        "specialists map finder a.txt --retry failed"
+    )
+
+
+@pytest.mark.parametrize(("costs", "shown"), [((0.02, None), "price unknown · 1m 10s"), ((0.0,), "1m 10s")])
+def test_a_price_that_is_not_known_is_not_a_sum(costs, shown):
+    """One unknown price makes the cost unknown; offline nothing is billed, and no cost is shown."""
+    clock = Clock()
+    progress = MapProgress(clock)
+    clock.now += 70
+    for cost in costs:
+        progress.end(done(cost=cost))
+    batch = LookedAt(Counts(answered=1, total=1))
+    ended = SimpleNamespace(name="finder", words=("finder",), batch=batch, file=None, writes_rows=True, is_stored=True)
+    assert [*summary_lines(ended, progress)][1][0] == shown
 
 
 @dataclass(frozen=True)
@@ -260,9 +314,6 @@ def test_each_group_is_a_section_of_the_help_text():
     headings = [line.rstrip(":") for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert headings == ["Arguments", "Colours of owls", "Other options"]
     assert "-w, --wings" in shown.split("Colours of owls:\n")[1].split("\n\n")[0]
-
-
-# What `map` says about money before it begins, and how it keeps to a cost limit.
 
 
 SIX = ["owls", "toads", "mice", "newts", "bats", "moles"]

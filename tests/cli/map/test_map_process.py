@@ -1,4 +1,4 @@
-"""The live view of `map`: in any width and height, through pauses and resizes."""
+"""The live view of `map`, what programs read of it, and the command as a process through signals and kills."""
 
 import io
 import json
@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -25,6 +25,7 @@ from tests.cli.specialists_command import MAIN, call, program
 from tests.contracts.tables import BATCH_EVENTS, EVENTS, PRINTED, faults
 from tests.loop_jobs import Clock
 from tests.map_batches import LookedAt, done
+from tests.plugins.tiers import examples
 from tests.screen import run_on_terminal, screen
 from tests.wire.simulator import Gate
 from tests.wire.simulator.faults import ApiError
@@ -90,6 +91,7 @@ def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):
     assert "about" not in lines[2]
 
 
+@settings(max_examples=examples(20))
 @given(
     st.builds(
         Counts,
@@ -148,9 +150,6 @@ def test_without_a_file_the_beginning_of_each_answer_is_shown(clock):
         "answered 400: no such thing · 5 tool",
         "calls · 12 s",
     ]
-
-
-# What programs read of `map`: the summary, the events, and rows in a closed pipe or on a full disk.
 
 
 BAD = ApiError(400, "invalid_request_error", "messages: this item cannot be read")
@@ -289,9 +288,6 @@ def test_rows_of_a_full_disk_are_used_again(api, map_, items, notes, monkeypatch
     assert store.is_file()
 
 
-# `specialists map` as a separate process: signals, kills, and the same command again.
-
-
 PATIENCE = 60
 """Timeout, after which a hanging program fails the test [s]."""
 
@@ -333,7 +329,7 @@ class Held:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
-def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
+def test_a_signal_finishes_the_turns_under_way(api, items, command, map_, number):
     """The reply that is under way is waited for, stored and counted; nothing new begins; the same call continues."""
     model = Held("owls")
     simulator = api(model)
@@ -349,14 +345,13 @@ def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     assert (counts["answered"], counts["not_run"]) == (1, 1)
     assert "to continue: specialists map finder" in err
     before = len(simulator.requests)
-    process = command(path, "--json")
-    out, _ = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, json.loads(out)["counts"]["answered"]) == (0, 2)
+    again = map_(path, "--json")
+    assert (again.exit_code, json.loads(again.stdout)["counts"]["answered"]) == (0, 2)
     assert set(items_of(simulator.requests[before:])) == {"toads"}
 
 
 @pytest.mark.exhaustive
-def test_a_second_ctrl_c_stops_at_once(api, items, command):
+def test_a_second_ctrl_c_stops_at_once(api, items, command, map_):
     """The reply that is under way is not waited for; what was gathered is stored; the same call resumes the run."""
     model = Held("owls")
     simulator = api(model)
@@ -372,14 +367,13 @@ def test_a_second_ctrl_c_stops_at_once(api, items, command):
     assert "Traceback" not in err
     model.gate.open()
     before = len(simulator.requests)
-    process = command(path, "--json")
-    out, _ = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, json.loads(out)["counts"]["answered"]) == (0, 2)
+    again = map_(path, "--json")
+    assert (again.exit_code, json.loads(again.stdout)["counts"]["answered"]) == (0, 2)
     assert items_of(simulator.requests[before:]) == ["owls", "toads", "toads"], "the search about owls is not repeated"
 
 
 @pytest.mark.exhaustive
-def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, command, notes):
+def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, command, map_, notes):
     """The rows that were written are kept; only the request that was under way is sent again."""
     model = Held("newts")
     simulator = api(model)
@@ -392,10 +386,9 @@ def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, co
     assert [json.loads(line)["input"] for line in part.splitlines()] == ["owls", "toads"]
     model.gate.open()
     before = len(simulator.requests)
-    process = command(path, "--at-once", "1", "--out", "answers.jsonl")
-    process.communicate(timeout=PATIENCE)
+    again = map_(path, "--at-once", "1", "--out", "answers.jsonl")
     rows = [json.loads(line) for line in (notes / "answers.jsonl").read_text().splitlines()]
-    assert (process.returncode, sorted(row["input"] for row in rows)) == (0, ["mice", "newts", "owls", "toads"])
+    assert (again.exit_code, sorted(row["input"] for row in rows)) == (0, ["mice", "newts", "owls", "toads"])
     assert items_of(simulator.requests[before:]) == ["mice", "mice", "newts"]
 
 

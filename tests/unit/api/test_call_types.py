@@ -11,6 +11,7 @@ from typing import get_type_hints
 import pytest
 
 import run_specialist
+from run_specialist import Runner
 from run_specialist.api.runner import MapOptions, ResumeOptions, RunOptions
 from run_specialist.specialist.fields import Limits, Settings, Specialist
 
@@ -73,63 +74,40 @@ def test_every_setting_has_a_type():
     assert set(MapOptions.__annotations__) == set(get_type_hints(Settings)) | of_a_batch
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "run",
-        "run_sync",
-        "Runner.run",
-        "Runner.prepare",
-        "Runner.stream",
-        "Runner.resume",
-        "Runner.take_up",
-        "Runner.map",
-    ],
-)
-def test_each_call_documents_its_arguments(name):
+RUNNER = Runner.run, Runner.prepare, Runner.stream, Runner.resume, Runner.take_up, Runner.map
+
+
+@pytest.mark.parametrize("call", [run_specialist.run, run_specialist.run_sync, *RUNNER], ids=lambda call: call.__name__)
+def test_each_call_documents_its_arguments(call):
     """The docstring that `help` prints explains every argument in place, without reference to another function."""
-    owner, _, method = name.rpartition(".")
-    call = getattr(getattr(run_specialist, owner) if owner else run_specialist, method)
     documented = cleandoc(call.__doc__)
     for argument in call.__annotations__:
         if argument not in {"return", "self"}:
             assert f"\n{argument}: " in documented
 
 
-@pytest.fixture(scope="module")
-def problems(tmp_path_factory):
-    """Check both programs with pyright in strict mode; return the problems of each with their lines."""
+@pytest.mark.exhaustive
+def test_pyright_accepts_right_calls_and_refuses_wrong_ones(tmp_path):
+    """In strict mode calls of each kind have no error, and a misspelt setting or a wrong type is one that names it."""
     pytest.importorskip("pyright", reason="pyright belongs to the linters and is not installed")
-    folder = tmp_path_factory.mktemp("programs")
-    (folder / "right.py").write_text(RIGHT, encoding="utf-8")
+    (tmp_path / "right.py").write_text(RIGHT, encoding="utf-8")
     imports = "from run_specialist import Runner, delegate_tool, run_sync\n"
     wrong = imports + "\n".join(f"_{n} = {call}" for n, (call, _) in enumerate(WRONG)) + "\n"
-    (folder / "wrong.py").write_text(wrong, encoding="utf-8")
+    (tmp_path / "wrong.py").write_text(wrong, encoding="utf-8")
     settings = {"extraPaths": [str(SOURCES)], "typeCheckingMode": "strict", "pythonVersion": "3.11"}
-    (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "right.py", "wrong.py"]
     environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
-    checked_ = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    checked = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
-    told = json.loads(checked_.stdout)
-    assert told["summary"]["filesAnalyzed"] == 2, checked_.stderr
+    told = json.loads(checked.stdout)
+    assert told["summary"]["filesAnalyzed"] == 2, checked.stderr
     found = {"right.py": [], "wrong.py": []}
     for problem in told["generalDiagnostics"]:
         if problem["severity"] == "error":
             found[Path(problem["file"]).name].append((problem["range"]["start"]["line"], problem["message"]))
-    return found
-
-
-@pytest.mark.exhaustive
-def test_pyright_accepts_right_calls(problems):
-    """A program with calls of each kind has no errors in strict mode."""
-    assert problems["right.py"] == []
-
-
-@pytest.mark.exhaustive
-def test_pyright_refuses_wrong_calls(problems):
-    """Each call with a misspelt setting or a value of a wrong type is an error that names it."""
+    assert found["right.py"] == []
     for number, (call, name) in enumerate(WRONG, start=1):
-        messages = [message for line, message in problems["wrong.py"] if line == number]
+        messages = [message for line, message in found["wrong.py"] if line == number]
         assert any(name in message for message in messages), call

@@ -48,10 +48,7 @@ def respond(answer):
 
 
 def test_the_definition_lists_all_runnable_specialists_sorted(write):
-    """The definition lists all runnable specialists in order, with their descriptions.
-
-    A file with an error is omitted, and so is a file shadowed by a nearer one, even if the nearer one cannot be run.
-    """
+    """The definition lists all runnable specialists in order, without those that a nearer file with errors shadows."""
     write("toads")
     write("owls")
     write("bats", "tool_calls_limit: many")
@@ -84,10 +81,7 @@ def test_run_id_is_offered_only_if_runs_are_stored(write, folder):
 
 
 def test_mistakes_are_refused_when_the_tool_is_made(write):
-    """Mistakes of the program are refused when the tool is made.
-
-    These are an unknown name, a file with an error, a bad setting, a name that no API accepts, and no specialist.
-    """
+    """An unknown name, a file with an error, a bad setting, a name that no API takes, and no specialist are errors."""
     with pytest.raises(UsageError, match="no usable specialists found"):
         delegate_tool()
     write("owls")
@@ -143,10 +137,7 @@ async def test_an_unexpected_exception_is_an_error_result(write, monkeypatch):
 
 
 async def test_only_a_full_id_of_its_own_run_can_be_resumed(write, folder):
-    """A full id of a run of the same specialist in the same folder is required to resume it.
-
-    A prefix, another specialist's run, or a run from another folder is refused.
-    """
+    """A prefix of an id, a run of another specialist and a run from another folder are refused."""
     write("owls")
     write("toads")
     store = f"{folder}/runs.db"
@@ -163,9 +154,6 @@ async def test_only_a_full_id_of_its_own_run_can_be_resumed(write, folder):
     async with Runner(provider=ScriptedProvider([]), store=store, root=folder / "else") as runner:
         done = await delegate_tool(runner=runner)({**GOOD, "run_id": run_id})
         assert done.text == refused.format(run_id, "owls")
-
-
-# Which specialists the tool `delegate` offers: those that can work here.
 
 
 @pytest.fixture
@@ -216,21 +204,11 @@ async def test_one_question_can_require_a_model(folder_offers):
     assert (await run("finder", "What do owls eat?", store="none")).is_offline
 
 
-# The text of a delegated outcome, and which outcomes are errors.
-
-
 def test_the_result_names_the_limit_that_ended_the_work():
-    """The result names the limit that ended the work if it is not that of calls.
-
-    Three of nine calls alone would not explain the landing.
-    """
-    landing = LandingReport("tokens", "force", 1, Usage(), None)
-    assert outcome_text(outcome(landing=landing)).startswith(
-        "[owls: landed after 3 of 9 tool calls, at its limit of tokens]"
-    )
-    assert outcome_text(outcome(landing=LandingReport("tool_calls", "force", 1, Usage(), None))).startswith(
-        "[owls: landed after 3 of 9 tool calls]"
-    )
+    """The result names the limit that ended the work if it is not that of calls, which alone would not explain it."""
+    for limit, words in (("tokens", ", at its limit of tokens"), ("tool_calls", "")):
+        text = outcome_text(outcome(landing=LandingReport(limit, "force", 1, Usage(), None)))
+        assert text.startswith(f"[owls: landed after 3 of 9 tool calls{words}]")
 
 
 def test_g_5_quotes_that_were_not_found_are_named_in_a_last_line_and_only_then():

@@ -1,4 +1,4 @@
-"""`run_sync` returns the same outcome as `run` and handles Ctrl-C."""
+"""Runs from Python: `run_sync` with Ctrl-C, ids, streams, the models of a run, and places that no run may change."""
 
 import asyncio
 import os
@@ -8,6 +8,7 @@ import signal
 import string
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import pytest
@@ -23,6 +24,7 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.store.location import LAST
 from run_specialist.tools.base import Tool
 from tests.docs.markdown import ROOT
+from tests.forked_program import ForkedProgram
 from tests.journals import load
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.unit.api.finder_scripts import ANSWER, LOOKS
@@ -51,6 +53,7 @@ async def test_run_sync_in_a_running_loop_raises_an_error():
 
 PROGRAM = """
 import sys
+sys.path.insert(0, sys.argv[3])
 from run_specialist import Specialist, Tool, run_sync
 from run_specialist.api import runner
 from run_specialist.providers import choose
@@ -85,20 +88,11 @@ except KeyboardInterrupt:
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 @pytest.mark.parametrize("whom", ["process", "thread"])
 def test_s3_6_ctrl_c_in_run_sync_aborts_and_stores_the_run(whom, tmp_path):
-    """Ctrl-C in run_sync aborts the run, stores what was gathered and raises KeyboardInterrupt.
-
-    It does so whichever thread receives the signal.
-    """
+    """Ctrl-C in run_sync, whichever thread gets it, aborts the run, stores its results and raises KeyboardInterrupt."""
     url = f"sqlite:///{tmp_path}/runs.db"
-    command = [sys.executable, "-c", PROGRAM, url, whom]
-    with subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, url, whom, str(ROOT)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with ForkedProgram(command, cwd=tmp_path, **pipes) as process:
         assert process.stdout.readline() == "reached\n"
         if whom == "process":
             process.send_signal(signal.SIGINT)
@@ -106,9 +100,6 @@ def test_s3_6_ctrl_c_in_run_sync_aborts_and_stores_the_run(whom, tmp_path):
     assert (told, errors, process.returncode) == ("interrupted\n", "", 0)
     stored = load(url)
     assert stored.status == "aborted"
-
-
-# What a run gets beside its file: the skills that the file names.
 
 
 async def test_a_run_is_resumed_without_the_file_of_its_skill(project, tmp_path):
@@ -128,40 +119,20 @@ async def test_a_run_is_resumed_without_the_file_of_its_skill(project, tmp_path)
     assert "Read tables row by row." in provider.opening.system
 
 
-# Ids that are given from outside: which are accepted, and how the others are refused.
-
-
 ALLOWED = string.ascii_letters + string.digits + "._-"
 
 
-def is_id(text):
-    """Return whether a text is an id, by the letter of the rule."""
-    return 1 <= len(text) <= 100 and set(text) <= {*ALLOWED} and text != LAST
-
-
-@given(st.text(ALLOWED, min_size=1, max_size=100).filter(is_id))
-def test_ids_of_allowed_characters_are_accepted(run_id):
-    """Any id of 1 to 100 allowed characters is accepted unchanged."""
-    assert checked_id(run_id) == run_id
-
-
-@pytest.mark.parametrize(
-    "run_id", ["", LAST, "a b", "a/b", "é", "a\n", "a\0", "x" * 101, "x" * 1_000_000, "%", "١"], ids=ascii
-)
-def test_these_are_no_ids(run_id):
-    """None of these is an id: the alias of the newest run, other characters, too many of them."""
-    with pytest.raises(UsageError, match="cannot be the id of a run") as refused:
-        checked_id(run_id)
-    assert len(str(refused.value)) < 400
-
-
-@given(st.text(max_size=120).filter(lambda text: not is_id(text)))
-def test_any_other_text_is_refused_in_one_line(text):
-    """Any other text is refused in one short, printable line."""
+@given(st.text(ALLOWED, max_size=101) | st.text(max_size=120) | st.sampled_from([LAST, "x" * 1_000_000]))
+def test_a_text_is_an_id_or_refused_in_one_line(text):
+    """Each id of 1 to 100 allowed characters is accepted unchanged, any other text refused in one short line."""
+    if 1 <= len(text) <= 100 and set(text) <= {*ALLOWED} and text != LAST:
+        assert checked_id(text) == text
+        return
     with pytest.raises(UsageError) as refused:
         checked_id(text)
     assert re.fullmatch(r"run_id: .* cannot be the id of a run; use 1 to 100 letters, .*", str(refused.value))
     assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 400
 
 
 # Messages speak of arguments in Python, and of flags on the command line and over MCP.
@@ -193,9 +164,6 @@ async def test_python_errors_name_arguments(tmp_path, monkeypatch):
         with pytest.raises(UsageError) as error:
             await run("thoughts-analyzer", "What?", store="none", **arguments)
         assert "--" not in str(error.value)
-
-
-# Reading the events of a run as a stream and stopping it early loses nothing and leaves no task.
 
 
 LOOKS_ON = calls(("look", {"query": "for ever"}), first_id=2)
@@ -260,10 +228,7 @@ async def test_events_arrive_while_the_run_works(desk):
 
 @pytest.mark.parametrize("how", ["break", "exception", "nothing read"])
 async def test_s3_6_leaving_the_block_early_aborts_the_run(desk, how):
-    """Leaving the block early aborts the run and keeps what was gathered.
-
-    The tool in progress is cancelled first, and no task is left running.
-    """
+    """Leaving the block early aborts the run, cancels the tool in progress, keeps what was gathered, leaves no task."""
     one, before = desk(LOOKS, LOOKS_ON), others()
 
     async def read(stream):
@@ -294,10 +259,7 @@ async def test_s3_6_cancelling_the_reader_aborts_the_run(desk, block):
     stream = one.stream()
 
     async def read():
-        if block:
-            async with stream:
-                _ = [event async for event in stream]
-        else:
+        async with stream if block else nullcontext():
             _ = [event async for event in stream]
 
     async with asyncio.timeout(30):
@@ -330,10 +292,7 @@ async def test_reading_the_outcome_before_the_end_raises(desk):
 
 
 async def test_s3_6_a_cancelled_run_keeps_its_outcome_in_ended(desk):
-    """After a run was cancelled from outside, the caller gets the cancellation and `ended` has the outcome.
-
-    Before that `ended` is None.
-    """
+    """After a run was cancelled from outside, the caller gets the cancellation, and `ended` has the outcome."""
     one = desk(LOOKS, LOOKS_ON)
     prepared = await one.runner.prepare(FINDER, "What do owls eat?")
     assert prepared.ended is None
@@ -402,15 +361,10 @@ async def test_m_9_models_without_credentials_are_left_out_with_a_warning(looker
         await looker("model: [gpt-5, 'openai:gpt-6']")
 
 
-@pytest.mark.exhaustive
-async def test_m_9_a_misspelt_model_is_refused(looker):
-    """Whichever of the models it is, the line names it."""
+async def test_m_9_each_model_must_exist_and_with_a_cost_limit_have_a_price(looker):
+    """A misspelt model, and one with which the limit would not hold, are refused before the first one is asked."""
     with pytest.raises(UsageError, match="did you mean haiku"):
         await looker("model: sonnet", "fallback_models: [haikuu]")
-
-
-async def test_m_9_the_cost_limit_needs_the_price_of_each_model(looker):
-    """A limit that would not hold with the second model is refused before the first one is asked."""
     with pytest.raises(UsageError, match=r"looker\.md:\d+:1: cost_limit: the price of claude-unheard-of is unknown"):
         await looker("model: [sonnet, claude-unheard-of]", "cost_limit: 1")
     assert ids(await looker("model: [sonnet, haiku]", "cost_limit: 1"))

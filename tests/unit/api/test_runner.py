@@ -1,19 +1,18 @@
 """The Python API: specialists, tools, augmenters and limits passed to a run."""
 
 import asyncio
-from dataclasses import dataclass, field
 
 import pytest
 
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner, run, run_sync
 from run_specialist.errors import UsageError
-from run_specialist.providers.base import Capabilities, Choice
+from run_specialist.providers.base import Choice
 from run_specialist.record.messages import text_of
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
-from tests.scripted_provider import ScriptedProvider, calls, says
+from tests.scripted_provider import ScriptedProvider, says
 from tests.unit.api.finder_scripts import ANSWER, FINDER, LOOKS
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -44,10 +43,7 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     ("given", "limit"), [({}, 10), ({"tool_calls_limit": 2}, 2), ({"tool_calls_limit": None}, None)]
 )
 async def test_s2_11_s3_4_a_limit_at_the_call_site_overrides_the_file(given, limit):
-    """A limit at the call site overrides the file's: 2 beats 10, and None removes the limit.
-
-    If the call site names no limit, the file's applies.
-    """
+    """A limit at the call site overrides the file's: 2 beats 10, None removes it; without one the file's applies."""
     provider = ScriptedProvider([ANSWER])
     async with Runner(provider=provider) as runner:
         outcome = await runner.run("owls", "What?", **given)
@@ -101,78 +97,6 @@ def test_tools_with_names_already_taken_are_refused(names, said):
         Runner(tools=[type(LOOK)(name, "Look.", LOOK.function) for name in names])
 
 
-# The Python API: runs that share a provider, and the choice of the model.
-
-
-@dataclass
-class Shared:
-    """A provider for many children, which call tools until forced to respond and start their first turn together."""
-
-    children: int
-    model: str = "shared"
-    capabilities: Capabilities = field(default_factory=lambda: Capabilities(forced_choice=True, max_output_tokens=9000))
-    closed: int = 0
-    opened: int = 0
-
-    def open(self, opening, watch=None):
-        """Start the conversation of one child."""
-        self.opened += 1
-        self.together = getattr(self, "together", None) or asyncio.Barrier(self.children)
-        return Child(self)
-
-    def cost(self, usage):
-        """Return None, because the price is unknown."""
-
-    async def aclose(self):
-        """Count how often the provider was closed."""
-        self.closed += 1
-
-
-@dataclass
-class Child:
-    """One conversation of a shared provider."""
-
-    provider: Shared
-    turn: int = 0
-
-    async def ask(self, request):
-        """Call the tool, or respond with the question if forced to; the first turn waits for all children."""
-        if self.turn == 0:
-            async with asyncio.timeout(30):
-                await self.provider.together.wait()
-        self.turn += 1
-        question = text_of(request.messages[0].content)
-        if request.choice is Choice.RESPOND:
-            return calls(("respond", {"answer": question}), first_id=999)
-        return calls(("look", {"query": f"{question} {self.turn}"}), first_id=self.turn)
-
-
-@pytest.mark.exhaustive
-async def test_s0_7_concurrent_children_share_only_the_provider():
-    """Twenty concurrent children share a provider and nothing else.
-
-    Each has its own limit, answer, count, id and events.
-    """
-    provider, seen = Shared(children=20), {number: [] for number in range(20)}
-    async with Runner(provider=provider, tools=[LOOK]) as runner:
-        outcomes = await asyncio.gather(
-            *(
-                runner.run(FINDER, f"child {number}", listener=seen[number].append, tool_calls_limit=number)
-                for number in range(20)
-            )
-        )
-    assert [outcome.answer for outcome in outcomes] == [f"child {number}" for number in range(20)]
-    assert [outcome.tool_calls.used for outcome in outcomes] == list(range(20))
-    assert len({outcome.run_id for outcome in outcomes}) == 20
-    for number, events in seen.items():
-        queries = [
-            event.arguments["query"] for event in events if event.event == "tool_call" and event.phase == "started"
-        ]
-        assert queries == [f"child {number} {turn}" for turn in range(1, number + 1)]
-        assert events[-1].outcome is outcomes[number]
-    assert provider.opened == 20
-
-
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("environment", "model"),
@@ -189,12 +113,10 @@ async def test_s0_7_concurrent_children_share_only_the_provider():
     ids=str,
 )
 async def test_the_default_model_depends_on_the_environment(monkeypatch, environment, model):
-    """The model is `sonnet` with credentials or a base URL, else offline.
-
-    SPECIALIST_MODEL overrides both unless it is empty.
-    """
+    """The model is `sonnet` with credentials or a base URL, else offline; SPECIALIST_MODEL overrides both."""
     made = []
-    monkeypatch.setattr("run_specialist.providers.choose.make_provider", lambda name: made.append(name) or Shared(1))
+    provider = ScriptedProvider([])
+    monkeypatch.setattr("run_specialist.providers.choose.make_provider", lambda name: made.append(name) or provider)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     async with Runner() as runner:
@@ -205,15 +127,12 @@ async def test_the_default_model_depends_on_the_environment(monkeypatch, environ
 # The question is called `query` at every door, and `question` is accepted too.
 
 
-NAMES_ANSWER = calls(("respond", {"answer": "mice"}))
-
-
 @pytest.mark.parametrize("given", [("What?", {}), (None, {"query": "What?"}), (None, {"question": "What?"})])
 async def test_python_calls_take_either_name(given):
     """By position or by either name, the model receives the question; a follow-up question works the same."""
     position, names = given
     positional = () if position is None else (position,)
-    provider = ScriptedProvider([NAMES_ANSWER, says("and bats")])
+    provider = ScriptedProvider([ANSWER, says("and bats")])
     async with Runner(provider=provider, store="runs.db") as runner:
         await runner.run(FINDER, *positional, **names)
         again = await runner.resume("last", *positional, **names)
@@ -240,7 +159,7 @@ async def test_a_question_is_needed_once(arguments, said):
 
 async def test_a_delegating_model_may_use_the_other_name():
     """A call of `delegate` with `question` runs the specialist; both names together are refused."""
-    provider = ScriptedProvider([NAMES_ANSWER])
+    provider = ScriptedProvider([ANSWER])
     async with delegate_tool("owls", runner=Runner(provider=provider)) as delegate:
         asked = await delegate({"specialist": "owls", "question": "What?"})
         twice = await delegate({"specialist": "owls", "query": "What?", "question": "Who?"})

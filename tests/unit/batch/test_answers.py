@@ -1,4 +1,4 @@
-"""Files of answers: written as items end, replaced at the end."""
+"""Files, folders and streams of answers; no row is lost on a full disk or when a process dies."""
 
 import csv
 import io
@@ -221,9 +221,6 @@ def test_what_is_written_reads_back(tmp_path_factory, first, second, whole, orde
     write(path, [], whole=False)
 
 
-# Rows of answers as lines of JSON and cells of CSV.
-
-
 @given(st.text(), INPUTS)
 def test_a_row_reads_back(answer, given_input):
     """Any answer, also one with control characters and halves of surrogate pairs, is one line of UTF-8."""
@@ -288,9 +285,6 @@ def test_the_cells_of_an_outcome():
     assert [cells[column] for column in ("answer", "evidence", "verified", "calls", "cost_usd", "run_id")] == [""] * 6
 
 
-# Files of answers on a disk without room.
-
-
 @pytest.fixture
 def limited():
     """Limit the size of the files that this process writes, as a full disk does."""
@@ -334,9 +328,6 @@ def test_without_room_for_the_new_file_the_rows_stay_beside(tmp_path, limited, w
     assert left(tmp_path) == ["a.csv", "a.csv.part"]
     write(path, [], whole=False)
     assert numbers(path) == [1, 2]
-
-
-# Answers as files for a specialist that brings them together.
 
 
 def test_each_answer_is_a_file(tmp_path):
@@ -415,7 +406,9 @@ PLACES = [
     ("unlink", 1),
 ]
 """A call of the system, and whether the process dies before it, in the middle, or after it."""
-CASES = [*product(NAMES, [True, False], [True, False], PLACES)]
+WAYS = [("a.csv", True, True), ("a.csv", False, False), ("a.jsonl", True, False), ("a.jsonl", False, True)]
+"""Name of the file, whether the call comes to its end, and whether the rows are in order."""
+CASES = [(*way, place) for way, place in product(WAYS, PLACES)]
 # Each case dies in a process of its own, which is forked from one that has imported everything.
 DYING = """
 import json, os, sys
@@ -481,9 +474,6 @@ def check_rows(path, code, name, whole, when):
         pass
     assert set(numbers(path)) == now | beside
     assert left(path.parent) == [name]
-
-
-# Answers on standard output, and the order of the items.
 
 
 @given(st.permutations([*range(1, 9)]), st.integers(0, 8))

@@ -1,4 +1,4 @@
-"""A batch begins a few items at a time, yields each end, and counts all of them."""
+"""A batch begins a few items at a time, counts all ends, pauses after failures, and shares its cost limit."""
 
 import asyncio
 import math
@@ -111,9 +111,6 @@ async def test_a_defect_in_one_run_costs_no_other_item():
     assert "internal error: RuntimeError('defect')" in done[2].error
 
 
-# A batch that is stopped, left, cancelled or closed aborts the items in progress, and loses no outcome.
-
-
 async def waits(run, item):
     """Work until the batch aborts the run."""
     await run.was_aborted.wait()
@@ -144,9 +141,6 @@ async def test_after_a_stop_outcomes_of_earlier_calls_are_still_passed_on():
     done = await all_of(batch)
     assert done[9].is_earlier
     assert batch.counts.done + batch.counts.not_run == 10
-
-
-# Failures of the endpoint in a row pause a batch or end it; no item counts as failed because of them.
 
 
 def opened(kind="rate_limited", retry_after=None, **options):

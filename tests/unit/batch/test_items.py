@@ -1,4 +1,4 @@
-"""Files as items."""
+"""Items from files, tables, JSON and standard input; their keys, their questions, and what is refused."""
 
 import csv
 import hashlib
@@ -126,9 +126,6 @@ def test_the_paths_of_a_specialist_restrict_the_files(root):
     assert paths(root, "*.md", ["docs/deep"]) == ["docs/deep/c.md"]
 
 
-# The keys of items: stable, unique, and independent of neighboring items.
-
-
 RECORDS = st.builds(InputRecord, INPUTS, st.sampled_from(["", "f:1", "f:2"]), st.sampled_from(["", "d1", "d2"]))
 FEW = st.builds(InputRecord, st.sampled_from(["a", "b", {"a": 1}]))
 WHY = Template("Why?")
@@ -155,9 +152,6 @@ def test_keys_are_stable_and_unique(records, random):
     shuffled = [*records]
     random.shuffle(shuffled)
     assert {*keys(shuffled)} == {*found}
-
-
-# Questions made from items.
 
 
 FIELDS = {"path": "a.md", "n": 3, "Ticket ID": "T-1", "x:y!z": "odd", "on": True, "no": None, "l": [1, {"a": "ü"}]}
@@ -252,9 +246,6 @@ def test_what_cannot_be_asked_about(given, reason):
     assert str(raised.value).startswith(reason)
 
 
-# Items as CSV.
-
-
 AB = [{"a": "1", "b": "2"}]
 
 
@@ -331,9 +322,6 @@ def test_written_tables_read_back(header, data, delimiter, ending):
     ]
 
 
-# Items as JSON Lines and JSON arrays.
-
-
 def test_each_line_is_an_item_with_its_place(tmp_path):
     """Objects and strings are items; empty lines are skipped, but counted for the place."""
     found = items_in(tmp_path, "a.jsonl", '{"path": "x"}\r\n\n  "a text"  \n{"n": 1}')
@@ -374,9 +362,6 @@ def test_an_invalid_array_is_named(tmp_path, text, reason):
     with pytest.raises(UsageError) as raised:
         items_in(tmp_path, "a.json", text)
     assert reason in str(raised.value)
-
-
-# Items as lines of text, from files and standard input; encodings and sizes.
 
 
 def feed(monkeypatch, content: bytes) -> None:
@@ -450,9 +435,6 @@ def test_items_are_read_one_by_one(tmp_path):
     assert next(items).input == "two"
     assert next(items, None) is None
     writer.join()
-
-
-# Items are checked before anything is sent.
 
 
 TEMPLATE = Template("Why {a}?")

@@ -66,9 +66,6 @@ async def test_children_and_a_landing_are_measured():
     assert landed["runs"] == [{"answers": 1, "calls": 3}] * 2
 
 
-# The benchmark's figures: medians, ratios and targets, and no figure without a measurement.
-
-
 @pytest.mark.exhaustive
 def test_a_quick_benchmark_prints_tables_and_writes_json(tmp_path, capsys):
     """A quick benchmark of one figure prints its tables and writes all measurements to a JSON file."""

@@ -1,7 +1,4 @@
-"""The budget: limits, remaining amounts and the three phases.
-
-The environment variable EXAMPLES sets the number of generated sequences of operations.
-"""
+"""The budget: limits, remaining amounts, the three phases, and the ladder of a landing."""
 
 from itertools import product
 from typing import get_args
@@ -13,10 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from run_specialist import budget
 from run_specialist.budget import Budget, Kind, LadderPosition, Limit, Phase, Rung, Style, ladder
-from tests.plugins.tiers import examples
 
 CALLS = Kind.TOOL_CALLS
-EXAMPLES = examples(60)
 
 
 def test_x_1_phases_of_every_small_limit():
@@ -133,7 +128,7 @@ class AnyBudget(RuleBasedStateMachine):
 
 
 TestAnyBudget = AnyBudget.TestCase
-TestAnyBudget.settings = settings(max_examples=EXAMPLES, stateful_step_count=30)
+TestAnyBudget.settings = settings(stateful_step_count=30)
 
 
 # The ladder of a landing: which rung follows.
@@ -253,9 +248,6 @@ def test_any_sequence_of_events_only_descends_the_ladder(style):
     for _ in rungs:
         landing = landing.ignored()
     assert landing.rung is Rung.SALVAGE
-
-
-# The text form of amounts.
 
 
 @pytest.mark.parametrize(

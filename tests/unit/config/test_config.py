@@ -173,16 +173,6 @@ def test_a_damaged_file_is_one_line(project, content, told):
     assert found.startswith(told)
 
 
-def test_a_project_file_without_the_table_is_not_parsed(project, monkeypatch):
-    """A damaged file of another tool does not matter; neither does a missing one."""
-    (project / "pyproject.toml").write_text("[tool.other\n")
-    assert [file.state for file in read_config(project).files] == ["no table", "missing"]
-    (project / "pyproject.toml").write_text("[project]\nname = 'run-specialist'\n")
-    assert read_config(project).files[0].state == "no table"
-    (project / "pyproject.toml").unlink()
-    assert [file.state for file in read_config(project).files] == ["missing", "missing"]
-
-
 def test_a_project_file_that_leads_out_of_the_project_is_ignored(project, user):
     """A symlink to another file, a folder and a FIFO are not read; the user's own file may be a symlink."""
     (project.parent / "other.toml").write_text(f"{HEAD}model = 'haiku'")
@@ -264,9 +254,6 @@ def test_a_file_that_cannot_be_read_is_an_error_for_the_user_only(project, user)
     assert read_config(project).ignored == ("pyproject.toml: ignored, is larger than 1,024 KiB",)
     user.mkdir()
     assert problems(project) == [f"{SHOWN}: is not a regular file"]
-
-
-# A model that a project chooses for all specialists needs trust if another server would be asked.
 
 
 @pytest.fixture

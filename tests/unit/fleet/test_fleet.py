@@ -1,4 +1,4 @@
-"""What a worker checks on its own host before it takes the items of a batch."""
+"""What a worker checks on its own host before it takes the items of a batch, and what becomes of its jobs."""
 
 import os
 import subprocess
@@ -154,9 +154,6 @@ async def test_p1_a_batch_that_workers_would_refuse_is_not_put_into_the_queue(pr
             )
 
 
-# What a batch freezes, and the specialist's file on another host.
-
-
 FILE = "---\nname: finder\ndescription: Finds.\n---\nFind notes about Eulen.\n"
 
 
@@ -228,9 +225,6 @@ def test_a_file_that_is_no_text_is_refused(project_batch):
     path.write_bytes(FILE.encode() + b"\xff\n")
     with pytest.raises(UsageError, match=r"finder\.md: is not UTF-8 text"):
         freeze(load(path), project_batch, {})
-
-
-# The folders of a host by the names that batches have for them.
 
 
 @pytest.mark.parametrize(
@@ -339,9 +333,6 @@ def test_p3_a_git_of_the_project_is_never_run(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
     assert len(root_ids(one)) == 2
     assert not sign.exists()
-
-
-# What becomes of a job once its run has ended.
 
 
 HELD_UP = {"rate_limited", "overloaded", "quota", "connection"}

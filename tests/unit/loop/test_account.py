@@ -113,9 +113,6 @@ def test_an_account_restored_from_saved_state_continues_unchanged(first, later):
     assert taken_up.children == whole.children == [one for one in (*first, *later) if isinstance(one, Child)]
 
 
-# Shares of a budget lent to children: reserved at the start, never more than is left, returned at the end.
-
-
 CALLS = st.none() | st.integers(0, 40)
 
 
@@ -166,9 +163,6 @@ def test_x_11_a_share_that_is_too_small_is_raised_to_the_minimum(limit, least, l
     assert [part[Kind.TOKENS] for part in parts] == lent
 
 
-# What a tool tells about its call: events, masked, and records that are stored before it acts.
-
-
 CHANGING = FileChanging("id", "a.md", None, "new", None, ".a.tmp")
 
 
@@ -208,19 +202,14 @@ def test_credentials_in_the_texts_of_an_event_are_masked():
     assert record.event == heard[0]
 
 
-# Spans exist only when tracing is on; without it nothing is imported and no span is made.
-
-
 CALL = ToolCall("call_1", "look", {})
-PROGRAM = """
-import sys
-from pathlib import Path
+TRACED = """
+from opentelemetry.sdk.trace import TracerProvider
 from run_specialist import Specialist, run_sync
 
-Path("owls.md").write_text("Owls eat mice.")
-finder = Specialist(name="finder", description="", prompt="You find.")
-outcome = run_sync(finder, "What do owls eat?", model="offline", root=Path.cwd())
-print(outcome.status, "opentelemetry" in sys.modules, "anthropic" in sys.modules)
+begun = TracerProvider.get_tracer
+TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) or begun(*given, **more)
+run_sync(Specialist(name="finder", description="", prompt="You find."), "What do owls eat?", model="offline")
 """
 
 
@@ -231,39 +220,14 @@ def agent():
 
 
 @pytest.mark.exhaustive
-def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
-    """An offline run, in its own process without provider and variable, imports nothing of OpenTelemetry."""
-    told = run(tmp_path, PROGRAM)
-    assert told.stdout == "answered False False\n", told.stderr
-
-
-@pytest.mark.exhaustive
 def test_the_variable_alone_enables_tracing(tmp_path):
-    """The variable alone turns tracing on and its provider gets the spans.
-
-    This is how `opentelemetry-instrument` and containers set it.
-    """
-    watch = f"""
-from opentelemetry.sdk.trace import TracerProvider
-begun = TracerProvider.get_tracer
-TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) or begun(*given, **more)
-{PROGRAM}"""
-    told = run(tmp_path, watch, **{observing.PROVIDER_VARIABLE: "sdk_tracer_provider"})
-    assert told.stdout.splitlines() == ["traced by run_specialist", "answered True False"], told.stderr
-
-
-def run(folder, program, **environment):
-    """Run a program in a separate process without telemetry settings."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={**own, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    """The variable, which `opentelemetry-instrument` and containers set, names the provider that gets the spans."""
+    (tmp_path / "owls.md").write_text("Owls eat mice.")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    env[observing.PROVIDER_VARIABLE] = "sdk_tracer_provider"
+    command = [sys.executable, "-c", TRACED]
+    told = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert told.stdout == "traced by run_specialist\n", told.stderr
 
 
 @pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])

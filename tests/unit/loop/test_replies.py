@@ -1,4 +1,4 @@
-"""The readable part of a reply that is still streaming."""
+"""The readable part of a reply that is still streaming, and quotes that are looked up in results."""
 
 import json
 from itertools import pairwise
@@ -61,9 +61,6 @@ def test_s1_6_reasoning_at_the_beginning_is_not_shown(text, left):
     The start tag is missing where a server's template has opened it.
     """
     assert spoken(text) == left
-
-
-# Evidence: quotes are looked up in the results, and a salvage is assembled from them.
 
 
 BUDGET = Budget.of({Kind.TOOL_CALLS: 9})

@@ -1,4 +1,4 @@
-"""What an error of an API is: each status, each named error and each exception has one kind of failure."""
+"""What an error of an API is, the wait it asks for, addresses of local servers, and the pace of requests."""
 
 import asyncio
 import math
@@ -17,7 +17,6 @@ from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.errors import KINDS, NAMES, is_retryable, kind_of, passing_status, requested_wait
 from run_specialist.providers.local_servers import base_url_of, is_loopback, ollama_url
-from run_specialist.providers.openai_chat import ChatProvider
 from run_specialist.record.messages import Message
 from run_specialist.record.outcome import ErrorKind
 from run_specialist.tools.base import Toolset
@@ -178,9 +177,6 @@ def test_w1_the_statuses_that_are_retried_are_those_of_the_sdks(status, headers,
     assert is_retryable(status, headers) is retried
 
 
-# The addresses of local servers: the forms of OLLAMA_HOST, and base URLs.
-
-
 @pytest.mark.parametrize(
     ("value", "url"),
     [
@@ -261,9 +257,6 @@ def test_loopback_is_known(url, expected):
     assert not is_loopback("http://127.0.0.1.example.com")
 
 
-# Requests start a few per turn of the event loop, in order, and none is forgotten.
-
-
 async def begin(paced=None):
     """Wait until one more request may start, as a request does."""
     loop = asyncio.get_running_loop()
@@ -299,7 +292,7 @@ def test_a_cancelled_request_does_not_delay_the_others(cancelled, later):
 
 
 class Unanswered:
-    """Replaces a client of either SDK whose server never answers."""
+    """Replaces a client whose server never answers."""
 
     base_url, timeout, max_retries = "http://127.0.0.1", None, 0
 
@@ -313,11 +306,10 @@ class Unanswered:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", [AnthropicProvider, ChatProvider])
-async def test_many_simultaneous_requests_start_a_few_per_turn(kind):
+async def test_many_simultaneous_requests_start_a_few_per_turn():
     """Many simultaneous requests start a few per turn: waiting ones have no body yet, and finally all of them run."""
     children, client = 5 * PER_TURN, Unanswered()
-    provider = kind("haiku", client)
+    provider = AnthropicProvider("haiku", client)
     question = [Message.user("What?")]
     conversations = [provider.open(Opening("Look.", Toolset([]))) for _ in range(children)]
     asking = [asyncio.create_task(each.ask(Request(question, Choice.AUTO, 100))) for each in conversations]

@@ -13,7 +13,7 @@ NEW = "not_imported_yet"
 
 @pytest.fixture(autouse=True)
 def unchanged():
-    """Unfreeze the objects that tests/plugins/collection.py has frozen, and restore the collector afterwards."""
+    """Unfreeze the objects that tests/plugins/speed.py has frozen, and restore the collector afterwards."""
     gc.unfreeze()
     yield
     gc.enable()

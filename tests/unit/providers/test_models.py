@@ -1,4 +1,4 @@
-"""What a provider learns about its endpoint from refusals and replies."""
+"""What a provider learns from refusals and replies, what requests cost, and how long a context is."""
 
 import json
 
@@ -87,9 +87,6 @@ def test_s0_10_a_refusal_is_remembered(choice, error, known):
     assert (capabilities.forced_choice, capabilities.schema, capabilities.none_choice) == known
 
 
-# The cost of a request.
-
-
 MILLION = 1_000_000
 
 
@@ -124,9 +121,6 @@ def test_every_price_equals_that_of_the_price_list(listed, plain, read, written,
         expected = None
     found = cost(Usage(plain, read, written, output), model, vendor)
     assert found == (expected if expected is None else pytest.approx(expected, rel=1e-9))
-
-
-# The length of the context, from the answers of four servers, some of which are wrong.
 
 
 LIES = [-1, 0, 255, 2**25 + 1, 10**400, 8192.0, "8192", True, None, [8192], {"n": 8192}]

@@ -1,4 +1,4 @@
-"""Events as JSON values."""
+"""Events, messages, outcomes and calls that the API runs: as JSON, as text and as Markdown."""
 
 import json
 from itertools import pairwise
@@ -60,9 +60,6 @@ def test_a_listener_may_change_the_json_of_an_event():
     assert limits == {"turns": 3.0}
 
 
-# Messages: texts are found by type, and each message is serialised once.
-
-
 THINKING = {"type": "thinking", "thinking": "secret", "signature": "s"}
 REDACTED = {"type": "redacted_thinking", "data": "secret"}
 
@@ -120,9 +117,6 @@ def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
     assert sent[0] is THINKING
     assert sent[1] is REDACTED
     assert sent[2] == {**broken, "input": {}}
-
-
-# An outcome as Markdown for notebooks.
 
 
 PIECES = [
@@ -183,9 +177,6 @@ def test_html_and_images_are_shown_as_text():
 def test_nothing_unsafe_remains(text):
     """Whatever the text, no HTML and no image is left."""
     assert unsafe(harmless(text)) == set()
-
-
-# Outcomes as JSON, written by this version and by earlier ones.
 
 
 def test_the_kind_of_failure_and_the_wait_survive_storing():

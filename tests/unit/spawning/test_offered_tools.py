@@ -1,4 +1,4 @@
-"""Who gets `fetch`: files that name it, and of those in a project the ones that the user trusts."""
+"""Who gets which tools, and which specialists cannot work; what a run stores of its project, limits and context."""
 
 import sys
 from pathlib import Path
@@ -7,42 +7,45 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.providers.base import Capabilities
 from run_specialist.spawning import server_tools
-from run_specialist.spawning.availability import obstacles, sentences
+from run_specialist.spawning.availability import obstacles, sentences, with_trust_noted
 from run_specialist.spawning.extra_tools import OFFERS, offered_tools
-from run_specialist.spawning.server_tools import with_server_tools
-from run_specialist.spawning.spawner import CHARACTERS_PER_TOKEN, Parent, RunEnvironment, fit_to_context, spawn
+from run_specialist.spawning.server_tools import MOST_AT_ONCE, fetch_tool, reserved, search_tool, with_server_tools
+from run_specialist.spawning.server_tools import server_tools as offered_by_api
+from run_specialist.spawning.spawner import (
+    CHARACTERS_PER_TOKEN,
+    Parent,
+    RunEnvironment,
+    as_stored,
+    fit_to_context,
+    spawn,
+)
 from run_specialist.spawning.trust import RunContext, Trust, origins_of_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load, load_text
-from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.project import project_path
 from run_specialist.specialist.settings import resolve
+from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.shell import system_sandbox
 from tests.loop_jobs import job
-from tests.projects import project
 from tests.scripted_provider import ScriptedProvider
+
+BOTH = "tools: search, WebSearch, WebFetch"
 
 
 @pytest.fixture
-def given(tmp_path, monkeypatch):
+def given(context_of):
     """Return a function that writes a specialist and returns the tools that it gets."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with project(tmp_path / "project") as made:
 
-        def write(*lines, trust=False, by_program=False, resumed=None, on_server=None):
-            file = load(made.specialist(*lines))
-            settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
-            trusting = Trust(given=trust, folder=tmp_path / "trusted")
-            origins = origins_of_stored(settings, file) if resumed is not None else None
-            origins = ValueOrigins() if by_program else origins
-            context = RunContext(file, settings, made.root, trusting, origins)
-            if on_server is None:
-                return offered_tools(context)
-            return offered_tools(context, with_server_tools(OFFERS, settings, on_server=on_server))
+    def write(*lines, on_server=None, **how):
+        context = context_of(*lines, **how)
+        if on_server is None:
+            return offered_tools(context)
+        return offered_tools(context, with_server_tools(OFFERS, context.settings, on_server=on_server))
 
-        yield write
+    return write
 
 
 @pytest.mark.parametrize("name", ["fetch", "WebFetch", "web/fetch", "WebFetch(domain:example.com)"])
@@ -52,33 +55,22 @@ def test_a_trusted_file_that_names_it_gets_it(given, name):
     assert [tool.name for tool in given(f"tools: [search, '{name}']").offered] == ["fetch"]
 
 
-def test_without_trust_the_run_has_one_tool_less(given):
-    """For an untrusted file of a project, the message says what it would do, and how to allow it."""
-    found = given("tools: search, fetch", "allowed_domains: example.com, example.org")
-    assert found.offered == ()
-    assert found.withheld["fetch"] == "it would fetch pages of example.com, example.org; allow it once, with --trust"
-    (warning,) = found.warnings
-    assert ":4:1: tools: `fetch` is not offered: it would fetch pages of" in warning
-
-
-def test_other_domains_must_be_trusted_again(given):
-    """Trust holds for the file as it was."""
-    assert given("tools: fetch", "allowed_domains: example.com", trust=True).offered
-    assert not given("tools: fetch", "allowed_domains: example.org").offered
-
-
 @pytest.mark.parametrize(
     "lines",
     [
         *(("tools: search",), ("tools: '*'",), ("tools: '*fetch'",), ("tools: 'b*'",), ("tools: {bash: false}",), ()),
         ("tools: fetch", "disallowed_tools: WebFetch"),
         ("tools: bash", "disallowed_tools: Bash"),
+        (BOTH, "disallowed_tools: WebSearch, fetch"),
     ],
 )
 def test_who_does_not_name_it_does_not_get_it(given, sandboxed, lines):
-    """A list without it, a pattern, no list, a switch that is off, or a list that disallows it: no tool, no warning."""
-    found = given(*lines, trust=True)
-    assert (found.offered, found.withheld, found.warnings) == ((), {}, ())
+    """A list without it, a pattern, no list, a switch that is off, or a list that disallows it: no tool, no warning.
+
+    That holds for the tools of this program and for those of the API.
+    """
+    for found in (given(*lines, trust=True), given(*lines, "server_tools: true", trust=True, on_server=True)):
+        assert (found.offered, found.withheld, found.warnings) == ((), {}, ())
 
 
 def test_without_its_packages_it_is_not_offered(given, monkeypatch):
@@ -187,9 +179,6 @@ def test_other_systems_have_no_shell(given, monkeypatch):
     assert (found.offered, "there is none for this system" in found.withheld["bash"]) == ((), True)
 
 
-# What cannot work in a folder, and which specialists are named instead.
-
-
 def named(name: str, *lines: str, description: str = "Finds."):
     """Return a file with a name and lines of front matter."""
     head = ["---", f"name: {name}", f"description: {description}", *lines, "---"]
@@ -234,9 +223,6 @@ def test_the_same_reason_is_said_once():
     files = [named(name) for name in ("a", "b", "c")]
     reasons = {files[0].path: "no file", files[1].path: "no\x1b[2J model", files[2].path: "no file"}
     assert sentences(files, reasons) == ["a, c cannot work here: no file", r"b cannot work here: no\x1b[2J model"]
-
-
-# What a run stores about its project and its limits.
 
 
 FILE = load_text(
@@ -288,9 +274,6 @@ def test_the_project_is_the_nearest_folder_with_git(tmp_path):
         assert project_path(tmp_path / root) == origin(tmp_path / root)["project"] == real
     assert project_path(tmp_path) == str(tmp_path.resolve())
     assert project_path(tmp_path / "a" / "gone") == f"{real}/gone"
-
-
-# The settings that follow from the length of the model's context.
 
 
 FRONT = 6_000
@@ -363,12 +346,6 @@ def test_an_explicit_summarize_at_wins(at):
     assert (fitted.settings.summarize_at, fitted.settings.context_target) == (at, None)
 
 
-# Who gets the tools of the API: files that name them and allow it, and those in a project that the user trusts.
-
-
-BOTH = "tools: search, WebSearch, WebFetch"
-
-
 @pytest.fixture
 def given_offers(given, monkeypatch):
     """Return a function that writes a specialist, trusted, and returns what it is offered by an API with tools."""
@@ -409,23 +386,11 @@ def test_why_there_is_no_search(given_offers, lines, on_server, reason):
     assert len(found.warnings) == (1 if lines else 0)
 
 
-def test_a_projects_file_needs_trust(given_offers):
-    """Without it there is neither tool; each warning says what the tool would do."""
-    found = given_offers(BOTH, "server_tools: true", trust=False)
-    assert names(found) == []
-    assert "search any web site through the API, which bills each search" in found.withheld["web_search"]
-    assert names(given_offers(BOTH, "server_tools: true", trust=False, by_program=True)) == ["web_fetch", "web_search"]
-
-
-def test_stored_consent_of_others_is_not_trusted(tmp_path, monkeypatch):
+def test_stored_consent_of_others_is_not_trusted(own, tmp_path):
     """The user's own file needs no trust for what it says itself, but for what only the stored settings say."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    path = tmp_path / "home/.claude/agents/finder.md"
-    path.parent.mkdir(parents=True)
 
     def got(consent):
-        path.write_text(f"---\nname: finder\ndescription: Finds.\n{BOTH}\nserver_tools: {consent}\n---\nYou find.\n")
-        file, trust = load(path), Trust(folder=tmp_path / "trusted")
+        file, trust = load(own(BOTH, f"server_tools: {consent}")), Trust(folder=tmp_path / "trusted")
         settings = file.specialist.model_copy(update={"server_tools": True})
         offers = with_server_tools(OFFERS, settings, on_server=True)
         context = RunContext(file, settings, tmp_path, trust, origins_of_stored(settings, file))
@@ -435,10 +400,95 @@ def test_stored_consent_of_others_is_not_trusted(tmp_path, monkeypatch):
     assert got("false") == []
 
 
+@pytest.fixture
+def noted(app, tmp_path):
+    """Return a function that writes a specialist and returns its notices."""
+
+    def notices(*lines, trust=None):
+        trusting = trust or Trust(folder=tmp_path / "trusted")
+        (file,) = with_trust_noted([load(app.specialist(*lines))], app.root, trusting)
+        assert file.status == "ok"
+        return [(one.line, one.key, one.text) for one in file.problems if "--trust" in one.text]
+
+    return notices
+
+
+def test_each_tool_that_needs_trust_is_named_with_what_it_would_do(noted):
+    """One notice for each, at its key; tools that only read need none."""
+    offered = "is offered once it is allowed with --trust: it would"
+    assert noted("tools: read, WebFetch", "allowed_domains: example.com", "memory: project") == [
+        (4, "tools", f"`fetch` {offered} fetch pages of example.com"),
+        (6, "memory", f"`memory` {offered} write notes in .run-specialist/memory/finder"),
+    ]
+    assert noted("tools: read, Edit", "writable: docs") == [(4, "tools", f"`edit` {offered} change files: docs")]
+    assert noted("tools: read, todo, think") == []
+    assert noted("memory: project", "disallowed_tools: memory") == []
+
+
+def test_what_is_allowed_already_is_not_said(noted, tmp_path):
+    """A permission that is stored holds for the check too."""
+    lines = ("tools: read", "memory: local")
+    assert len(noted(*lines)) == 1
+
+    class Known(Trust):
+        def is_known(self, claim):
+            return bool(claim.demands)
+
+    assert noted(*lines, trust=Known(folder=tmp_path / "other")) == []
+
+
+LOCAL = Tool("fetch", "Reads a page.", lambda url: url)
+
+
+def with_tools(**fields):
+    """Return the settings of a specialist with the tools of the API."""
+    keys = {"tools": ("search", "web_search", "fetch"), "server_tools": True} | fields
+    return Specialist(name="x", description="", prompt="", **keys)
+
+
 @pytest.mark.parametrize(
-    "lines", [("tools: '*'",), (), ("tools: search",), (BOTH, "disallowed_tools: WebSearch, fetch")]
+    ("fields", "expected"),
+    [
+        ({}, {"web_search": 3, "web_fetch": 3}),
+        ({"tool_calls_limit": 25}, {"web_search": 3, "web_fetch": 2}),
+        ({"tool_calls_limit": 2}, {"web_search": 1, "web_fetch": 1}),
+        ({"tool_calls_limit": 0}, {}),
+        ({"tool_calls_limit": None}, {"web_search": 5, "web_fetch": 5}),
+        ({"tools": ("web_search", "fetch"), "tool_calls_limit": 7}, {"web_search": 4, "web_fetch": 3}),
+        ({"cost_limit": 0.16}, {"web_search": 2, "web_fetch": 3}),
+    ],
 )
-def test_who_does_not_name_it_does_not_get_it_offers(given_offers, lines):
-    """A pattern, no list, another list, and a list that disallows it: no tool and no warning."""
-    found = given_offers(*lines, "server_tools: true")
-    assert (names(found), found.withheld, found.warnings) == ([], {}, ())
+def test_the_share_of_one_request(fields, expected):
+    """A fifth of the limit beside other tools, all of it without, at most ten, and an eighth of the cost limit."""
+    found = offered_by_api(with_tools(**fields))
+    assert {tool.name: tool.on_server["max_uses"] for tool in found} == expected
+
+
+@hypothesis.given(st.integers(0, 60), st.integers(1, 4), st.booleans(), st.integers(0, 60))
+def test_a_request_before_the_landing_cannot_exceed_the_limit(limit, count, alone, used):
+    """Whatever was used, what one request may use is left, or the landing begins."""
+    tools = ("fetch", "web_search") if alone else ("fetch", "web_search", *["search"] * count)
+    offered = Toolset(offered_by_api(with_tools(tool_calls_limit=limit, tools=tools)))
+    budget = reserved(Budget.of({Kind.TOOL_CALLS: limit}), offered).spend(min(used, limit))
+    at_once = sum(tool.on_server["max_uses"] for tool in offered.on_server)
+    assert at_once <= min(limit, MOST_AT_ONCE)
+    if budget.phase is not Phase.SPENT:
+        assert budget[Kind.TOOL_CALLS].used + at_once <= limit
+    if used == 0 and limit:
+        assert budget.phase is not Phase.SPENT
+
+
+def test_a_resumed_run_keeps_its_bounds():
+    """A tool that the run would get today has the definition of then, byte for byte."""
+    then = [search_tool(3, ("example.com",)).definition, fetch_tool(3, (), 5_000, None).definition]
+    now = Toolset([search_tool(6, ("example.com",)), fetch_tool(6, (), 900, LOCAL)])
+    assert sorted((tool.definition for tool in as_stored(then, now)), key=str) == sorted(then, key=str)
+
+
+def test_what_others_wrote_to_the_store_is_not_run():
+    """A stored definition gives nothing that the run would not get: no tool, and no other domains."""
+    stored = [search_tool(3, ()).definition, fetch_tool(3, (), 5_000, None).definition]
+    kept = as_stored(stored, Toolset([search_tool(2, ("example.com",))]))
+    assert (kept.get("web_search").on_server or {})["allowed_domains"] == ["example.com"]
+    assert kept.get("web_fetch").on_server is None
+    assert kept.get("web_fetch").definition["input_schema"] == {"type": "object"}

@@ -13,28 +13,18 @@ from run_specialist.spawning.extra_tools import wanted_by
 from run_specialist.spawning.trust import Claim, Demand, RunContext, Trust, origins_of_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
-from tests.projects import project
+from tests.forked_program import ForkedProgram
 
 DEMAND = Demand("f.md:4:1: python_tools", "import app.tools", "mark")
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Set an empty home directory."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path / "home"
-
-
 @pytest.fixture
-def app(tmp_path):
-    """Create a project with a module and a specialist that names its function."""
-    with project(tmp_path / "project") as made:
-        made.write("PKG/__init__.py")
-        made.write("PKG/tools.py", "def lookup() -> str:", "    return ''")
-        made.specialist("python_tools: ['PKG.tools:lookup']")
-        yield made
+def app(app):
+    """Write a module, and a specialist that names its function."""
+    app.write("PKG/__init__.py")
+    app.write("PKG/tools.py", "def lookup() -> str:", "    return ''")
+    app.specialist("python_tools: ['PKG.tools:lookup']")
+    return app
 
 
 def claim(folder: Path, **changed: object) -> Claim:
@@ -49,27 +39,6 @@ def claim_of(app, path: Path | None = None, **how: bool) -> Claim:
     return wanted_by(RunContext(file, file.specialist, app.root, origins=origins, **how)).claim
 
 
-def test_a_refusal_names_place_action_and_remedy(tmp_path):
-    """A refusal is one line with the place, the action, and the argument that allows it."""
-    with pytest.raises(NotTrusted) as caught:
-        Trust(folder=tmp_path).check(claim(tmp_path))
-    said = str(caught.value)
-    assert said.startswith("f.md:4:1: python_tools: would import app.tools; ")
-    assert "`trust=True`" in said
-    assert "\n" not in said
-    assert isinstance(caught.value, UsageError)
-
-
-def test_trust_is_remembered_across_processes(tmp_path):
-    """Trust is remembered across processes; a file without demands needs none."""
-    asked = claim(tmp_path)
-    assert not Trust(folder=tmp_path).is_known(asked)
-    assert Trust(folder=tmp_path, given=True).check(asked) == ()
-    assert Trust(folder=tmp_path).check(asked) == ()
-    assert Trust(folder=tmp_path).is_known(asked)
-    assert Trust(folder=tmp_path).check(claim(tmp_path, demands=(), digest="other")) == ()
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -81,11 +50,17 @@ def test_trust_is_remembered_across_processes(tmp_path):
     ids=["file", "project", "module", "one more"],
 )
 def test_a_change_requires_trust_again(tmp_path, changed):
-    """A changed file, module, server or project needs trust again; earlier permissions remain valid."""
-    Trust(folder=tmp_path, given=True).check(claim(tmp_path))
+    """A changed file, module, server or project needs trust again; earlier permissions remain valid, also later.
+
+    A file without demands needs no trust.
+    """
+    assert not Trust(folder=tmp_path).is_known(claim(tmp_path))
+    assert Trust(folder=tmp_path, given=True).check(claim(tmp_path)) == ()
     with pytest.raises(NotTrusted):
         Trust(folder=tmp_path).check(claim(tmp_path, **changed))
     assert Trust(folder=tmp_path).check(claim(tmp_path)) == ()
+    assert Trust(folder=tmp_path).is_known(claim(tmp_path))
+    assert Trust(folder=tmp_path).check(claim(tmp_path, **changed | {"demands": ()})) == ()
 
 
 def test_trust_is_stored_in_a_private_file(tmp_path, monkeypatch):
@@ -103,23 +78,19 @@ def test_trust_is_stored_in_a_private_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"mark": "another"}', "\0" * 100, "[" * 100_000])
 def test_a_damaged_trust_file_grants_nothing(tmp_path, content):
-    """A damaged trust file grants nothing, until trust is given again and repairs it."""
+    """A damaged trust file, or a folder in its place, grants nothing; trust that is given again repairs a file."""
     asked = claim(tmp_path)
     path = tmp_path / f"{asked.fingerprint}.json"
-    path.write_text(content)
-    with pytest.raises(NotTrusted):
-        Trust(folder=tmp_path).check(asked)
+    path.mkdir()
+    for _ in ("a folder", "a file"):
+        with pytest.raises(NotTrusted, match="not allowed yet"):
+            Trust(folder=tmp_path).check(asked)
+        assert not Trust(folder=tmp_path).is_known(asked)
+        if path.is_dir():
+            path.rmdir()
+            path.write_text(content)
     assert Trust(folder=tmp_path, given=True).check(asked) == ()
     assert Trust(folder=tmp_path).is_known(asked)
-
-
-def test_an_unreadable_trust_file_grants_nothing(tmp_path):
-    """A folder in place of the trust file is a permission neither for a check nor for a list."""
-    asked = claim(tmp_path)
-    (tmp_path / f"{asked.fingerprint}.json").mkdir()
-    with pytest.raises(NotTrusted, match="not allowed yet"):
-        Trust(folder=tmp_path).check(asked)
-    assert not Trust(folder=tmp_path).is_known(asked)
 
 
 def test_unstorable_trust_is_valid_for_one_runner(tmp_path):
@@ -149,20 +120,22 @@ for number in range(30):
 def test_several_processes_may_store_trust_at_once(tmp_path):
     """Concurrent writers lose no permission, and no partially written file is ever read."""
     command = [sys.executable, "-W", "error", "-c", MANY, str(tmp_path)]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    processes = [ForkedProgram(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 2
     assert len(list(tmp_path.iterdir())) == 10
 
 
 def test_one_error_names_every_demand_with_its_place_and_module(app):
-    """One line names the place of each key, the module with its file, and the command."""
+    """One line names the place of each key, the module with its file, the command, and the argument that allows it."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "mcp_servers: {files: {command: serve}}")
     with pytest.raises(NotTrusted) as caught:
         Trust().check(claim_of(app))
-    path = app.root / "specialists" / "finder.md"
+    assert isinstance(caught.value, UsageError)
+    said, path = str(caught.value), app.root / "specialists" / "finder.md"
     module = f"{app.package}.tools ({app.root / app.package / 'tools.py'})"
-    assert f"{path}:4:1: python_tools: would import {module}" in str(caught.value)
-    assert f"{path}:5:1: mcp_servers: would start serve;" in str(caught.value)
+    assert said.startswith(f"{path}:4:1: python_tools: would import {module}; ")
+    assert f"{path}:5:1: mcp_servers: would start serve;" in said
+    assert ("`trust=True`" in said, "\n" in said) == (True, False)
 
 
 @pytest.mark.parametrize("path", ["PKG/tools.py", "PKG/__init__.py", "specialists/finder.md"])
@@ -208,20 +181,17 @@ def test_a_command_and_a_loopback_url_need_trust(app, entry):
 
 
 @pytest.mark.parametrize("place", [".config/run-specialist/specialists", ".claude/agents"])
-def test_a_file_of_the_user_needs_no_trust_for_its_own_servers(app, home, place):
+def test_a_file_of_the_user_needs_no_trust_for_its_own_servers(app, own, place):
     """The user's own files need no trust, except for modules and servers that they take from a project."""
-    own = home / place / "mine.md"
-    own.parent.mkdir(parents=True)
-    lines = ["---", "name: mine", "description: Mine.", "mcp_servers: {files: {command: serve}}", "---", "Mine.", ""]
-    own.write_text("\n".join(lines))
-    assert claim_of(app, own).demands == ()
-    own.write_text("\n".join([*lines[:3], "python_tools: ['textwrap:dedent']", *lines[4:]]))
-    assert claim_of(app, own).demands == ()
-    own.write_text("\n".join([*lines[:3], f"python_tools: ['{app.package}.tools:lookup']", *lines[4:]]))
-    assert [demand.action.split(" (")[0] for demand in claim_of(app, own).demands] == [f"import {app.package}.tools"]
+
+    def asked(line):
+        return [demand.action.split(" (")[0] for demand in claim_of(app, own(line, folder=place)).demands]
+
+    assert asked("mcp_servers: {files: {command: serve}}") == []
+    assert asked("python_tools: ['textwrap:dedent']") == []
+    assert asked(f"python_tools: ['{app.package}.tools:lookup']") == [f"import {app.package}.tools"]
     (app.root / ".mcp.json").write_text('{"mcpServers": {"near": {"command": "from-the-project"}}}')
-    own.write_text("\n".join([*lines[:3], "mcp_servers: [near]", *lines[4:]]))
-    assert [demand.action for demand in claim_of(app, own).demands] == ["start from-the-project"]
+    assert asked("mcp_servers: [near]") == ["start from-the-project"]
 
 
 @pytest.mark.parametrize(
@@ -241,26 +211,22 @@ def test_a_file_of_the_user_needs_no_trust_for_its_own_servers(app, home, place)
         ('{url: "http://localhost/mcp"}', False),
     ],
 )
-def test_a_relative_path_into_the_project_needs_trust(app, home, entry, asked):
+def test_a_relative_path_into_the_project_needs_trust(app, own, entry, asked):
     """In the user's own file, a relative path into the project needs trust; an absolute path does not."""
     (app.root / "run.sh").write_text("x")
     (app.root / "sub").mkdir()
     (app.root / "sub" / "it.sh").write_text("x")
     entry = entry.replace("{long}", "x" * 5_000).replace("{root}", str(app.root))
-    own = home / ".claude" / "agents" / "mine.md"
-    own.parent.mkdir(parents=True)
-    own.write_text(f"---\nname: mine\ndescription: Mine.\nmcp_servers: {{s: {entry}}}\n---\nMine.\n")
-    assert bool(claim_of(app, own).demands) is asked
+    assert bool(claim_of(app, own(f"mcp_servers: {{s: {entry}}}")).demands) is asked
 
 
-def test_a_link_to_a_project_file_counts_as_the_projects(app, home):
+def test_a_link_to_a_project_file_counts_as_the_projects(app, own):
     """A link to a project's file counts as the project's, because changing the target changes what is started."""
-    folder = home / ".claude" / "agents"
-    folder.mkdir(parents=True)
-    (folder / "finder.md").symlink_to(app.root / "specialists" / "finder.md")
-    assert load(folder / "finder.md").origin == "project"
-    (folder / "real.md").write_text("x")
-    assert load(folder / "real.md").origin == "caller"
+    mine = own()
+    link = mine.with_name("finder.md")
+    link.symlink_to(app.root / "specialists" / "finder.md")
+    assert load(link).origin == "project"
+    assert load(mine).origin == "caller"
     assert load(app.root / "specialists" / "finder.md").origin == "project"
 
 
@@ -276,14 +242,12 @@ def test_a_specialist_created_in_python_needs_no_trust(app):
     assert demand.refused.startswith("data, such as a stored run")
 
 
-def test_a_stored_run_is_compared_with_the_current_file(app, home):
+def test_a_stored_run_is_compared_with_the_current_file(app, own):
     """A resumed run has the same claim only if its names match the current file, also in the user's own folder."""
     before = claim_of(app)
     assert (claim_of(app, resumed=True).fingerprint, len(before.demands)) == (before.fingerprint, 1)
-    own = home / ".claude" / "agents" / "mine.md"
-    own.parent.mkdir(parents=True)
-    own.write_text("---\nname: mine\ndescription: d\nmcp_servers: {files: {command: serve}}\n---\nMine.\n")
-    stored = load(own).specialist
+    mine = own("mcp_servers: {files: {command: serve}}")
+    stored = load(mine).specialist
 
     def wanted(path, settings):
         file = load(path)
@@ -291,11 +255,11 @@ def test_a_stored_run_is_compared_with_the_current_file(app, home):
             RunContext(file, settings, app.root, origins=origins_of_stored(settings, file), resumed=True)
         ).claim
 
-    assert wanted(own, stored).demands == ()
+    assert wanted(mine, stored).demands == ()
     forged = stored.model_copy(update={"mcp_servers": {"files": {"command": "harm"}}})
-    (demand,) = wanted(own, forged).demands
+    (demand,) = wanted(mine, forged).demands
     assert (demand.action, bool(demand.refused)) == ("start harm", True)
     with pytest.raises(NotTrusted, match="data, such as a stored run, an eval case or a queue, cannot decide this"):
-        Trust(given=True).check(wanted(own, forged))
+        Trust(given=True).check(wanted(mine, forged))
     forged = load(app.root / "specialists" / "finder.md").specialist.model_copy(update={"python_tools": ("os:system",)})
     assert not Trust(given=True).allows(wanted(app.root / "specialists" / "finder.md", forged))

@@ -13,23 +13,13 @@ from run_specialist.spawning.extra_tools import wanted_by
 from run_specialist.spawning.trust import Claim, RunContext, Trust
 from run_specialist.specialist.loader import load
 from run_specialist.tools import project_modules, python_tools
-from tests.projects import Project, project
+from tests.projects import Project
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Set an empty home directory, and let Python look for compiled modules beside their source, as it usually does."""
+def _compiled(monkeypatch):
+    """Let Python look for compiled modules beside their source, as it usually does."""
     monkeypatch.setattr(sys, "pycache_prefix", None)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def app(tmp_path):
-    """Create an empty project."""
-    with project(tmp_path / "project") as made:
-        yield made
 
 
 def claim_of(app: Project) -> Claim:
@@ -38,16 +28,18 @@ def claim_of(app: Project) -> Claim:
     return wanted_by(RunContext(file, file.specialist, app.root)).claim
 
 
-def asks_again(app: Project, path: str) -> bool:
-    """Return whether a change of a file requires trust again; check that undoing the change does not."""
-    before = claim_of(app).fingerprint
-    file = app.root / path.replace("PKG", app.package)
-    data = file.read_bytes()
-    file.write_bytes(data + b"\n# changed\n")
-    changed = claim_of(app).fingerprint != before
-    file.write_bytes(data)
+def asking_again(app: Project, *paths: str) -> list[str]:
+    """Return the files of which a change requires trust again; check that undoing the changes does not."""
+    before, found = claim_of(app).fingerprint, []
+    for path in paths:
+        file = app.root / path.replace("PKG", app.package)
+        data = file.read_bytes()
+        file.write_bytes(data + b"\n# changed\n")
+        if claim_of(app).fingerprint != before:
+            found.append(path)
+        file.write_bytes(data)
     assert claim_of(app).fingerprint == before
-    return changed
+    return found
 
 
 IMPORTS = {
@@ -88,11 +80,8 @@ def modules(app):
 def test_trust_covers_modules_imported_by_a_trusted_module(modules, source):
     """Absolute, relative, local, dynamic and transitive imports are covered; a module not imported may change."""
     modules.write("PKG/tools.py", source, "def lookup() -> str:", "    return ''")
-    for path in IMPORTS[source]:
-        assert asks_again(modules, path), path
-    assert not asks_again(modules, "PKG/unused.py")
-    if "PKGside.py" not in IMPORTS[source]:
-        assert not asks_again(modules, "PKGside.py")
+    others = ["PKG/unused.py", *({"PKGside.py"} - {*IMPORTS[source]})]
+    assert asking_again(modules, *IMPORTS[source], *others) == IMPORTS[source]
 
 
 def test_a_module_without_project_imports_keeps_its_fingerprint(modules):
@@ -250,10 +239,7 @@ def scripts(app):
 def test_trust_covers_project_files_named_by_a_command(scripts, entry):
     """Trust covers scripts, hooks, modules and their Python imports named by a command; other files may change."""
     scripts.specialist(f"mcp_servers: {{it: {entry.replace('{root}', str(scripts.root))}}}")
-    for path in COMMANDS[entry]:
-        assert asks_again(scripts, path), path
-    for path in UNTOUCHED:
-        assert not asks_again(scripts, path), path
+    assert asking_again(scripts, *COMMANDS[entry], *UNTOUCHED) == COMMANDS[entry]
 
 
 def test_scripts_that_name_too_many_files_are_allowed_each_time(scripts, monkeypatch):
@@ -302,8 +288,7 @@ def test_a_command_with_too_many_files_needs_trust_each_time(scripts, monkeypatc
 def test_data_that_a_trusted_script_is_given_may_change(scripts):
     """Data named by an option after the script is the script's own; the script stays covered."""
     scripts.specialist("mcp_servers: {it: {command: python3 -u server.py --db notes/data.db --log=setup.md}}")
-    changed = [path for path in ("server.py", "notes/data.db", "setup.md") if asks_again(scripts, path)]
-    assert changed == ["server.py"]
+    assert asking_again(scripts, "server.py", "notes/data.db", "setup.md") == ["server.py"]
 
 
 @pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "CHECKED_HASH"])

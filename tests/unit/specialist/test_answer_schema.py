@@ -253,9 +253,6 @@ def test_a_schema_with_very_many_patterns_is_refused():
     assert f"has more than {MOST_PATTERNS} patterns" in refused(one_more)
 
 
-# Embedding `output_schema` in a tool's schema: references still resolve to the same place.
-
-
 POINTER = "/properties/answer"
 
 
@@ -313,9 +310,6 @@ def test_any_dict_is_a_schema_or_refused_in_one_line(schema, value):
     reason = taken.reason(value)
     assert reason is None or "\n" not in reason
     taken.embedded(POINTER)
-
-
-# Loading `output_schema`: its forms in a file, and errors that name the place inside.
 
 
 YAML = """

@@ -1,4 +1,4 @@
-"""Agent files of other programs are found where these programs keep them, with the name of the program."""
+"""Agent files of other programs: where they are found, what their keys and models mean, and whom they may ask."""
 
 from pathlib import Path
 
@@ -76,9 +76,6 @@ def test_every_dialect_is_found_in_a_project(project: Path) -> None:
 def test_the_dialect_follows_from_the_path(path: str, name: str) -> None:
     """The innermost folder of a program decides; a folder that only has the name of a program does not."""
     assert dialect_of(Path(path)).name == name
-
-
-# What keys of other programs mean here.
 
 
 def loaded(front: str) -> SpecialistFile:
@@ -180,9 +177,6 @@ def test_specialists_that_may_ask_all_do_not_form_cycles(tmp_path: Path) -> None
     assert registry.callable_names(["x"]) == ("x",)
 
 
-# Names of models as other programs write them.
-
-
 SERVED = {
     "Claude Sonnet 4.5 (copilot)": "claude-sonnet-4-5",
     "Claude Sonnet 4": "claude-sonnet-4-0",
@@ -254,9 +248,6 @@ async def test_a_local_model_needs_trust_by_each_of_its_names(tmp_path: Path, mo
             await check_model(context, file.specialist.model, "model")
 
 
-# Checks of `agents`: each listed specialist exists, can be run, and does not lead back in a cycle.
-
-
 def file(name, *agents, lines=(), folder="/s"):
     """Return a specialist's file that lists others as agents."""
     listed = [f"agents: [{', '.join(agents)}]"] if agents else []
@@ -323,17 +314,11 @@ def test_the_number_of_warnings_is_limited():
     assert said[-1] == ("warning", "290 more names that cannot be called")
 
 
-def ring(size):
-    """Return files of which each lists the next one, and the last lists the first."""
-    return [file(f"n{number}", f"n{(number + 1) % size}") for number in range(size)]
-
-
 @pytest.mark.exhaustive
 def test_long_chains_are_checked_without_recursion():
-    """A ring and a chain of 1,000 files and a fully connected team are checked without recursion."""
-    assert {text[:21] for said in problems_of(*ring(1_000)).values() for _, text in said} == {"calls form a cycle: n"}
-    chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(1_000)))
-    assert "no specialist named n1000; did you mean " in chain["n999"][0][1]
+    """A ring of 1,000 files and a fully connected team are checked without recursion."""
+    ring = (file(f"n{number}", f"n{(number + 1) % 1_000}") for number in range(1_000))
+    assert {text[:21] for said in problems_of(*ring).values() for _, text in said} == {"calls form a cycle: n"}
     team = problems_of(*(file(f"n{number}", *(f"n{other}" for other in range(40))) for number in range(40)))
     assert all(said[0][0] == "error" for said in team.values())
 

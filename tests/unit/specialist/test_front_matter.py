@@ -1,4 +1,4 @@
-"""Rules 4 and 5 of lenient loading: text values, and broken YAML."""
+"""Lenient loading: encodings, fences, text values, broken YAML, limits, tools, TOML, and hostile files."""
 
 import codecs
 import textwrap
@@ -109,9 +109,6 @@ def test_rule_5_comments_above_the_next_key_are_removed() -> None:
     assert file_of("name: agent\ndescription: a: b\n\n# last").description == "a: b"
     kept = "a: b\n# When\nAlways"
     assert file_of(f"name: agent\ndescription: {kept}\nmodel: opus").description == kept
-
-
-# Rules 1 to 3 of lenient loading: encoding, fences, and files without front matter.
 
 
 def test_a_well_formed_file_has_no_problems() -> None:
@@ -226,9 +223,6 @@ def test_rule_3_a_missing_description_is_taken_from_the_body() -> None:
     assert load_text("\n\nFind notes.\nFast.", Path("a.md")).description == "Find notes."
     assert file_of("name: agent").description == "You find notes."
     assert lines_of(file_of("name: agent"))[0].startswith("1:1: description: missing")
-
-
-# Rules 6 to 9 of lenient loading: limits, tools, unreadable files, and unknown keys.
 
 
 INVALID = ["twelve", "-5", "2.5", "1e2", "true", "[3]", ".inf", "1_000", "1:30", "unlimited", "'x'", "٣"]
@@ -362,9 +356,6 @@ def test_g8_a_number_of_tool_calls_is_probably_their_limit() -> None:
     assert problem.text == "must be native or json (tool_calls_limit limits their number), got 30"
 
 
-# Agent files in TOML, as Codex has them.
-
-
 REVIEWER = '''\
 # From the documentation of the format.
 name = "pr_explorer"
@@ -429,9 +420,6 @@ def test_unknown_and_repeated_keys_are_warnings() -> None:
         "model: is given more than once, in several spellings; MODEL is used",
     ]
     assert file.model == "b"
-
-
-# Random and malicious files load without a crash.
 
 
 PATH = Path("agent.md")

@@ -162,9 +162,6 @@ def test_model_is_usable_without_a_file() -> None:
         specialist.name = "d"  # type: ignore[misc]
 
 
-# The JSON Schema of the front matter, for editors.
-
-
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 
 
@@ -202,9 +199,6 @@ def test_valid_front_matter_is_accepted(front: dict[str, object]) -> None:
 def test_invalid_front_matter_is_refused(front: dict[str, object]) -> None:
     """The schema refuses front matter that the loader refuses."""
     assert not VALIDATOR.is_valid(front)
-
-
-# The key `memory`, and the folders with the notes of a specialist.
 
 
 PROJECT = Path("/project")
@@ -266,9 +260,6 @@ def test_unusual_names_cannot_lead_elsewhere():
     assert len(set(folders)) == len(names)
     assert all(folder.replace("-", "").isalnum() and len(folder) < 60 for folder in folders)
     assert folder_name("plugin:agent") == "plugin-agent"
-
-
-# The key `offline`: its values, its spellings, and what happens to a value that is neither.
 
 
 def test_it_answers_unless_the_file_says_otherwise():
@@ -349,9 +340,6 @@ def test_other_permissions_are_still_reported():
     """A warning says that they have no effect."""
     problems = loaded("tools: [bash]", "permission: {external_directory: deny, bash: allow}").problems
     assert any(problem.key == "permission" and "no effect" in problem.text for problem in problems)
-
-
-# How names in `tools` map to the available tools.
 
 
 AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")

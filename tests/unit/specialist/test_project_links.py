@@ -13,7 +13,7 @@ from run_specialist.specialist.registry import Registry
 from tests.link_swapper import can_swap, swapped
 
 TEXT = "---\nname: NAME\ndescription: Finds.\n---\nYou find notes.\n"
-TRIES = 100
+TRIES = 40
 
 
 @pytest.fixture(autouse=True)

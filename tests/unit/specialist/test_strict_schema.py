@@ -1,11 +1,11 @@
-"""Schemas for constrained decoding: what `strict` makes of any schema, and what `restored` makes of the values."""
+"""Schemas for constrained decoding and what is restored from them; any front matter loads or names its errors."""
 
 import json
 from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.specialist.answer_schema import MOST_PARTS, matches, restored, strict
@@ -13,7 +13,6 @@ from run_specialist.specialist.fields import json_schema
 from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.schema_checks import reason
 from run_specialist.tools.respond import respond_tool
-from tests.plugins.tiers import examples
 from tests.wire import structured_outputs as outputs
 
 RULES = (
@@ -234,13 +233,8 @@ def test_a_schema_that_is_none_is_json_in_a_string(schema):
     assert restored({}, schema) == {}
 
 
-# Any values under known keys load as a specialist or give errors that name them, and never crash. The environment
-# variable EXAMPLES sets how many mappings are tried.
-
-
 PATH = Path("agent.md")
 KEYS = sorted(json_schema()["properties"])
-EXAMPLES = examples(40)
 
 # fmt: off
 WORDS = st.sampled_from(
@@ -268,7 +262,6 @@ def loaded(mapping: dict[str, object], body: str = "You look.") -> SpecialistFil
     return load_text(f"---\n{yaml.safe_dump(mapping, allow_unicode=True)}---\n{body}\n", PATH)
 
 
-@settings(max_examples=EXAMPLES)
 @given(MAPPINGS)
 def test_any_mapping_loads_or_gives_errors_with_a_line(mapping):
     """Loading is deterministic, errors name a line within the file, and strict mode refuses warnings."""

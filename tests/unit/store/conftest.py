@@ -2,14 +2,16 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from run_specialist.store import writer as writers
-from run_specialist.store.base import Backoff
+from run_specialist.store.base import Backoff, StoreOutage
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import Location
+from run_specialist.store.sqlite import open_engine
 from run_specialist.store.writer import Writer
 
 SOON = Backoff(first=0.001, patience=0.05)
@@ -23,12 +25,12 @@ def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def make_writer() -> Iterator[Callable[[str], Writer]]:
+def make_writer() -> Iterator[Callable[..., Writer]]:
     """Return a function that creates writers, each of which acts as in a process of its own."""
     made: list[Writer] = []
 
-    def make(url: str) -> Writer:
-        made.append(Writer(Location(url, named=False), SOON))
+    def make(url: str, backoff: Backoff = SOON) -> Writer:
+        made.append(Writer(Location(url, named=False), backoff))
         return made[-1]
 
     yield make
@@ -52,6 +54,36 @@ def path(tmp_path: Path) -> Path:
 def lasting(make_writer: Callable[[str], Writer], path: Path) -> Writer:
     """Return a writer of an SQLite file."""
     return make_writer(f"sqlite:///{path}")
+
+
+@pytest.fixture
+def store(path: Path) -> Path:
+    """Create a store in an SQLite file of its own folder, close it, and return its path."""
+    path = path.parent / "store" / path.name
+    open_engine(f"sqlite:///{path}").dispose()
+    return path
+
+
+@pytest.fixture
+def lose_responses(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[None]]:
+    """Return a function that breaks the connection after the next commits; it returns those that are left."""
+
+    def lose(session: type, times: int = 1, meanwhile: Callable[[], object] = bool) -> list[None]:
+        whole, left = session.transaction, [None] * times
+
+        @contextmanager
+        def transaction(self: object, **how: bool) -> Iterator[object]:
+            with whole(self, **how) as opened:
+                yield opened
+            if left:
+                left.pop()
+                meanwhile()
+                raise StoreOutage("server closed the connection unexpectedly")
+
+        monkeypatch.setattr(session, "transaction", transaction)
+        return left
+
+    return lose
 
 
 @pytest.fixture

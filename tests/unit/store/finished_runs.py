@@ -1,18 +1,11 @@
-"""Helpers to store finished runs, list them and name them."""
+"""Helpers to store finished runs."""
 
 import asyncio
 from contextlib import closing
 from dataclasses import replace
 
 from run_specialist.store.writer import Writer
-from tests.unit.store.records import (
-    begun,
-    ended,
-    nowhere,
-    opened,
-    outcome,
-    turn_of,
-)
+from tests.unit.store.records import begun, ended, nowhere, opened, outcome, turn_of
 
 
 def keep(url, **runs):
@@ -36,10 +29,3 @@ def run_of(run_id, at=1_000.0, turns=1, status="answered", **changed):
     *said, last, told = [*begun(run_id), *worked, *ended(run_id)]
     said[0] = replace(opened(run_id, **changed), at=at)
     return [*said, replace(last, at=at + 60, outcome=outcome(run_id, status)), told]
-
-
-def named(url):
-    """Return the name of a store as users see it."""
-    from run_specialist.store.location import shown
-
-    return shown(url)

@@ -1,8 +1,5 @@
 """Helpers shared by the tests of opening a store."""
 
-import subprocess
-import sys
-
 import pytest
 from sqlalchemy import func, insert, select
 
@@ -20,39 +17,6 @@ RUN = {
     "tool_calls": 0,
     "frozen": "{}",
 }
-
-AT_ONCE = """
-import os, sys
-from run_specialist.store.sqlite import open_engine
-from sqlalchemy import text
-url, processes, saying, *first = sys.argv[1:]
-for library in first:
-    __import__(library)
-reading, writing = os.pipe()
-for _ in range(int(processes)):
-    if not os.fork():
-        try:
-            engine = open_engine(url)
-            with engine.begin() as connection:
-                connection.execute(text("select 1"))
-            said = str(eval(saying))
-        except BaseException as error:
-            said = repr(error)
-        os.write(writing, (said + "\\n").encode())
-        os._exit(0)
-os.close(writing)
-print(open(reading).read(), end="")
-"""
-
-
-def open_at_once(url, processes, saying="'ok'", first=()):
-    """Open a store in several concurrent processes; return the output or the error of each.
-
-    saying: Expression whose value each process prints.
-    first: Libraries to import before the processes are forked.
-    """
-    command = [sys.executable, "-c", AT_ONCE, url, str(processes), saying, *first]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def refusal(url, **how):

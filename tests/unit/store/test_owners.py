@@ -1,4 +1,4 @@
-"""Test owners."""
+"""The lock of an owner shows whether the process that works on a run is alive; only one works on it."""
 
 import asyncio
 import fcntl
@@ -27,8 +27,8 @@ from run_specialist.store.postgresql import parsed
 from run_specialist.store.reader import Store
 from run_specialist.store.sqlite import open_engine
 from run_specialist.store.writer import Inbox, RunJournal
-from tests.stores import postgresql_url, without_privileges
-from tests.unit.store.opened import add_run
+from tests.forked_program import ForkedProgram
+from tests.stores import make_store, postgresql_url, without_privileges
 from tests.unit.store.records import (
     ask,
     begun,
@@ -55,8 +55,8 @@ sys.stdin.read()
 @contextmanager
 def another_process(url):
     """Run a process that holds a lock; yield the process and its token."""
-    command = [sys.executable, "-c", HOLD, url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-W", "error", "-c", HOLD, url]
+    with ForkedProgram(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process, process.stdout.readline().strip()
         finally:
@@ -79,12 +79,9 @@ def locks(url):
 def died(url, token):
     """Wait until a server has noticed the end of a process; return whether the owner counts as dead."""
     if file_of(url) is None:
-        engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            # Granted as soon as the session that holds it ends.
-            asked = "select pg_advisory_lock((classid::bigint << 32) | objid::bigint) from pg_locks "
-            connection.execute(text(asked + "where locktype = 'advisory' and granted")).all()
-        engine.dispose()
+        # Granted as soon as the session that holds it ends.
+        asked = "select pg_advisory_lock((classid::bigint << 32) | objid::bigint) from pg_locks"
+        ask(url, f"{asked} where locktype = 'advisory' and granted")
     return not is_alive(url, token)
 
 
@@ -120,13 +117,10 @@ def test_a_forked_child_does_not_release_the_lock_of_its_parent(url):
     owner.close()
 
 
-# --- files
-
-
 @pytest.fixture
-def store(tmp_path):
+def store(path):
     """Return the URL of a store in a file that does not exist yet."""
-    return f"sqlite:///{tmp_path}/runs.db"
+    return f"sqlite:///{path}"
 
 
 @pytest.mark.exhaustive
@@ -202,9 +196,6 @@ def test_a_process_that_may_not_check_a_lock_takes_its_owner_for_alive():
         owner.close()
 
 
-# The lock of an owner on a PostgreSQL server is held while the process lives, even if its session ends.
-
-
 PATIENCE = 60
 """Timeout, after which a hanging test fails [s]."""
 
@@ -225,11 +216,8 @@ def until(holds):
 
 def cut_owners(url_owner):
     """Terminate only the sessions that hold owners' locks."""
-    engine = create_engine(parsed(url_owner), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        others = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
-        assert (True,) in connection.execute(text(f"{others} and datname = current_database()")).all()
-    engine.dispose()
+    others = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
+    assert (True,) in ask(url_owner, f"{others} and datname = current_database()")
 
 
 def test_the_lock_is_retried_while_the_server_is_away(url_owner, monkeypatch):
@@ -281,9 +269,8 @@ def test_a_new_lock_does_not_wait_for_a_broken_session(url_owner):
 
 def test_a_run_whose_lock_was_taken_again_is_not_deleted(url_owner, monkeypatch):
     """A run is not deleted if its process has taken the lock again by the second check."""
-    engine = open_engine(url_owner)
-    add_run(engine, "run-1")
-    engine.dispose()
+    make_store(url_owner, "run-1")
+    change(url_owner, "update runs set status = 'running'")
     looks = chain([False], repeat(True))
     monkeypatch.setattr(reader, "GRACE", 0)
     monkeypatch.setattr(reader, "is_alive", lambda _url, _token: next(looks))
@@ -291,9 +278,6 @@ def test_a_run_whose_lock_was_taken_again_is_not_deleted(url_owner, monkeypatch)
         with pytest.raises(UsageError, match="run-1 is still running"):
             store.delete(["run-1"])
         assert len(store.runs()) == 1
-
-
-# An interrupted run resumes where it stopped, and only one process works on it at a time.
 
 
 @pytest.fixture
@@ -314,18 +298,6 @@ async def test_s4_5_an_interrupted_run_is_resumed(cut_off, writer):
     assert await write(journal, *turn_of(2), *ended("run-1")) is None
     assert counts(cut_off) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "events": 5}
     assert ask(cut_off, "select number from events order by number") == [(1,), (2,), (3,), (4,), (5,)]
-
-
-async def test_a_running_run_cannot_be_taken_over(writer, make_writer, store_url):
-    """A running run cannot be taken over by another process or by its own; the error names the owner."""
-    journal = writer.journal("run-1")
-    await write(journal, *begun("run-1"))
-    other = make_writer(store_url)
-    for one in (writer, other):
-        with pytest.raises(NotResumable, match=r"run-1 is still running: process \d+ on "):
-            one.claim(stored("run-1"))
-    assert await write(journal, *turn_of(1)) is None
-    assert counts(store_url)["turns"] == 1
 
 
 async def test_one_of_two_simultaneous_takeovers_succeeds(cut_off, make_writer):

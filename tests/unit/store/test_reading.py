@@ -1,4 +1,4 @@
-"""Listing, finding and deleting the runs of a store, on both databases."""
+"""Listing, finding, loading and deleting the runs and batches of a store, on both databases."""
 
 import gc
 import tracemalloc
@@ -7,17 +7,19 @@ from dataclasses import replace
 
 import pytest
 
+from run_specialist.errors import UsageError
 from run_specialist.record.journal import Opened
 from run_specialist.record.messages import Message, ToolCall
 from run_specialist.store import batch_reader
 from run_specialist.store.batch_reader import ENDPOINT_KINDS, ITEM_STATUSES, StoredBatches
 from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
-from run_specialist.store.reader import Store
+from run_specialist.store.reader import Store, delete_runs
 from run_specialist.store.selection import Selection
 from run_specialist.store.writer import Writer
 from tests.unit.store.finished_batches import EVERY_STATE, STARTED, TEMPLATE, item_of, keep_batch
 from tests.unit.store.finished_runs import keep, run_of, write
 from tests.unit.store.records import (
+    ask,
     begun,
     checkpointed,
     counts,
@@ -62,7 +64,52 @@ def test_deleting_a_run_removes_only_its_rows(store_url):
     assert min(before.values()) > 0
 
 
-# Loading a run from a store, on both databases.
+ITEMS = "select run_id from items order by run_id"
+
+
+def batch_of(url, batch_id, names, state="ended"):
+    """Store a batch with some items, without their runs."""
+    with BatchWriter(url) as book:
+        items = (StoredItem(f"{batch_id}-{name}", number, name, "?") for number, name in enumerate(names, 1))
+        book.put(StoredBatch(batch_id, "looker", "?", 1.0), items)
+        book.set_state(batch_id, state)
+
+
+def delete(url, *ids):
+    """Delete runs, and return the batches and items that are left."""
+    with Store(url) as store:
+        store.delete(ids)
+    return [one for (one,) in ask(url, "select batch_id from batches order by batch_id") + ask(url, ITEMS)]
+
+
+def test_a_batch_is_deleted_with_the_last_of_its_runs(store_url):
+    """With a run its item is deleted, whose texts are data of the run; an ended batch with its last run."""
+    batch_of(store_url, "b1", "abc")
+    batch_of(store_url, "b2", "a")
+    keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b", "other")})
+    assert delete(store_url, "b1-a") == ["b1", "b2", "b1-b", "b1-c", "b2-a"]
+    assert delete(store_url, "b1-b") == ["b2", "b2-a"]
+    assert counts(store_url)["runs"] == 1
+
+
+@pytest.mark.parametrize("state", ["open", "paused"])
+def test_a_batch_at_work_is_kept_while_it_has_items(store_url, state):
+    """A batch in progress may have no runs for a while; it is deleted with its last item."""
+    batch_of(store_url, "b1", "abc", state)
+    keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b")})
+    assert delete(store_url, "b1-a", "b1-b") == ["b1", "b1-c"]
+    keep(store_url, **{"b1-c": run_of("b1-c")})
+    assert delete(store_url, "b1-c") == []
+
+
+def test_a_batch_with_a_running_run_is_not_deleted(store_url, make_writer):
+    """While one of its runs is in progress, no part of a batch is deleted."""
+    batch_of(store_url, "b1", "ab", "open")
+    write(make_writer(store_url), **{"b1-a": run_of("b1-a"), "b1-b": begun("b1-b")})
+    with pytest.raises(UsageError, match="b1-b is still running"):
+        delete_runs(store_url, (), ["b1"])
+    assert ask(store_url, ITEMS) == [("b1-a",), ("b1-b",)]
+    assert counts(store_url)["runs"] == 2
 
 
 def test_every_field_of_every_record_is_read_back(store_url):
@@ -80,7 +127,7 @@ def test_every_field_of_every_record_is_read_back(store_url):
         kept = store.load("r1")
     assert (kept.question, kept.frozen, kept.started_at) == (odd, first.frozen, 1.0)
     assert kept.snapshot == snapshot.snapshot
-    lists = ("evidence", "gaps", "warnings", "children", "models", "changes")
+    lists = ("evidence", "gaps", "warnings", "children", "models", "changes", "support")
     empty: dict[str, list[object]] = {key: [] for key in lists}
     assert kept.outcome == outcome("r1").as_json() | empty
     (turn,), (returned_,), (event,) = kept.turns, kept.calls, kept.events
@@ -132,9 +179,6 @@ def test_outcomes_are_those_of_the_newest_runs_that_began_from_a_file(store_url,
     assert [[one["status"] for one in outcomes] for outcomes in found] == [[], ["landed"], ["landed", "answered"]]
 
 
-# Trees of runs, projects and searches, as queries on both databases.
-
-
 def of(project):
     """Return what a run stores about its project."""
     return {"system": "Look.", "project": project}
@@ -182,9 +226,6 @@ def test_active_runs_are_those_without_an_end_or_with_a_new_one(store_url):
         assert [run.started_at for run in found] == sorted(run.started_at for run in found)
 
 
-# Listings without the runs of batches, and of the runs of one batch, on both databases.
-
-
 @pytest.fixture
 def store(store_url):
     """Return a store with two batches, runs below one of them, and an ordinary run with a child."""
@@ -201,30 +242,21 @@ def store(store_url):
         yield opened
 
 
-@pytest.mark.parametrize("limit", [None, 10, 1])
-def test_runs_of_batches_and_those_below_are_left_out(store, limit):
-    """Left out are the runs of batches and all runs below them, at any depth, with a limit and without."""
-    assert {*ids(store.trees(Selection(without_batches=True), limit))} == {"alone", "below"}
-    assert {*ids(store.active_since(Selection(without_batches=True), 0.0))} == {"alone", "below"}
-    assert len(store.trees(Selection())) == 7
+def test_runs_of_batches_and_those_below_are_left_out(store):
+    """Left out are the runs of batches and all runs below them, at any depth; those of batches are counted.
 
-
-def test_the_runs_that_are_left_out_are_counted(store):
-    """The count has the runs of batches that match the other filters, without those below them."""
-    assert store.count_left_out(Selection(without_batches=True)) == 3
-    assert store.count_left_out(Selection(status="failed", without_batches=True)) == 1
-    assert store.count_left_out(Selection(specialist="unknown", without_batches=True)) == 0
-    assert {*ids(store.trees(Selection(status="failed", without_batches=True)))} == set()
-
-
-def test_the_runs_of_a_batch_are_selected(store):
-    """The runs of one batch are those of its items, without runs below them; other filters apply too."""
+    The runs of one batch are those of its items, without runs below them; other filters apply too.
+    """
+    others, failed = Selection(without_batches=True), Selection(status="failed", without_batches=True)
+    for limit in (None, 10, 1):
+        assert {*ids(store.trees(others, limit))} == {"alone", "below"}
+    assert {*ids(store.active_since(others, 0.0))} == {"alone", "below"}
+    assert (len(store.trees(Selection())), store.trees(failed)) == (7, [])
+    counted = (others, failed, Selection(specialist="unknown", without_batches=True))
+    assert [store.count_left_out(selection) for selection in counted] == [3, 1, 0]
     assert {*ids(store.trees(Selection(batch="b1")))} == {"b1-a", "b1-b"}
     assert {*ids(store.trees(Selection(batch="b1", status="failed"), 5))} == {"b1-b"}
-    assert {*ids(store.trees(Selection(batch="b")))} == set()
-
-
-# Reading batches: counts by status, items, and finding a batch, on both databases.
+    assert store.trees(Selection(batch="b")) == []
 
 
 def statuses(url, batch_id="b1", **how):
@@ -239,9 +271,12 @@ def tally(url, batch_id="b1"):
         return store.tally(batch_id)
 
 
-def test_each_status_is_counted(store_url):
-    """The status of an item is that of its run; without a run it is dead, failed with an error, or not run."""
-    keep_batch(store_url, EVERY_STATE)
+def test_each_item_has_a_status_and_is_counted(store_url):
+    """The status of an item is that of its run; without a run it is dead, failed with an error, or not run.
+
+    An item has input, question, and the outcome and figures of its run; without a run its own error.
+    """
+    items = keep_batch(store_url, EVERY_STATE)
     found = tally(store_url)
     assert found.counts == {
         **dict.fromkeys(("answered", "landed", "partial", "aborted", "dead", "interrupted", "not run"), 1),
@@ -251,38 +286,31 @@ def test_each_status_is_counted(store_url):
     assert (found.items, found.runs, found.earlier, found.unknown_costs) == (9, 6, 0, 0)
     # An interrupted run has made no turn, the others one that cost a quarter.
     assert (found.cost_usd, found.tool_calls) == (1.25, 5)
-    assert (found.started_at, found.ended_at) == (STARTED, STARTED + 64)
-    assert found.worked_s == 300
-
-
-def test_an_item_has_its_outcome(store_url):
-    """An item has input, question, and the outcome and figures of its run; without a run its own error."""
-    items = keep_batch(store_url, EVERY_STATE)
+    assert (found.started_at, found.ended_at, found.worked_s) == (STARTED, STARTED + 64, 300)
+    assert statuses(store_url, failures=True) == {4: "failed", 5: "aborted", 8: "failed", 9: "dead"}
     with StoredBatches(store_url) as store:
-        found = {item.run_id: item for item in store.items("b1")}
-    answered, failed = found["b1-a"], found["b1-e"]
+        read = {item.run_id: item for item in store.items("b1")}
+    answered, failed = read["b1-a"], read["b1-e"]
     assert (answered.input, answered.question) == (items[0].input, "What does a.md say about leaks?")
     assert (answered.outcome["status"], answered.outcome["answer"]) == ("answered", "a.md says that it leaks.")
     assert (answered.tool_calls, answered.cost_usd, answered.seconds, answered.error) == (1, 0.25, 60.0, None)
     assert (failed.outcome, failed.cost_usd, failed.seconds) == (None, None, None)
     assert failed.error == "{path} is not a column"
-    assert found["b1-i"].outcome is None
+    assert read["b1-i"].outcome is None
 
 
-@pytest.mark.exhaustive(one_in=5)
-@pytest.mark.parametrize("kind", [*sorted(ENDPOINT_KINDS), "invalid_request", "internal", None])
-def test_an_item_that_was_taken_back_is_not_run(store_url, kind):
+def test_an_item_that_was_taken_back_is_not_run(store_url):
     """A run that failed because of the endpoint counts as not run while its item waits, else as failed."""
-    keep_batch(store_url, {name: {"status": "failed", "kind": kind} for name in "abc"})
-    waits = "not run" if kind in ENDPOINT_KINDS else "failed"
+    kinds = [*sorted(ENDPOINT_KINDS), "invalid_request", "internal", None]
+    pairs = [(state, at) for state in ("waits", "ended", "begun") for at in range(len(kinds))]
+    keep_batch(store_url, {f"{state}{at}": {"status": "failed", "kind": kinds[at]} for state, at in pairs})
     with BatchWriter(store_url) as book:
-        book.mark("b1", [ItemStateChange("b1-b", "ended"), ItemStateChange("b1-c", "begun")])
-    assert statuses(store_url) == {1: waits, 2: "failed", 3: "failed"}
-    assert statuses(store_url, failures=True) == {
-        number: "failed" for number in (1, 2, 3) if number > 1 or waits == "failed"
-    }
-    found = tally(store_url).counts
-    assert found == ({"failed": 2, "not run": 1} if waits == "not run" else {"failed": 3})
+        book.mark("b1", [ItemStateChange(f"b1-{state}{at}", state) for state, at in pairs if state != "waits"])
+    waiting = {at for at, kind in enumerate(kinds, 1) if kind in ENDPOINT_KINDS}
+    numbers = range(1, len(pairs) + 1)
+    assert statuses(store_url) == {number: "not run" if number in waiting else "failed" for number in numbers}
+    assert statuses(store_url, failures=True) == {number: "failed" for number in numbers if number not in waiting}
+    assert tally(store_url).counts == {"failed": len(pairs) - len(waiting), "not run": len(waiting)}
 
 
 def test_a_dead_item_is_dead_until_its_run_ends(store_url):
@@ -304,12 +332,6 @@ def test_items_of_earlier_calls_are_not_listed(store_url):
     found = tally(store_url)
     assert (found.counts, found.earlier) == ({"answered": 1, "not run": 1}, 2)
     assert (found.cost_usd, found.runs) == (0.75, 3)
-
-
-def test_failures_can_be_listed_alone(store_url):
-    """The failures are the items that failed, were aborted, or are dead, by number."""
-    keep_batch(store_url, EVERY_STATE)
-    assert statuses(store_url, failures=True) == {4: "failed", 5: "aborted", 8: "failed", 9: "dead"}
 
 
 @pytest.mark.exhaustive

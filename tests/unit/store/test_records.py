@@ -1,4 +1,4 @@
-"""Records become rows, and no content of a run can prevent its storage."""
+"""Records become rows, and no content of a run can prevent its storage; transcripts, changes, forks and permissions."""
 
 import json
 import math
@@ -27,12 +27,10 @@ from run_specialist.store.rows import (
     rows_of,
 )
 from run_specialist.store.selection import Selection
-from run_specialist.store.sqlite import FileSession
-from run_specialist.store.stored import StoredMessage, StoredRun, transcript_rows
+from run_specialist.store.stored import StoredMessage, transcript_rows
 from run_specialist.store.writer import Writer
 from tests.journals import load
-from tests.loop.stored_replies import ANSWER, THREE
-from tests.scripted_provider import ScriptedProvider
+from tests.loop.replies import ANSWER, THREE
 from tests.stored_runs import StoredRunHarness
 from tests.unit.store import records
 from tests.unit.store.records import begun, opened, unpacked, write
@@ -142,9 +140,6 @@ def test_one_transaction_gives_the_same_rows_as_many(stands):
     assert written(before, rows_of("run-1", "me", stands, event=1)) == one_by_one
 
 
-# Conversation rows made from stored messages, without a database.
-
-
 QUESTION = Message.user("What is known?")
 
 
@@ -158,11 +153,8 @@ def run(messages, *, turns=(), calls=(), acted_on=0):
 
     acted_on: Number of turns whose replies were processed.
     """
-    return StoredRun(
-        "run-1", None, "looker", "scripted", "What is known?", "interrupted", 0.0, None, 0, 0.0,
-        frozen={}, snapshot=RunSnapshot({"turns": acted_on}), outcome=None,
-        turns=tuple(turns), calls=tuple(calls), messages=tuple(messages), events=(),
-    )  # fmt: skip
+    rows = {"turns": tuple(turns), "calls": tuple(calls), "messages": tuple(messages)}
+    return replace(records.stored("run-1"), frozen={}, snapshot=RunSnapshot({"turns": acted_on}), **rows)
 
 
 def call(number, name="look"):
@@ -251,9 +243,6 @@ def test_an_interrupted_reply_is_shown_with_its_results():
     assert short(transcript_rows(acted_on)) == short(rows)[:3]
 
 
-# What runs have changed in files: stored before it happens, read with the children's, deleted with the run.
-
-
 def changing(name, at, *, before="ä\r\n\0"):
     """Return the record of a change."""
     old = None if before is None else "old"
@@ -291,40 +280,12 @@ async def test_a_journal_says_whether_it_has_stored_a_record(make_writer, tmp_pa
         assert await journal.committed() is None
 
 
-async def test_a_change_survives_a_power_failure(make_writer, tmp_path, monkeypatch):
-    """Its commit is synced to the disk before the file is replaced; those of other records are synced later."""
-    synced, original = [], FileSession.transaction
-
-    def transaction(session, *, lasting=False):
-        synced.append(lasting)
-        return original(session, lasting=lasting)
-
-    with closing(make_writer(f"sqlite:///{tmp_path}/runs.db")) as writer:
-        writer.check()
-        monkeypatch.setattr(FileSession, "transaction", transaction)
-        journal = writer.journal("run")
-        for record in (opened("run"), changing("a", 1.0)):
-            journal.write(record)
-            assert await journal.has_stored()
-    assert synced == [False, True]
-
-
-# Forks in the store: committed whole, and found by the run that they are from.
-
-
-class Desk(StoredRunHarness):
-    """Processes that use a given store."""
-
-    url = ""
-
-
 async def test_f_5_a_fork_is_committed_in_one_transaction(store_url, tmp_path):
     """Before its first request a fork has its turns, calls and messages; listings name the run that it is from."""
-    desk = Desk(tmp_path)
-    desk.url = store_url
+    desk = StoredRunHarness(tmp_path, store=store_url)
     first = await desk.ask(*THREE, ANSWER)
     source = load(store_url, first.outcome.run_id)
-    async with desk.process(ScriptedProvider([])) as runner:
+    async with desk.process() as runner:
         run = await runner.fork(source.run_id, at=2)
         prepared = load(store_url, run.run_id)
     assert prepared.turns == source.turns[:2]
@@ -335,9 +296,6 @@ async def test_f_5_a_fork_is_committed_in_one_transaction(store_url, tmp_path):
         assert store.forks(prepared) == []
         listed = {one.run_id: (one.forked_from, one.forked_at) for one in store.trees(Selection(), 5)}
     assert listed == {run.run_id: (source.run_id, 2), source.run_id: (None, None)}
-
-
-# Access rights of a store that was created with wider permissions than the program sets.
 
 
 def modes(folder):

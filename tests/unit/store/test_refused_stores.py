@@ -1,4 +1,4 @@
-"""Test refused stores."""
+"""Stores that are refused or cannot be written, and what that costs a run."""
 
 import asyncio
 import os
@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,6 @@ from tests.unit.store.records import (
 )
 
 
-@pytest.fixture
-def store(tmp_path):
-    """Create a store in an SQLite file, close it, and return its path."""
-    path = tmp_path / "store" / "runs.db"
-    open_engine(f"sqlite:///{path}").dispose()
-    return path
-
-
 def foreign(path, number=0, version=0):
     """Create a database of another program, with a table of the same name."""
     with sqlite3.connect(path) as connection:
@@ -50,25 +43,7 @@ def foreign(path, number=0, version=0):
     connection.close()
 
 
-def from_the_future(path):
-    """Create a store of version 99."""
-    foreign(path, APPLICATION_ID, 99)
-
-
-def a_text(path):
-    """Create a file that is not a database."""
-    path.write_text("dear diary, " * 100)
-
-
-def a_short_text(path):
-    """Create a file that is shorter than the header of SQLite."""
-    path.write_text("SQLite format 3")
-
-
-def cut_in_half(path):
-    """Create a store whose file is truncated to half its size."""
-    open_engine(f"sqlite:///{path}").dispose()
-    os.truncate(path, path.stat().st_size // 2)
+newer = partial(foreign, number=APPLICATION_ID, version=99)
 
 
 @pytest.mark.parametrize("write", [True, False])
@@ -76,9 +51,9 @@ def cut_in_half(path):
     ("make", "said"),
     [
         (foreign, "is the database of another program"),
-        (from_the_future, "was written by a newer run-specialist (its tables are of version 99, this one knows"),
-        (a_text, "is not an SQLite database"),
-        (a_short_text, "is not an SQLite database"),
+        (newer, "was written by a newer run-specialist (its tables are of version 99, this one knows"),
+        (lambda path: path.write_text("dear diary, " * 100), "is not an SQLite database"),
+        (lambda path: path.write_text("SQLite format 3"), "is not an SQLite database"),
     ],
 )
 def test_a_foreign_file_or_newer_store_is_left_unchanged(tmp_path, make, said, write):
@@ -91,13 +66,12 @@ def test_a_foreign_file_or_newer_store_is_left_unchanged(tmp_path, make, said, w
 
 
 @pytest.mark.parametrize("write", [True, False])
-def test_a_damaged_store_is_refused(tmp_path, write):
-    """A damaged store is refused and left unchanged."""
-    path = tmp_path / "runs.db"
-    cut_in_half(path)
-    before = path.read_bytes()
-    assert refusal(f"sqlite:///{path}", write=write).startswith(f"{path} is damaged")
-    assert path.read_bytes() == before
+def test_a_damaged_store_is_refused(store, write):
+    """A damaged store, here a file cut in half, is refused and left unchanged."""
+    os.truncate(store, store.stat().st_size // 2)
+    before = store.read_bytes()
+    assert refusal(f"sqlite:///{store}", write=write).startswith(f"{store} is damaged")
+    assert store.read_bytes() == before
 
 
 def test_a_newer_version_only_in_the_wal_is_refused(store):
@@ -205,15 +179,12 @@ def test_a_missing_postgresql_driver_names_the_extra_to_install(monkeypatch):
     )
 
 
-# A store that cannot be written costs a run one warning and nothing else.
-
-
 BROKEN = {
     "below a file": lambda path: (path.parent / "file").write_text("") or path.parent / "file" / "runs.db",
     "a folder": lambda path: path.mkdir() or path,
     "no database": lambda path: path.write_text("Notes, and no database at all. " * 9) and path,
     "not ours": lambda path: foreign(path) or path,
-    "newer": lambda path: from_the_future(path) or path,
+    "newer": lambda path: newer(path) or path,
     "a device": lambda path: "/dev/full",
 }
 

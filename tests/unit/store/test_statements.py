@@ -1,19 +1,17 @@
-"""The SQL written without SQLAlchemy matches SQLAlchemy's schema."""
+"""The SQL written without SQLAlchemy, what is synced, and the writing of batches."""
 
 import asyncio
 import os
 import secrets
-import subprocess
-import sys
 import threading
 import tracemalloc
 
 import pytest
-from sqlalchemy import create_engine, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from run_specialist.errors import StoreUnusable
+from run_specialist.record.journal import FileChanging
 from run_specialist.store import batches, location
 from run_specialist.store import sqlite as file_session
 from run_specialist.store.base import Backoff, StoreFailure, StoreOutage
@@ -26,7 +24,7 @@ from run_specialist.store.tables import metadata, stamp
 from tests.stores import postgresql_url
 from tests.unit.store.finished_runs import keep, run_of
 from tests.unit.store.opened import add_run, refusal
-from tests.unit.store.records import ask, begun, counts, ended, turn_of, unpacked, write
+from tests.unit.store.records import ask, begun, change, connection, counts, ended, turn_of, unpacked, write
 
 
 def test_a_new_file_has_the_tables_of_sqlalchemy():
@@ -43,32 +41,6 @@ def test_a_new_file_has_the_tables_of_sqlalchemy():
     *made, stamped = sqlite_statements()
     assert made == [one.replace("( ", "(").replace(" )", ")").replace(" ,", ",") for one in wanted]
     assert stamped == f"INSERT INTO alembic_version (version_num) VALUES ('{VERSION:04}')"  # noqa: S608 - no user input
-
-
-WITHOUT = """
-import asyncio, sys
-from run_specialist.store.location import Location
-from run_specialist.store.writer import Writer
-from tests.unit.store.records import begun, ended, stored, turn_of, write
-
-writer = Writer(Location(sys.argv[1], named=True))
-assert asyncio.run(write(writer.journal("run-1"), *begun("run-1"), *turn_of(1), *ended("run-1"))) is None
-assert asyncio.run(write(writer.claim(stored("run-1", turns=1)), *turn_of(2))) is None
-writer.close()
-print({"sqlalchemy", "alembic"} & {*sys.modules})
-"""
-
-
-@pytest.mark.exhaustive
-def test_a_file_is_written_without_importing_a_database_library(tmp_path):
-    """A file is created and written without importing a database library, also by a resumed run once it is loaded.
-
-    The import takes as long as an entire offline run.
-    """
-    url = f"sqlite:///{tmp_path}/runs.db"
-    done = subprocess.run([sys.executable, "-c", WITHOUT, url], capture_output=True, text=True, check=False)
-    assert (done.stderr, done.stdout) == ("", "set()\n")
-    assert counts(url)["turns"] == 2
 
 
 @pytest.fixture
@@ -139,16 +111,17 @@ async def test_a_run_does_not_wait_for_a_sync(make_writer, tmp_path, monkeypatch
         release.set()
 
 
-def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):
-    """An outcome is synced even directly after another commit."""
+def test_a_change_and_an_outcome_are_synced(make_writer, tmp_path, monkeypatch):
+    """What a change replaces is synced before the file is replaced, and an outcome even directly after a commit."""
     asked = []
     whole = FileSession.transaction
     monkeypatch.setattr(FileSession, "transaction", lambda self, *, lasting=False: asked.append(lasting) or whole(self))
     writer = make_writer(f"sqlite:///{tmp_path}/runs.db")
     journal = writer.journal("run-1")
-    for records in (begun("run-1"), turn_of(1), ended("run-1")[:1]):
+    change_of_file = FileChanging("id", "a.md", "old", "new", "content", ".a.md.tmp", 2)
+    for records in (begun("run-1"), turn_of(1), [change_of_file], ended("run-1")[:1]):
         assert asyncio.run(write(journal, *records)) is None
-    assert asked == [False, False, True]
+    assert asked == [False, False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -177,15 +150,6 @@ def database():
         yield url
 
 
-def execute(url, *statements):
-    """Run statements in a database."""
-    engine = create_engine(parsed(url))
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(text(statement))
-    engine.dispose()
-
-
 def test_the_connection_timeout_is_limited():
     """The connection timeout is limited, as a silent network would block a run for minutes; the URL can override it."""
     assert parsed("postgresql://me@host/runs").query["connect_timeout"] == "10"
@@ -196,36 +160,29 @@ def test_a_user_without_schema_rights_can_use_an_existing_schema(database):
     """A user without the right to create a schema can write to a store that an administrator has created."""
     open_engine(database).dispose()
     role = f"limited_{secrets.token_hex(4)}"
-    execute(
-        database,
-        f"create role {role} login password '{WORD}'",
-        f"grant usage on schema run_specialist to {role}",
-        f"grant select, insert on all tables in schema run_specialist to {role}",
-    )
+    change(database, f"create role {role} login password '{WORD}'")
+    change(database, f"grant usage on schema run_specialist to {role}")
+    change(database, f"grant select, insert on all tables in schema run_specialist to {role}")
     try:
         limited = parsed(database).set(username=role, password=WORD).render_as_string(hide_password=False)
         engine = open_engine(limited)
         add_run(engine, "one")
         engine.dispose()
-        execute(database, f"revoke usage on schema run_specialist from {role}")
+        change(database, f"revoke usage on schema run_specialist from {role}")
         assert "permission denied for schema run_specialist" in refusal(limited)
-        execute(database, "drop schema run_specialist cascade")
+        change(database, "drop schema run_specialist cascade")
         assert "permission denied for database" in refusal(limited)
     finally:
-        execute(database, f"drop owned by {role}", f"drop role {role}")
+        change(database, f"drop owned by {role}")
+        change(database, f"drop role {role}")
 
 
 def test_opening_waits_for_another_process_creating_the_store(database, monkeypatch):
     """Opening waits for another process that is creating the store, up to a timeout."""
     monkeypatch.setattr("run_specialist.store.postgresql.WAIT", 1)
-    engine = create_engine(parsed(database))
-    with engine.begin() as held:
-        held.execute(text(f"select pg_advisory_xact_lock({location.APPLICATION_ID})"))
+    with connection(database) as held:
+        held.execute(f"select pg_advisory_lock({location.APPLICATION_ID})")
         assert "lock timeout" in refusal(database)
-    engine.dispose()
-
-
-# Writing batches and their items.
 
 
 BATCH = StoredBatch("b1", "looker", "What does {input} say?", 5.0, {"file": "content"}, cost_limit=2.5, project="/p")

@@ -1,4 +1,4 @@
-"""The tools `edit` and `write`: what must have been read, what they report, and dry runs."""
+"""The tools `edit` and `write`: what must have been read, what they report, dry runs, undoing, and what is closed."""
 
 import asyncio
 import os
@@ -30,22 +30,13 @@ from tests.link_swapper import can_swap, swapped
 
 
 class Log:
-    """Keeps what tools report, and stores their records."""
+    """Keeps what tools report, and stores their records as long as it `works`."""
 
-    def __init__(self) -> None:
+    is_stored = works = True
+
+    def __init__(self):
         self.events, self.records = [], []
-        self.works = True
-        """Whether the store can be written."""
-        self.before_storing = lambda: None
-
-    def notify(self, event) -> None:
-        """Keep an event."""
-        self.events.append(event)
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether there is a store."""
-        return True
+        self.notify, self.before_storing = self.events.append, bool
 
     async def stored(self, record) -> bool:
         """Keep a record, unless the store does not work."""
@@ -96,12 +87,12 @@ def run(root, write):
     return EditingRun(root, "docs/")
 
 
-def refused(run, name, **arguments):
-    """Return why a call fails, after which nothing is recorded."""
-    before = list(run.log.records)
+def refused(run, name="write", **arguments):
+    """Return why a call fails, after which nothing is recorded and no file was made."""
+    records, events, files = [*run.log.records], [*run.log.events], sorted(run.root.rglob("*"))
     with pytest.raises(ToolError) as error:
         run.call(name, **arguments)
-    assert (run.log.records, run.log.events) == (before, run.log.events)
+    assert (run.log.records, run.log.events, sorted(run.root.rglob("*"))) == (records, events, files)
     return str(error.value)
 
 
@@ -262,9 +253,6 @@ async def test_parallel_edits_of_one_file_are_made_in_turn(run):
     assert (run.root / "docs/a.md").read_text() == "1\n2\n"
 
 
-# Replacements of passages: exact, unique, and with the line ends of the file.
-
-
 @pytest.mark.parametrize(
     ("text", "old", "new", "result"),
     [
@@ -315,9 +303,6 @@ def test_a_whole_file_keeps_its_mark_and_line_ends():
     with pytest.raises(ToolError, match="stands for a secret"):
         rewritten("password = x\n", "password = [redacted]\n")
     assert rewritten("[redacted]", "see [redacted]") == "see [redacted]"
-
-
-# Undoing changes: newest first, only in files that have not changed since.
 
 
 def test_what_others_have_touched_is_left_alone(root, write):
@@ -374,9 +359,6 @@ def test_any_sequence_of_contents_leads_back_to_the_first(tmp_path_factory, cont
     assert (one.result in {"restored", "unchanged"}, (root / "x.md").read_text()) == (True, "start")
 
 
-# Unified diffs: what they say, and that git applies them.
-
-
 LINES = ["a", "b", "c", "", "\r", "@@ -1 +1 @@", "-x", "\\ y"]
 
 
@@ -426,11 +408,8 @@ def test_long_texts_are_compared_quickly():
     assert (diff_of("x", before, after).added, diff_of("x", before, "y\n" * 30_000).counts) == (10_000, "+30000 -20000")
 
 
-# What `edit` and `write` cannot change, whatever a model asks for and whatever happens to the files meanwhile.
-# EDIT_TRIES sets the number of tries against links that are swapped in, 10 by default.
-
-
 TRIES = int(os.environ.get("EDIT_TRIES", "10"))
+"""Tries against links that are swapped in."""
 
 CLOSED = """
     .git/config .git/hooks/pre-commit sub/.git/x .GIT/config .git./config .g\u200cit/config GIT~1/config
@@ -454,20 +433,10 @@ def open_run(root):
     return EditingRun(root, ".", closed=((root / "own").resolve(),))
 
 
-def refused_path(open_run, path, name="write", **arguments):
-    """Return why a call fails; nothing was recorded, and no file was made."""
-    before = sorted(map(str, open_run.root.rglob("*")))
-    arguments = arguments or {"content": "x"}
-    with pytest.raises(ToolError) as error:
-        open_run.call(name, path=path, **arguments)
-    assert sorted(map(str, open_run.root.rglob("*"))) == before
-    return str(error.value)
-
-
 def test_what_decides_about_agents_and_programs_is_closed(open_run):
     """Git, secrets, agent files and settings of any program, in any spelling, although all is writable."""
     for path in CLOSED:
-        assert "may not be changed: " in refused_path(open_run, path), path
+        assert "may not be changed: " in refused(open_run, path=path, content="x"), path
 
 
 def test_files_with_similar_names_are_open(open_run):
@@ -479,18 +448,9 @@ def test_files_with_similar_names_are_open(open_run):
 
 def test_paths_that_lead_out_or_are_none_are_refused(open_run):
     """`..`, absolute paths, NUL, line breaks, the root itself, and paths that are too long."""
-    for path in (
-        "../x.md",
-        "/etc/x.md",
-        "sub/../../x.md",
-        "~/x.md/../../../x.md",
-        "a\0b",
-        "a\nb",
-        "",
-        ".",
-        "x" * 5_000,
-    ):
-        assert refused_path(open_run, path)
+    outside = ["../x.md", "/etc/x.md", "sub/../../x.md", "~/x.md/../../../x.md"]
+    for path in (*outside, "a\0b", "a\nb", "", ".", "x" * 5_000):
+        assert refused(open_run, path=path, content="x")
 
 
 @pytest.mark.parametrize(
@@ -509,7 +469,8 @@ def test_only_writable_paths_are_changed(root, writable, allowed, others):
     if allowed:
         open_run.call("write", path=allowed, content="x")
     for path in others:
-        assert "you may change" in refused_path(open_run, path) or "cannot be changed" in refused_path(open_run, path)
+        why = refused(open_run, path=path, content="x")
+        assert "you may change" in why or "cannot be changed" in why
 
 
 def test_a_writable_folder_that_leads_out_is_refused(root, tmp_path):
@@ -522,16 +483,12 @@ def test_a_writable_folder_that_leads_out_is_refused(root, tmp_path):
 def test_links_are_followed_and_then_checked(open_run, write, tmp_path):
     """To a file outside, into `.git`, to a secret, and to one that may be changed, which stays a link."""
     write({"a.md": "a\n", ".git/config": "x", "docs/b.md": "b\n"})
-    for name, target in {
-        "out": tmp_path / "secret.txt",
-        "git": open_run.root / ".git",
-        "ok.md": open_run.root / "a.md",
-    }.items():
+    targets = {"out": "../secret.txt", "git": ".git", "ok.md": "a.md", "gone": "../new.txt"}
+    for name, target in targets.items():
         (open_run.root / name).symlink_to(target)
-    (open_run.root / "gone").symlink_to(tmp_path / "new.txt")
-    assert "outside the root" in refused_path(open_run, "out")
-    assert "outside the root" in refused_path(open_run, "gone")
-    assert "belongs to git" in refused_path(open_run, "git/config")
+    assert "outside the root" in refused(open_run, path="out", content="x")
+    assert "outside the root" in refused(open_run, path="gone", content="x")
+    assert "belongs to git" in refused(open_run, path="git/config", content="x")
     open_run.call("read", path="ok.md")
     assert "Changed a.md" in open_run.call("edit", path="ok.md", old="a", new="b")
     assert (open_run.root / "ok.md").is_symlink()
@@ -549,7 +506,7 @@ def test_only_regular_files_are_changed(open_run):
     there.bind("socket")
     os.chdir(here)
     for path in ("folder", "fifo", "socket", "fifo/x"):
-        assert "cannot be changed" in refused_path(open_run, path), path
+        assert "cannot be changed" in refused(open_run, path=path, content="x"), path
     there.close()
     for root, paths in {"/dev": ("null", "zero"), "/proc/self": ("comm", "environ", "new", "cwd/new")}.items():
         kernel = EditingRun(Path(root), ".")
@@ -577,14 +534,14 @@ def test_files_that_are_too_large_or_not_text_are_refused(open_run, write):
     write({"wide.md": "text".encode("utf-16")})
     for path in ("big.md", "latin.md", "wide.md", "a.md"):
         open_run.call("read", path=path)
-    assert "larger than 2,000,000 bytes" in refused_path(open_run, "big.md", "edit", old="x", new="y")
+    assert "larger than 2,000,000 bytes" in refused(open_run, "edit", path="big.md", old="x", new="y")
     for path in ("latin.md", "wide.md"):
-        assert "not UTF-8" in refused_path(open_run, path, "edit", old="x", new="y")
-    assert "read it first" in refused_path(open_run, "nul.md")
-    assert "at most 2,000,000" in refused_path(open_run, "a.md", content="x" * (MOST + 1))
-    assert "at most 2,000,000" in refused_path(open_run, "a.md", "edit", old="a", new="x" * (MOST + 1))
-    assert "NUL" in refused_path(open_run, "new.md", content="a\0")
-    assert "surrogate" in refused_path(open_run, "new.md", content="a\ud800b")
+        assert "not UTF-8" in refused(open_run, "edit", path=path, old="x", new="y")
+    assert "read it first" in refused(open_run, path="nul.md", content="x")
+    assert "at most 2,000,000" in refused(open_run, path="a.md", content="x" * (MOST + 1))
+    assert "at most 2,000,000" in refused(open_run, "edit", path="a.md", old="a", new="x" * (MOST + 1))
+    assert "NUL" in refused(open_run, path="new.md", content="a\0")
+    assert "surrogate" in refused(open_run, path="new.md", content="a\ud800b")
 
 
 SWAPS = {

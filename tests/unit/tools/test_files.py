@@ -1,4 +1,4 @@
-"""Output of `read`, `ls` and `glob`, and the notes that report cut results."""
+"""Output of `read`, `ls`, `glob` and `get_tool_response`, notes that report cut results, and names that are closed."""
 
 import asyncio
 import re
@@ -167,9 +167,6 @@ def test_every_result_stays_below_its_limit(call, write, result_limit):
         assert len(call(name, result_limit=result_limit, **arguments)) <= result_limit
 
 
-# Out-of-range numbers in tool arguments give a result or a one-line error.
-
-
 @pytest.mark.parametrize("number", [-(2**63), -1, 0, 2**31, 2**63 + 1, 10**40])
 def test_any_number_gives_a_result_or_a_one_line_error(call, write, number):
     """Any number gives a result or a one-line ToolError, never a Python exception such as ValueError."""
@@ -188,9 +185,6 @@ def test_any_number_gives_a_result_or_a_one_line_error(call, write, number):
         assert not errors or len(text.splitlines()) == 1
         assert "ValueError" not in text
         assert errors or 0 <= number <= 2**31
-
-
-# Patterns without backtracking match the same paths, and no pattern or file name can hang the program.
 
 
 PIECES = st.sampled_from(["*", "*", "**", "/", "/**/", "a", "b", "?", "[ab]", "\\*", ".", " x"])
@@ -229,9 +223,6 @@ def test_character_classes_match_as_in_git(call, write):
     """`[!a]` matches no `/`, `[[:alpha:]]` causes no warning, and `[]*`, a class that has no end, hides nothing."""
     write({".gitignore": "x[!a]y\n[[:alpha:]]z\n[]*\n[!]*\n", "x/y": "needle", "xby": "needle"})
     assert call("grep", pattern="needle") == "x/y:1: needle"
-
-
-# The archive stores full outputs, and `get_tool_response` reads them in slices.
 
 
 def filled(**texts: str) -> Archive:
@@ -309,9 +300,6 @@ async def test_two_outputs_with_one_id_are_both_stored():
     assert ([*archive], filled(a="text").add("a", "text")) == (["same"], 0)
 
 
-# Which names the file tools, the commands of `bash` and the sandbox of macOS refuse: one list for all of them.
-
-
 PROTECTED = """
     .git git~1 .gitmodules .githooks .husky .hg .claude .github .gemini .opencode .codex .cursor .copilot .agents
     .run-specialist .kiro .roo .qwen .windsurf .windsurfrules .clinerules .cursorrules .mcp.json opencode.json
@@ -351,9 +339,6 @@ def test_case_and_hidden_folders_do_not_matter_to_commands():
         assert is_protected_from_commands(name.upper())
         assert is_protected_from_commands(name.lower())
     assert is_protected_from_commands(".ssh/AGENTS.md")
-
-
-# Files that usually hold secrets, expected answers or notes are closed by name unless `paths` names them.
 
 
 SECRETS = [

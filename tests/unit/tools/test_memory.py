@@ -1,4 +1,4 @@
-"""The tool `memory`: the effects and the refusals of its commands."""
+"""The tool `memory`: effects and refusals of its commands, and attacks; and the tools `todo` and `think`."""
 
 import asyncio
 import fcntl
@@ -188,9 +188,6 @@ def test_a_dry_run_changes_no_notes(notes):
     assert notes.text() == "a\n"
 
 
-# Attacks on the notes of a specialist: names, links, files that are none, and folders that are swapped meanwhile.
-
-
 OUTSIDE = "outside stays as it is"
 
 
@@ -294,9 +291,6 @@ def test_local_notes_are_ignored_by_git(attacked):
     ignore.write_text("!*\n")
     attacked.call("append", "MEMORY.md", file_text="b")
     assert ignore.read_text() == "!*\n"
-
-
-# The tools `todo` and `think`, which only keep what the model writes.
 
 
 def call(tool, **arguments):

@@ -198,20 +198,12 @@ def test_a_corrected_module_is_imported_again(odd):
     assert tool_of(odd, "PKG.fails:lookup").name == "lookup"
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        *(
-            (name, "is reserved; choose another one: @tool")
-            for name in ("respond", "search", "read", "delegate", "get_tool_response", "context_summarize")
-        ),
-        ("mcp__web__get", "is reserved"),
-        ("lookup", "is already used by another function"),
-    ],
-)
-def test_a_tool_name_that_is_taken_is_refused(name, why):
+def test_a_tool_name_that_is_taken_is_refused():
     """Names of built-in and of MCP tools and duplicate names are refused; those of newer tools still work."""
     for newer in ("fetch", "bash", "edit", "write", "memory", "todo", "think"):
         python_tools.check_name("app:it", newer, ["lookup"])
-    with pytest.raises(UsageError, match=f"app:it: tool name {name} {why}"):
-        python_tools.check_name("app:it", name, ["lookup"])
+    builtin = ("respond", "search", "read", "delegate", "get_tool_response", "context_summarize", "mcp__web__get")
+    refused = dict.fromkeys(builtin, "reserved; choose another one: @tool")
+    for name, why in (refused | {"lookup": "already used by another function"}).items():
+        with pytest.raises(UsageError, match=f"app:it: tool name {name} is {why}"):
+            python_tools.check_name("app:it", name, ["lookup"])

@@ -1,4 +1,4 @@
-"""The tools cannot reach anything outside the root."""
+"""The tools cannot reach anything outside the root or hidden, in any tree and by any name."""
 
 import asyncio
 import os
@@ -188,9 +188,6 @@ def test_no_combination_of_segments_leaves_the_root(segments, absolute):
             assert Path(os.path.realpath(root / path)).is_relative_to(os.path.realpath(root))
 
 
-# Files hidden by .gitignore or outside `paths` stay hidden.
-
-
 def test_a_fifo_named_gitignore_is_not_opened(call, write, root):
     """A .gitignore that is a FIFO is not opened; only a regular file is."""
     write({"x.md": "needle"})
@@ -257,9 +254,6 @@ def test_paths_may_refer_to_a_linked_folder(call, write, root):
     write({"documentation/a.md": "needle", "b.md": "needle"})
     (root / "docs").symlink_to("documentation")
     assert call("grep", paths=("docs/*.md",), pattern="needle") == "documentation/a.md:1: needle"
-
-
-# Hostile trees: endless files, very long paths, devices, programs in the root, and files that disappear.
 
 
 LEVELS = 22
@@ -340,9 +334,6 @@ def test_names_match_exactly_in_case_and_normalization(call, write, root):
                 call("read", path=other)
 
 
-# Odd file names are printed on one line and can be used as paths again.
-
-
 NAMES = [
     *("with space.md", "ünïcödé 漢字.md", "new\nline.md", "tab\t.md", "-dash.md", "[brackets].md", "a:1: b.md", "*.md"),
     *("--pre=cat.md", "{a,b}.md", "!not.md", "#comment.md", r"back\\slash \n.md", " blank before.md"),
@@ -381,11 +372,8 @@ def test_printed_paths_are_one_line_of_valid_text(path):
         assert unescape_path(printed) == path.encode("utf-8", "replace").decode()
 
 
-# Nothing outside the root is shown, even while files and folders are being swapped for links. SANDBOX_TRIES sets
-# the number of tries, 5 by default.
-
-
 TRIES = int(os.environ.get("SANDBOX_TRIES", "5"))
+"""Tries against links that are swapped in."""
 CALLS = [
     ("read", {"path": "folder/x.md"}),
     ("read", {"path": "file.md"}),

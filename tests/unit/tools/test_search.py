@@ -1,4 +1,4 @@
-"""Ranked search finds passages, whatever the wording and characters of the query."""
+"""Ranked search finds passages, whatever the wording of the query and the size of the root; and .gitignore files."""
 
 import asyncio
 import gc
@@ -10,9 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -202,44 +200,30 @@ def test_passages_keep_every_line_and_its_number(text):
     assert all(lines[number - 1] == line for number, line in held.items())
 
 
-# Search in a root too large to index all passages: files are ranked first, then the best are read again and cut.
-
-
-NOTES = 300
-
-
-@pytest.fixture(scope="module")
-def notes_large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Write 300 notes and return queries for them; the notes are read-only."""
-    folder = tmp_path_factory.mktemp("notes")
-    return folder, write(folder, NOTES)
-
-
-@pytest.fixture(scope="module")
-def small(notes_large: tuple[Path, list[str]]) -> SearchIndex:
-    """Return an index of all passages of the notes."""
-    index = SearchIndex(Sandbox(notes_large[0]))
-    index.search(SEAL, 1)
-    return index
+NOTES = 180
 
 
 @pytest.fixture
-def large(notes_large: tuple[Path, list[str]], by_files: None) -> SearchIndex:
-    """Return an index that keeps only the words of the notes and ranks files."""
-    return SearchIndex(Sandbox(notes_large[0]))
-
-
-@pytest.fixture
-def by_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def by_files(monkeypatch):
     """Lower the size limit so that a few files are already searched by files."""
     monkeypatch.setattr(index_module, "LARGEST_CUT", 20_000)
 
 
 @pytest.mark.exhaustive
-def test_both_index_forms_rank_the_same_files_first(notes_large, small, large):
-    """The best passage's file is among the first three hits by files, and the counts are exact."""
-    folder, queries = notes_large
-    texts = [path.read_text().casefold() for path in folder.rglob("*.md")]
+def test_both_index_forms_rank_the_same_files_first(tmp_path, monkeypatch):
+    """The best passage's file is among the first three hits by files, and the counts are exact; every note is searched.
+
+    A word in a few notes, including the first and the last, is found in all of them.
+    """
+    queries = write(tmp_path, NOTES)
+    texts = [path.read_text().casefold() for path in tmp_path.rglob("*.md")]
+    small, large = SearchIndex(Sandbox(tmp_path)), SearchIndex(Sandbox(tmp_path))
+    small.search(SEAL, 1)
+    monkeypatch.setattr(index_module, "LARGEST_CUT", 20_000)
+    hits = large.search(SEAL, 10)
+    assert hits.total == len({path for path, _ in hits.best}) == hits.counts[SEAL] == SEALED
+    assert all(any(SEAL in text for _, text in passage.lines) for _, passage in hits.best)
+    assert (large.files, large.complete) == (NOTES, True)
     for query in queries:
         best, hits = small.search(query, 10), large.search(query, 10)
         assert (best.unit, hits.unit) == ("passages", "files")
@@ -247,18 +231,8 @@ def test_both_index_forms_rank_the_same_files_first(notes_large, small, large):
         assert hits.counts == {
             word: sum(re.search(rf"\b{word}\b", text) is not None for text in texts) for word in query.split()
         }
+        assert min(10, hits.total) <= len(hits.best)
         assert hits.total <= NOTES
-        assert len(hits.best) >= min(10, hits.total)
-
-
-@pytest.mark.exhaustive
-def test_every_note_is_searched(large):
-    """A word in a few notes, including the first and the last, is found in all of them."""
-    hits = large.search(SEAL, 10)
-    assert hits.total == len({path for path, _ in hits.best}) == hits.counts[SEAL] == SEALED
-    assert all(any(SEAL in text for _, text in passage.lines) for _, passage in hits.best)
-    assert large.files == NOTES
-    assert large.complete
 
 
 def test_matching_files_are_counted(call, write, by_files):
@@ -308,37 +282,26 @@ def test_a_file_that_holds_more_of_the_query_goes_first(call, write, by_files):
     assert call("search", query="left right").startswith("both.md:1: The left")
 
 
-def _gone(path: Path) -> None:
-    path.unlink()
-
-
-def _emptied(path: Path) -> None:
-    path.write_text("")
-
-
-def _swapped(path: Path) -> None:
-    path.unlink()
-    path.symlink_to(path.parent.parent / "secret.txt")
-
-
-def _grown(path: Path) -> None:
-    os.truncate(path, index_module.LARGEST_FILE + 1)
+CHANGES = {
+    "gone": lambda path: path.unlink(),
+    "emptied": lambda path: path.write_text(""),
+    "swapped": lambda path: (path.unlink(), path.symlink_to(path.parent.parent / "secret.txt")),
+    "grown": lambda path: os.truncate(path, index_module.LARGEST_FILE + 1),
+}
 
 
 @pytest.mark.exhaustive(one_in=4)
-@pytest.mark.parametrize("change", [_gone, _emptied, _swapped, _grown])
-def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_files, change: Callable[[Path], None]):
+@pytest.mark.parametrize("change", CHANGES)
+def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_files, change):
     """A file that was deleted, emptied, enlarged or replaced by a link yields nothing; the others are found."""
-    write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 150 for number in range(40)})
+    names = [f"{number:02}.md" for number in range(40)]
+    write({name: f"The needle of {name}.\n" + "hay\n\n" * 150 for name in names})
     index = SearchIndex(Sandbox(root))
     assert len(index.search("needle", 50).best) == 40
-    for number in range(30):
-        change(root / f"{number:02}.md")
-    hits = index.search("needle", 10)
-    assert [path for path, _ in hits.best] == [f"{number}.md" for number in range(30, 40)]
-    for number in range(30, 40):
-        change(root / f"{number:02}.md")
-    assert index.search("needle", 10).best == ()
+    for changed, left in ((names[:30], names[30:]), (names[30:], [])):
+        for name in changed:
+            CHANGES[change](root / name)
+        assert [path for path, _ in index.search("needle", 10).best] == left
 
 
 def test_a_search_that_runs_out_of_time_reports_it(call, write, by_files, monkeypatch):
@@ -356,9 +319,6 @@ def test_a_search_that_runs_out_of_time_reports_it(call, write, by_files, monkey
 def test_the_index_numbers_lines_as_read_does(text):
     """The index numbers lines as `read` and `grep` do."""
     assert lines_in(text) == [line for line, _ in lines_of(io.BytesIO(text.encode()), "utf-8")]
-
-
-# A .gitignore of any size takes effect and is compiled once; if it is too large, its folder stays closed.
 
 
 MANY = 30_000

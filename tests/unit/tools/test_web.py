@@ -1,4 +1,4 @@
-"""The text of pages, and the tool that reads it in parts."""
+"""Pages: their text, the tool that reads it in parts, bounded downloads, and the addresses that are refused."""
 
 import gzip
 import ipaddress
@@ -133,9 +133,6 @@ async def test_a_page_is_read_in_parts_with_one_request():
     assert len(pages.requests) == 1
 
 
-# Downloads: refused by address at the connection, and bounded in size, time and redirects.
-
-
 def anywhere(address):
     """Allow every address, so that a server on loopback can be read."""
     return bool(address)
@@ -230,20 +227,15 @@ async def test_an_endless_page_is_cut():
     assert (len(found.body), found.is_cut) == (MAX_BYTES, True)
 
 
-async def test_a_small_page_that_unpacks_to_much_more_is_cut():
-    """A compressed page is unpacked up to the limit only, also if it is compressed twice as far as it says."""
+async def test_a_compressed_page_is_unpacked_up_to_the_limit():
+    """A page that is compressed as was asked for arrives whole, but one that unpacks to much more is cut."""
     packing = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     bomb = b"".join(packing.compress(bytes(2**20)) for _ in range(20)) + packing.flush()
-    async with serving(replied(bomb, "content-encoding: gzip")) as pages:
-        found = await Downloads(may_connect=anywhere).get(pages.url())
-    assert (len(found.body), found.is_cut) == (MAX_BYTES, True)
-
-
-async def test_a_compressed_page_is_unpacked():
-    """A page that is compressed as was asked for arrives whole."""
-    async with serving(replied(gzip.compress(b"plain"), "content-encoding: gzip")) as pages:
-        found = await Downloads(may_connect=anywhere).get(pages.url())
-    assert (found.body, found.is_cut) == (b"plain", False)
+    for packed, length, is_cut in ((gzip.compress(b"plain"), 5, False), (bomb, MAX_BYTES, True)):
+        async with serving(replied(packed, "content-encoding: gzip")) as pages:
+            found = await Downloads(may_connect=anywhere).get(pages.url())
+        assert (len(found.body), found.is_cut) == (length, is_cut)
+    assert found.body == bytes(MAX_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -271,9 +263,6 @@ async def test_a_server_that_never_answers_is_left():
     async with serving(None) as pages:
         with pytest.raises(ToolError, match="did not answer within"):
             await Downloads(may_connect=anywhere, seconds=0.1).get(pages.url())
-
-
-# Which addresses and URLs a page may come from.
 
 
 INSIDE = re.findall(

@@ -98,9 +98,6 @@ def test_a_suggested_limit_adds_a_fifth_and_is_rounded_up(enough, limit):
     assert limit_for(enough) == limit
 
 
-# Which past runs count for tuning: those of the current version of the file with its limits.
-
-
 def runs(*outcomes, digest="new", changed=False, begin=0):
     """Return past runs of a version."""
     return [
@@ -118,9 +115,6 @@ def test_limits_set_by_a_flag_do_not_count():
     assert tuning.changed_limits == {"landed": 3, "answered": 1}
     assert (tuning.runs, tuning.hits, tuning.limit) == (10, [], 30)
     assert tuning.suggestion == tune("finder", own, 30, digest="new").suggestion
-
-
-# What tuning reports from past runs about a limit: hits, costs and calls.
 
 
 def test_s1_8_how_often_each_limit_was_hit_is_counted():

@@ -2,10 +2,11 @@
 
 import json
 
+from tests.wire.simulator.script import Policy
 from tests.wire.structured_outputs import written
 
 from .replies import ChatReply, calls, says, tool_call
-from .simulator import Policy, Recorded
+from .simulator import Recorded
 
 
 def always_tool(

@@ -1,10 +1,12 @@
 """The rules by which a strict chat completions server refuses a request, in the order of checking."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from . import formats
-from .rule import NAME, Call, Check, Rule
+from tests.wire import structured_outputs as outputs
+from tests.wire.simulator.rules.base import Call, Table
 
 PATH = "/v1/chat/completions"
 KEYS = {
@@ -22,69 +24,61 @@ KEYS = {
 }
 ROLES = {"system", "user", "assistant", "tool"}
 EFFORTS = {"none", "minimal", "low", "medium", "high", "xhigh", "max"}
-RULES: list[Rule] = []
+SCHEMA_KEYS = {"name", "description", "schema", "strict"}
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+RULES = Table()
 
 
-def rule(rule_id: str, status: int = 400) -> Callable[[Check], Check]:
-    """Put a check into the table."""
-
-    def enter(check: Check) -> Check:
-        RULES.append(Rule(rule_id, check, status))
-        return check
-
-    return enter
-
-
-@rule("path", 404)
+@RULES.rule("path", 404)
 def _path(call: Call) -> Iterator[str]:
-    if (call.incoming.method, call.incoming.path) != ("POST", PATH):
-        yield f"Invalid URL ({call.incoming.method} {call.incoming.path})"
+    if (call.method, call.path) != ("POST", PATH):
+        yield f"Invalid URL ({call.method} {call.path})"
 
 
-@rule("key", 401)
+@RULES.rule("key", 401)
 def _key(call: Call) -> Iterator[str]:
-    if not call.incoming.headers.get("authorization", "").removeprefix("Bearer ").strip():
+    if not call.headers.get("authorization", "").removeprefix("Bearer ").strip():
         yield "You didn't provide an API key."
 
 
-@rule("content_type")
+@RULES.rule("content_type")
 def _content_type(call: Call) -> Iterator[str]:
-    if "json" not in call.incoming.headers.get("content-type", "").lower():
-        yield f"Unsupported content type: {call.incoming.headers.get('content-type')!r}; use application/json."
+    if "json" not in call.headers.get("content-type", "").lower():
+        yield f"Unsupported content type: {call.headers.get('content-type')!r}; use application/json."
 
 
-@rule("json")
+@RULES.rule("json")
 def _json(call: Call) -> Iterator[str]:
     if not isinstance(call.body, dict):
         yield "We could not parse the JSON body of your request."
 
 
-@rule("known_keys")
+@RULES.rule("known_keys")
 def _known_keys(call: Call) -> Iterator[str]:
     yield from (f"Unrecognized request argument supplied: {key}" for key in call.body if key not in KEYS)
 
 
-@rule("required")
+@RULES.rule("required")
 def _required(call: Call) -> Iterator[str]:
     for key, kind in (("model", str), ("messages", list)):
         if not isinstance(call.body.get(key), kind) or not call.body[key]:
             yield f"Missing required parameter: '{key}'."
 
 
-@rule("room")
+@RULES.rule("room")
 def _room(call: Call) -> Iterator[str]:
     room = call.body.get("max_completion_tokens", 1)
     if not isinstance(room, int) or room < 1:
         yield f"Invalid 'max_completion_tokens': {room!r} is no integer of at least 1."
 
 
-@rule("effort")
+@RULES.rule("effort")
 def _effort(call: Call) -> Iterator[str]:
     if call.body.get("reasoning_effort", "low") not in EFFORTS:
         yield f"Invalid value: {call.body['reasoning_effort']!r} for 'reasoning_effort'."
 
 
-@rule("stream")
+@RULES.rule("stream")
 def _stream(call: Call) -> Iterator[str]:
     if not isinstance(call.body.get("stream", False), bool):
         yield "Invalid type for 'stream': expected a boolean."
@@ -92,7 +86,7 @@ def _stream(call: Call) -> Iterator[str]:
         yield "The 'stream_options' parameter is only allowed when 'stream' is enabled."
 
 
-@rule("tools")
+@RULES.rule("tools")
 def _tools(call: Call) -> Iterator[str]:
     tools = call.body.get("tools", [{}])
     if not isinstance(tools, list) or not tools:
@@ -113,7 +107,7 @@ def _tools(call: Call) -> Iterator[str]:
         yield "Invalid 'tools': names must be unique."
 
 
-@rule("tool_choice")
+@RULES.rule("tool_choice")
 def _tool_choice(call: Call) -> Iterator[str]:
     if "tool_choice" not in call.body:
         return
@@ -129,10 +123,44 @@ def _tool_choice(call: Call) -> Iterator[str]:
             yield f"Invalid value for 'tool_choice': {other!r}."
 
 
-RULES += formats.RULES
+@RULES.rule("response_format")
+def _format(call: Call) -> Iterator[str]:
+    form = call.body.get("response_format", {"type": "text"})
+    match form:
+        case {"type": "text" | "json_object"} if len(form) == 1:
+            return
+        case {"type": "json_schema", "json_schema": dict(given)} if len(form) == 2:
+            yield from (
+                f"Unknown parameter: 'response_format.json_schema.{key}'." for key in given.keys() - SCHEMA_KEYS
+            )
+            if not NAME.fullmatch(str(given.get("name", ""))):
+                yield "Invalid 'response_format.json_schema.name': string does not match the pattern."
+            if not isinstance(given.get("schema"), dict) or not isinstance(given.get("strict", False), bool):
+                yield "Invalid 'response_format.json_schema': expected a schema."
+        case _:
+            yield "Invalid value for 'response_format'."
 
 
-@rule("role")
+def _root(schema: outputs.Schema) -> Iterator[str]:
+    if schema.get("type") != "object" or "anyOf" in schema:
+        yield ": schema must be a JSON Schema of 'type: \"object\"'"
+
+
+def _enter(rule_id: str, check: Callable[[outputs.Schema], Iterator[str]]) -> None:
+    @RULES.rule(f"schema_{rule_id}")
+    def checked(call: Call) -> Iterator[str]:
+        given: Any = call.body.get("response_format", {}).get("json_schema", {})
+        if given.get("strict") is True:
+            name = given["name"]
+            yield from (f"Invalid schema for response_format '{name}': {broken}" for broken in check(given["schema"]))
+
+
+_schemas = {"root": _root, **outputs.RULES, "required": outputs.optional, "size": outputs.too_large}
+for _id, _check in _schemas.items():
+    _enter(_id, _check)
+
+
+@RULES.rule("role")
 def _role(call: Call) -> Iterator[str]:
     for number, message in enumerate(call.body["messages"]):
         role = message.get("role") if isinstance(message, Mapping) else None
@@ -142,9 +170,9 @@ def _role(call: Call) -> Iterator[str]:
             yield f"messages[{number}]: system messages are only allowed at the beginning."
 
 
-@rule("content")
+@RULES.rule("content")
 def _content(call: Call) -> Iterator[str]:
-    for number, message in enumerate(call.messages):
+    for number, message in enumerate(call.body["messages"]):
         content, calls = message.get("content"), message.get("tool_calls")
         if content is None and message["role"] == "assistant" and calls:
             continue
@@ -152,10 +180,10 @@ def _content(call: Call) -> Iterator[str]:
             yield f"Invalid value for 'content' of messages[{number}]: expected a string."
 
 
-@rule("tool_calls")
+@RULES.rule("tool_calls")
 def _tool_calls(call: Call) -> Iterator[str]:
     seen: set[str] = set()
-    for number, message in enumerate(call.messages):
+    for number, message in enumerate(call.body["messages"]):
         if "tool_calls" in message and (message["role"] != "assistant" or not message["tool_calls"]):
             yield f"messages[{number}].tool_calls: not allowed here, or empty."
         for wanted in message.get("tool_calls") or ():
@@ -170,10 +198,10 @@ def _tool_calls(call: Call) -> Iterator[str]:
                     yield f"Invalid 'messages[{number}].tool_calls'."
 
 
-@rule("tool_results")
+@RULES.rule("tool_results")
 def _tool_results(call: Call) -> Iterator[str]:
     owed: list[str] = []
-    for number, message in enumerate([*call.messages, {"role": "end"}]):
+    for number, message in enumerate([*call.body["messages"], {"role": "end"}]):
         if message["role"] == "tool":
             if message.get("tool_call_id") not in owed:
                 yield f"messages[{number}] with role 'tool' must be a response to a preceding 'tool_calls'."
@@ -191,12 +219,3 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except ValueError:
         return False
-
-
-def first_broken(call: Call) -> tuple[Rule, str] | None:
-    """Return the first rule that a request breaks, and what is said about it."""
-    for one in RULES:
-        message = next(one.check(call), None)
-        if message is not None:
-            return one, message
-    return None

@@ -81,10 +81,7 @@ class CaseResult:
 
 
 async def play(case: Case, folder: Path, *, alone: bool = True) -> CaseResult:
-    """Run the case, resume it on a working server if it did not end well, and check the result.
-
-    alone: False if other cases run at the same time; the caller then checks for leaks.
-    """
+    """Run the case, resume it if it did not end well, and check the result; if it runs `alone`, for leaks too."""
     before = Census.take()
     _write(folder, case.moment)
     with START[case.api](Model(case.api, case.moment), all_used=False) as simulator:

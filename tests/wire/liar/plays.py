@@ -18,12 +18,6 @@ PAUSE = 0.005
 PING = b'event: ping\ndata: {"type": "ping"}\n\n: still here\n\n'
 
 
-async def good(line: Line) -> None:
-    """Send the simulator's reply."""
-    await line.write((await line.good()).raw)
-    line.keeps_alive = True
-
-
 async def closes_afterwards(line: Line) -> None:
     """Send the simulator's reply, and close the connection without announcing it."""
     await line.write((await line.good()).raw)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import MCPServer
 from mcp.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents
 
 server = MCPServer("good")
@@ -57,12 +57,6 @@ async def slow(seconds: float) -> str:
 
 
 @server.tool(structured_output=False)
-def large(characters: int) -> str:
-    """Say much."""
-    return "x" * characters
-
-
-@server.tool(structured_output=False)
 def mixed() -> list[Any]:
     """Answer with every kind of non-text content, and some text."""
     data = "QUJD" * 400
@@ -85,15 +79,9 @@ def structured() -> dict[str, int]:
 
 
 @server.tool(structured_output=False)
-async def ask_back(context: Context) -> str:
-    """Ask the client for what it does not offer."""
-    told = []
-    await context.report_progress(0.5, 1.0, "half")
-    try:
-        told.append(str(await context.session.list_roots()))
-    except Exception as error:  # noqa: BLE001 - reported to the test
-        told.append(f"roots: {error}")
-    return "; ".join(told)
+def ask_back(question: str) -> str:
+    """Say a question again."""
+    return question
 
 
 def web() -> None:

@@ -88,7 +88,7 @@ def tools(params):
     if HOW in LISTS:
         return LISTS[HOW]
     if HOW == "many":
-        return {"tools": [{**TOOL, "name": f"look{number}"} for number in range(10_000)]}
+        return {"tools": [{**TOOL, "name": f"look{number}"} for number in range(2_000)]}
     if HOW == "endless":
         page = int(params.get("cursor", 0))
         return {"tools": [{**TOOL, "name": f"look{page}"}], "nextCursor": str(page + 1)}

@@ -12,7 +12,8 @@ from .models import MODELS, Model, find_model
 from .replies import Reply
 from .rules.table import ALL_RULES, RULES
 from .script import Recorded
-from .simulator import MessagesSimulator, ScriptError
+from .served import ScriptError
+from .simulator import MessagesSimulator
 
 __all__ = [
     "ALL_RULES",

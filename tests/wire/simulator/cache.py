@@ -34,10 +34,7 @@ class PromptCache:
         self._skipped += seconds
 
     def account(self, body: Mapping[str, Any], blocks: Sequence[Segment], minimum: int) -> Usage:
-        """Return the input usage of a request and keep what it writes.
-
-        minimum: shortest prefix that is cached [tokens].
-        """
+        """Return the input usage of a request and keep what it writes; no prefix below `minimum` [tokens] is cached."""
         now = self._clock() + self._skipped
         chain, sizes = _chain(body, blocks)
         marks = [(at, ttl) for at, ttl in markers(body, blocks) if tokens(sizes[at]) >= minimum]

@@ -31,10 +31,7 @@ def always_tool(
     answer: str = "what was found",
     obeys: Callable[[Recorded], bool] = ordered_to_respond,
 ) -> Policy:
-    """Play a model that calls a tool for ever and obeys `tool_choice` and the order to respond.
-
-    obeys: decides whether a request contains an order; `lambda request: False` is deaf to words.
-    """
+    """Play a model that calls a tool for ever, and obeys `tool_choice` and what `obeys` takes for an order."""
 
     def policy(request: Recorded) -> Reply:
         ended = _ordered_to_end(request, answer, obeys)

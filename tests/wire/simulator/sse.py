@@ -10,10 +10,7 @@ PIECES = 3
 
 
 def events(message: dict[str, Any], cut_json: str | None = None) -> Iterator[Event]:
-    """Yield the events of a message in the API's order.
-
-    cut_json: what the last tool call's arguments are streamed as, when they were cut.
-    """
+    """Yield the events of a message in order; `cut_json` replaces the arguments of the last call, if they were cut."""
     usage = message["usage"]
     begun = {
         **message,

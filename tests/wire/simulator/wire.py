@@ -41,10 +41,7 @@ class Wire:
         self.drop()
 
     def send_events(self, events: Iterable[bytes], *, complete: bool = True) -> None:
-        """Send a stream; every event is cut in two on the way, in the middle of a character or not.
-
-        complete: False leaves the end of the body away and closes the connection.
-        """
+        """Send a stream, every event cut in two, even within a character; unless `complete`, leave the end away."""
         self._head(200, EVENTS, {"transfer-encoding": "chunked", "cache-control": "no-cache"})
         for event in events:
             middle = len(event) // 2

@@ -47,7 +47,7 @@ def shell_tool(settings: Specialist, root: Path, copy: WorkingCopy | None = None
     copy: informed that files may have changed.
     """
     made = _Shell(settings, root, copy)
-    return Tool(NAME, made.description, made.bash, ends_itself=bool(made.writable))
+    return Tool(NAME, made.description, made.bash, ends_itself=bool(made.writable), numbered=True)
 
 
 class _Shell:
@@ -61,7 +61,8 @@ class _Shell:
         self._has_looked_back = False
         self._closed = [Path(os.path.realpath(settings.path))] if settings.path else []
         self._rules = CommandRules(settings.tools, settings.disallowed_tools)
-        self._limit = settings.tool_result_limit
+        # The numbers of the lines are added.
+        self._limit = 9 * settings.tool_result_limit // 10
         self.writable, _ = writable_places(self._root, settings.writable)
         places = few([one or "the whole root" for one in self.writable], _NAMED)
         changes = f"Only {places} can be changed, and /tmp, which is gone after the call." if places else _NOTHING

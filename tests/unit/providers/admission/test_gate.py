@@ -1,7 +1,7 @@
 """Which request begins next: at once if nothing holds it, else in order, and past requests of another model."""
 
 import asyncio
-import threading
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -9,9 +9,89 @@ from hypothesis import strategies as st
 
 from run_specialist.errors import Unavailable
 from run_specialist.loop.retries import StopSignal
-from run_specialist.providers.admission import Gate
-from run_specialist.providers.base import Queueing
-from tests.unit.providers.admission.gated_requests import Refused, hold, refuse, settle, turn
+from run_specialist.providers import admission
+from run_specialist.providers.admission import Gate, GatedRequest
+from run_specialist.providers.base import Choice, Queueing, Request
+from run_specialist.providers.errors import MESSAGES, Fault
+
+
+class Refused(Exception):
+    """An error that refuses a request."""
+
+    def __init__(self, status=429, wait=None):
+        super().__init__(status)
+        self.refusal = Fault(f"the API answered {status}", status=status, wait=wait)
+
+
+class Turn(GatedRequest):
+    """A request whose errors carry their refusal, instead of being those of an SDK."""
+
+    def _refusal(self, error):
+        return getattr(error, "refusal", None)
+
+
+def turn(gate, ceiling=None, queueing=None):
+    """Return the turn of a request."""
+    provider = SimpleNamespace(model="m", requests_at_once=ceiling)
+    return Turn(gate, provider, MESSAGES, Request([], Choice.AUTO, 1, queueing=queueing))
+
+
+async def refuse(gate, **refusal):
+    """Let one request be refused."""
+    one = turn(gate)
+    await one.__aenter__()
+    await one.__aexit__(None, Refused(**refusal), None)
+
+
+async def hold(gate, begun, name, release, **options):
+    """Hold a place until `release` is set."""
+    async with turn(gate, **options):
+        begun.append(name)
+        await release.wait()
+
+
+async def settle(gate, waiting):
+    """Return once so many requests wait at a gate, and have nothing else to do."""
+    while gate.waiting != waiting:  # noqa: ASYNC110 - a gate has no event for it
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class ManualTime:
+    """A clock that a test sets; sleeping requests look at it when the test says so."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        self._sleepers = []
+        monkeypatch.setattr(Gate, "clock", staticmethod(lambda: self.now))
+        monkeypatch.setattr(Gate, "sleep", staticmethod(self._sleep))
+
+    async def _sleep(self, future, seconds):
+        over = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.now + seconds, over))
+        await asyncio.wait([future, over], return_when=asyncio.FIRST_COMPLETED)
+
+    async def advance(self, seconds):
+        """Let time pass, and all requests act on it."""
+        self.now += seconds
+        for _ in range(20):
+            for until, over in self._sleepers:
+                if until <= self.now and not over.done() and not over.get_loop().is_closed():
+                    over.set_result(None)
+            await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def without_pace(monkeypatch):
+    """Let any number of requests start per iteration of the event loop."""
+    monkeypatch.setattr(admission, "PER_TURN", 10_000)
+
+
+@pytest.fixture
+def time(monkeypatch):
+    """A clock that the test sets."""
+    return ManualTime(monkeypatch)
 
 
 async def test_r2_requests_that_need_not_wait_do_not():
@@ -56,45 +136,6 @@ async def test_r3_a_request_with_a_ceiling_gets_its_turn_among_others(time):
     await task
     with pytest.raises(StopIteration):
         turn(gate).__aenter__().send(None)
-
-
-@pytest.mark.exhaustive
-def test_r1_two_event_loops_share_a_gate():
-    """Requests of two threads, each with its event loop, are under way one at a time, and all get their turn."""
-    gate, most, counts = Gate(), [0], [0, 0]
-
-    async def ask(thread):
-        async with turn(gate, 1):
-            most[0] = max(most[0], len(gate.under_way))
-            await asyncio.sleep(0)
-            counts[thread] += 1
-
-    async def play(thread):
-        await asyncio.gather(*(ask(thread) for _ in range(100)))
-
-    threads = [threading.Thread(target=asyncio.run, args=(play(number),)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert (most, counts, len(gate.under_way), gate.waiting) == ([1], [100, 100], 0, 0)
-
-
-async def test_m_8_a_request_of_another_model_passes_those_that_wait_for_the_first_one(time):
-    """A request does not queue behind those of another model that was refused."""
-    gate, release, begun = Gate(), asyncio.Event(), []
-    await refuse(gate, wait=900)
-    waiting = asyncio.ensure_future(hold(gate, begun, "m", release))
-    await settle(gate, 1)
-    async with asyncio.timeout(5), turn(gate, model="n"):
-        assert (begun, gate.waiting) == ([], 1)
-    release.set()
-    await time.advance(1_000)
-    await waiting
-    assert begun == ["m"]
-
-
-# No place at a gate is lost: requests that are cancelled, fail, or lose their event loop give it back.
 
 
 @given(st.sets(st.integers(0, 19)), st.sets(st.integers(0, 19)), st.integers(0, 40), st.integers(1, 4))
@@ -142,9 +183,6 @@ async def test_r8_requests_of_a_loop_that_was_closed_are_forgotten(time):
     assert begun == ["next"]
     release.set()
     await task
-
-
-# A gate that the API has closed: who waits for how long, who fails instead, and what is reported.
 
 
 async def test_r5_a_closed_gate_holds_requests_until_it_opens(time):
@@ -263,9 +301,6 @@ async def test_r7_a_wait_of_a_second_is_reported_and_ends_with_a_report(time):
     await time.advance(0.5)
     await task
     assert told == []
-
-
-# A request that waits at a gate when its run is to stop is not sent.
 
 
 @pytest.mark.parametrize("now", [True, False])

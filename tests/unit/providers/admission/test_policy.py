@@ -100,19 +100,15 @@ def test_r2_each_quiet_minute_allows_one_more():
     """The limit grows with time; any refusal, even one of the same burst, restarts the minute."""
     gate = TimedGate(1.0)
     requests = gate.begin(40)
-
-    def limits(*minutes):
-        found = []
-        for gate.now in [10 + MINUTE * minute for minute in minutes]:
-            found.append(gate.limit())
-        return found
-
-    gate.now = 10.0
-    gate.end(requests[0], refusal())
-    assert limits(0, 0.99, 1, 2.5, 60) == [20, 20, 21, 22, 80]
-    gate.now = 10 + 1.5 * MINUTE
-    gate.end(requests[1], refusal())
-    assert limits(1.5, 2.4, 2.5) == [21, 21, 22]
+    for refused_at, *limits in (
+        (0, (0, 20), (0.99, 20), (1, 21), (2.5, 22), (60, 80)),
+        (1.5, (1.5, 21), (2.4, 21), (2.5, 22)),
+    ):
+        gate.now = 10 + MINUTE * refused_at
+        gate.end(requests.pop(), refusal())
+        for minutes, limit in limits:
+            gate.now = 10 + MINUTE * minutes
+            assert gate.limit() == limit
 
 
 def test_r3_the_ceiling_holds_whatever_the_api_takes():
@@ -231,9 +227,6 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-
-
-# Which requests share a gate, and which errors count as refusals.
 
 
 KEY = "sk-ant-very-secret-key-123456"

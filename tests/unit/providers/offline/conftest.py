@@ -1,20 +1,14 @@
-"""Example notes, and the offline provider in a simulated run without the runner."""
+"""Example notes, and runs that answer offline."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from run_specialist.errors import ToolError
-from run_specialist.providers.base import Choice, Opening, Request
-from run_specialist.providers.offline import OfflineProvider
-from run_specialist.record.messages import Message, ToolCall, ToolResult
-from run_specialist.tools.base import Toolset
-from run_specialist.tools.files import file_tools
-from run_specialist.tools.respond import Response, respond_tool
+from run_specialist import Outcome, Runner, Specialist
+from run_specialist.record.messages import Message, ToolCall
 
-MAX_TOKENS = 4096
 NOTES = {
     "notes/cache.md": (
         "# Cache\n\nWe put a cache before the resolver.\n\n## Removal\n\n"
@@ -36,15 +30,21 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Finished:
-    """The result of a simulated run."""
+    """A run that has ended."""
 
-    response: Response
-    calls: tuple[ToolCall, ...]
-    messages: tuple[Message, ...]
-    results: tuple[str, ...]
+    outcome: Outcome
+    messages: Sequence[Message]
 
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls, without that of `respond`."""
+        used = [block for one in self.messages for block in one.blocks if block["type"] == "tool_use"]
+        return [ToolCall(one["id"], one["name"], one["input"]) for one in used if one["name"] != "respond"]
 
-Ask = Callable[..., Finished]
+    @property
+    def results(self) -> list[str]:
+        """The results of all calls."""
+        return [block["content"] for one in self.messages for block in one.blocks if block["type"] == "tool_result"]
 
 
 @pytest.fixture
@@ -57,46 +57,22 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ask(root: Path) -> Ask:
-    """Return a function that asks the provider a question and executes its calls until it answers."""
+def ask(root: Path):
+    """Return a function that asks a question about the notes and more of them, and returns the finished run."""
 
     async def run(
         question: str,
         *,
         limit: int = 30,
-        landing: Choice = Choice.RESPOND,
         tools: Sequence[str] = ("search", "grep", "glob", "read", "ls"),
         notes: Mapping[str, str] | None = None,
     ) -> Finished:
         for name, text in (notes or {}).items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        toolset = Toolset([*(tool for tool in file_tools(root) if tool.name in tools), respond_tool()])
-        conversation = OfflineProvider().open(Opening("", toolset))
-        messages = [Message.user(question)]
-        made: list[ToolCall] = []
-        results: list[str] = []
-        while True:
-            choice = landing if len(made) >= limit else Choice.AUTO
-            reply = await conversation.ask(Request(messages, choice, MAX_TOKENS))
-            respond = next((call for call in reply.calls if call.name == "respond"), None)
-            if respond or not reply.calls:
-                response = Response.parse(respond.arguments) if respond else Response(answer=reply.text)
-                return Finished(response, tuple(made), tuple(messages), tuple(results))
-            answers = [await _run(toolset, call) for call in reply.calls[: limit - len(made)]]
-            made += reply.calls[: limit - len(made)]
-            results += [answer.content for answer in answers]
-            skipped = [ToolResult(call.id, "Not run.", is_error=True) for call in reply.calls[len(answers) :]]
-            messages += [Message("assistant", reply.content), Message.results([*answers, *skipped])]
+        finder = Specialist(name="finder", description="", prompt="Find.", tools=tuple(tools), tool_calls_limit=limit)
+        async with Runner(root=root, model="offline", store="none") as runner:
+            one = await runner.prepare(finder, question)
+            return Finished(await one.outcome(), one.transcript)
 
     return run
-
-
-async def _run(toolset: Toolset, call: ToolCall) -> ToolResult:
-    tool = toolset.get(call.name)
-    assert tool is not None
-    assert call.arguments is not None
-    try:
-        return ToolResult(call.id, (await tool.call(call.arguments)).text)
-    except ToolError as error:
-        return ToolResult(call.id, str(error), is_error=True)

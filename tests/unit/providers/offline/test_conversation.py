@@ -34,7 +34,7 @@ async def test_the_provider_searches_first_and_never_repeats_a_call(ask):
     assert finished.calls[0].name == "search"
     assert finished.calls[0].arguments["query"] == QUESTION
     assert len({call.key for call in finished.calls}) == len(finished.calls)
-    ids = [block["id"] for message in finished.messages for block in message.content if block["type"] == "tool_use"]
+    ids = [call.id for call in finished.calls]
     assert len(set(ids)) == len(ids)
     assert ids[0] == "toolu_offline_0001"
 
@@ -44,8 +44,8 @@ async def test_the_provider_searches_first_and_never_repeats_a_call(ask):
 async def test_at_the_limit_respond_uses_the_quotes_found_so_far(ask, limit):
     """At the limit the provider calls `respond` immediately, with the quotes found so far."""
     finished = await ask(QUESTION, limit=limit)
-    assert len(finished.calls) == limit
-    assert "stale entries" in finished.response.answer
+    assert finished.outcome.tool_calls.used == limit
+    assert "stale entries" in finished.outcome.answer
 
 
 @pytest.mark.parametrize("choice", [Choice.RESPOND, Choice.NONE])
@@ -173,9 +173,6 @@ async def test_any_transcript_gets_a_bounded_reply(question, calls, choice):
             for item in call.arguments["evidence"]:
                 assert 0 < len(item["quote"]) <= 400
                 assert all(part.strip() in plain for part in item["quote"].split("\n"))
-
-
-# Definitions in code of many languages, and the blocks around them.
 
 
 PIECES = [

@@ -73,10 +73,18 @@ class Rule:
         return next(self.check(call), None)
 
 
-def rule(rule_id: str, status: int = 400, kind: str = "invalid_request_error") -> Callable[[Check], Rule]:
-    """Make a rule of a check."""
+class Table(list[Rule]):
+    """Hold rules in the order in which they are checked."""
 
-    def make(check: Check) -> Rule:
-        return Rule(rule_id, check, status, kind)
+    def rule(self, rule_id: str, status: int = 400, kind: str = "invalid_request_error") -> Callable[[Check], Check]:
+        """Return the decorator that enters a check."""
 
-    return make
+        def enter(check: Check) -> Check:
+            self.append(Rule(rule_id, check, status, kind))
+            return check
+
+        return enter
+
+    def refuse(self, rule_id: str, told: str, is_broken: Callable[[Call], bool], *error: Any) -> None:
+        """Enter a rule that has one message; `error` are its status and kind."""
+        self.rule(rule_id, *error)(lambda call: iter([told] if is_broken(call) else []))

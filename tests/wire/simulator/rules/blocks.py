@@ -7,7 +7,7 @@ from typing import Any
 from tests.wire.simulator.memory import SERVER_RESULT
 from tests.wire.simulator.prompt import as_blocks
 
-from .base import Call, rule
+from .base import Call, Table
 from .tools import NAME
 
 FIELDS: dict[str, dict[str, bool]] = {
@@ -38,9 +38,10 @@ OPAQUE = ("image", "document", "search_result")
 IN_RESULTS = ("text", "image", "document", "search_result", "tool_reference")
 ONLY_ASSISTANT = ("tool_use", "server_tool_use", "thinking", "redacted_thinking")
 ID = re.compile(r"[a-zA-Z0-9_-]+")
+RULES_ON_SHAPE = Table()
 
 
-@rule("blocks.type")
+@RULES_ON_SHAPE.rule("blocks.type")
 def kind(call: Call) -> Iterator[str]:
     """Require an object of a known type."""
     for where, block in _raw_blocks(call):
@@ -49,7 +50,7 @@ def kind(call: Call) -> Iterator[str]:
             yield f"{where}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
 
 
-@rule("blocks.fields")
+@RULES_ON_SHAPE.rule("blocks.fields")
 def fields(call: Call) -> Iterator[str]:
     """Require the fields of the type and no others."""
     for where, block in _raw_blocks(call):
@@ -67,7 +68,7 @@ def fields(call: Call) -> Iterator[str]:
                 yield f"{where}.{block['type']}.{name}: Input should be a valid string"
 
 
-@rule("blocks.role")
+@RULES_ON_SHAPE.rule("blocks.role")
 def side(call: Call) -> Iterator[str]:
     """Keep calls and thoughts to the assistant, results to the user."""
     for where, role, block in call.blocks():
@@ -77,7 +78,7 @@ def side(call: Call) -> Iterator[str]:
             yield f"{where}: `tool_result` blocks can only be in `user` messages"
 
 
-@rule("tool_use.id")
+@RULES_ON_SHAPE.rule("tool_use.id")
 def call_id(call: Call) -> Iterator[str]:
     """Require ids of letters, digits, `_` and `-`."""
     for where, _, block in call.blocks("tool_use"):
@@ -85,7 +86,7 @@ def call_id(call: Call) -> Iterator[str]:
             yield f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
 
 
-@rule("tool_use.name")
+@RULES_ON_SHAPE.rule("tool_use.name")
 def call_name(call: Call) -> Iterator[str]:
     """Require names that a tool could have."""
     for where, _, block in call.blocks("tool_use"):
@@ -93,7 +94,7 @@ def call_name(call: Call) -> Iterator[str]:
             yield f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
 
 
-@rule("tool_use.input")
+@RULES_ON_SHAPE.rule("tool_use.input")
 def call_input(call: Call) -> Iterator[str]:
     """Require arguments that are an object."""
     for where, _, block in call.blocks("tool_use"):
@@ -101,7 +102,7 @@ def call_input(call: Call) -> Iterator[str]:
             yield f"{where}.tool_use.input: Input should be a valid dictionary"
 
 
-@rule("tool_result.shape")
+@RULES_ON_SHAPE.rule("tool_result.shape")
 def result_shape(call: Call) -> Iterator[str]:
     """Require a string, or blocks that may stand in a result."""
     for where, _, block in call.blocks("tool_result"):
@@ -118,7 +119,10 @@ def result_shape(call: Call) -> Iterator[str]:
             yield f"{where}.tool_result.is_error: Input should be a valid boolean"
 
 
-@rule("text.empty")
+RULES_ON_TEXT = Table()
+
+
+@RULES_ON_TEXT.rule("text.empty")
 def text_empty(call: Call) -> Iterator[str]:
     """Refuse text blocks without text, in results and in the system prompt too."""
     for where, block in _texts(call):
@@ -126,7 +130,7 @@ def text_empty(call: Call) -> Iterator[str]:
             yield f"{where}: text content blocks must be non-empty"
 
 
-@rule("text.blank")
+@RULES_ON_TEXT.rule("text.blank")
 def text_blank(call: Call) -> Iterator[str]:
     """Refuse text of white space alone, as a block or as a whole message."""
     for where, block in _texts(call):
@@ -151,7 +155,3 @@ def _texts(call: Call) -> Iterator[tuple[str, dict[str, Any]]]:
             for at, part in enumerate(block["content"]):
                 if part["type"] == "text":
                     yield f"{where}.tool_result.content.{at}", part
-
-
-RULES_ON_SHAPE = (kind, fields, side, call_id, call_name, call_input, result_shape)
-RULES_ON_TEXT = (text_empty, text_blank)

@@ -6,10 +6,12 @@ from typing import Any
 from tests.wire.simulator.cache import LIFETIMES, MARKERS, count_tokens, markers
 from tests.wire.simulator.prompt import THINKING, as_blocks
 
-from .base import Call, rule
+from .base import Call, Table
+
+RULES_ON_MARKERS = Table()
 
 
-@rule("cache_control.shape")
+@RULES_ON_MARKERS.rule("cache_control.shape")
 def shape(call: Call) -> Iterator[str]:
     """Require markers that are `ephemeral`, for five minutes or an hour."""
     for where, _, marker in _markers(call):
@@ -18,7 +20,7 @@ def shape(call: Call) -> Iterator[str]:
             yield f"{where}cache_control: Input should be of type 'ephemeral' with a ttl of '5m' or '1h'"
 
 
-@rule("cache_control.thinking")
+@RULES_ON_MARKERS.rule("cache_control.thinking")
 def on_thinking(call: Call) -> Iterator[str]:
     """Refuse a marker on a thought."""
     for where, block, _ in _markers(call):
@@ -26,7 +28,7 @@ def on_thinking(call: Call) -> Iterator[str]:
             yield f"{where}{block['type']}.cache_control: Extra inputs are not permitted"
 
 
-@rule("cache_control.empty_text")
+@RULES_ON_MARKERS.rule("cache_control.empty_text")
 def on_empty_text(call: Call) -> Iterator[str]:
     """Refuse a marker on a text block without text."""
     for where, block, _ in _markers(call):
@@ -34,7 +36,7 @@ def on_empty_text(call: Call) -> Iterator[str]:
             yield f"{where}cache_control cannot be set for empty text blocks"
 
 
-@rule("cache_control.count")
+@RULES_ON_MARKERS.rule("cache_control.count")
 def count(call: Call) -> Iterator[str]:
     """Take at most four markers, the automatic one included."""
     found = sum(1 for _ in _markers(call))
@@ -42,7 +44,10 @@ def count(call: Call) -> Iterator[str]:
         yield f"A maximum of {MARKERS} blocks with cache_control may be provided. Found {found}."
 
 
-@rule("cache_control.ttl_order")
+RULES_ON_PROMPT = Table()
+
+
+@RULES_ON_PROMPT.rule("cache_control.ttl_order")
 def ttl_order(call: Call) -> Iterator[str]:
     """Require what lives longer to stand further in front."""
     lifetimes = [LIFETIMES[ttl] for _, ttl in markers(call.body, call.segments)]
@@ -50,7 +55,7 @@ def ttl_order(call: Call) -> Iterator[str]:
         yield "cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
 
 
-@rule("prompt.too_long")
+@RULES_ON_PROMPT.rule("prompt.too_long")
 def too_long(call: Call) -> Iterator[str]:
     """Refuse a prompt that does not fit into the model's window."""
     found, most = count_tokens(call.segments), call.model.context_window
@@ -77,7 +82,3 @@ def _places(call: Call) -> Iterator[tuple[str, dict[str, Any]]]:
         if block["type"] == "tool_result":
             for at, part in enumerate(as_blocks(block.get("content"))):
                 yield f"{where}.tool_result.content.{at}", part
-
-
-RULES_ON_MARKERS = (shape, on_thinking, on_empty_text, count)
-RULES_ON_PROMPT = (ttl_order, too_long)

@@ -5,27 +5,16 @@ from typing import Any
 
 from tests.wire import structured_outputs as outputs
 
-from .base import Call, Rule, rule
+from .base import Call, Table
 
 MOST_UNIONS = 16
 """Alternatives of types that the API compiles in one request."""
 
 
-def _schema(call: Call) -> Any:
-    return (call.body.get("output_config", {}).get("format") or {}).get("schema")
+RULES = Table()
 
 
-def _rule(rule_id: str, check: Callable[[outputs.Schema], Iterator[str]]) -> Rule:
-    @rule(rule_id)
-    def checked(call: Call) -> Iterator[str]:
-        schema = _schema(call)
-        if schema is not None:
-            yield from (f"output_config.format.schema{broken}" for broken in check(schema))
-
-    return checked
-
-
-@rule("output_config.format")
+@RULES.rule("output_config.format")
 def shape(call: Call) -> Iterator[str]:
     """Require a type and a schema, and nothing else."""
     form = call.body.get("output_config", {}).get("format")
@@ -34,10 +23,8 @@ def shape(call: Call) -> Iterator[str]:
     if not isinstance(form, dict) or form.get("type") != "json_schema" or not isinstance(form.get("schema"), dict):
         yield "output_config.format: Input should be a JSON schema format"
         return
-    yield from (f"output_config.format.{name}: Extra inputs are not permitted" for name in form.keys() - KEYS)
-
-
-KEYS = {"type", "schema"}
+    unknown = form.keys() - {"type", "schema"}
+    yield from (f"output_config.format.{name}: Extra inputs are not permitted" for name in unknown)
 
 
 def _unions(schema: outputs.Schema) -> Iterator[str]:
@@ -50,14 +37,13 @@ def _too_large(schema: outputs.Schema) -> Iterator[str]:
     yield from (f": Schema is too complex: {broken}" for broken in outputs.too_large(schema))
 
 
-RULES = (
-    shape,
-    _rule("output_config.schema_type", outputs.mistyped),
-    _rule("output_config.schema_bounds", outputs.bounded),
-    _rule("output_config.schema_keywords", outputs.unsupported),
-    _rule("output_config.schema_closed", outputs.open_objects),
-    _rule("output_config.schema_values", outputs.complex_values),
-    _rule("output_config.schema_recursion", outputs.recursive),
-    _rule("output_config.schema_unions", _unions),
-    _rule("output_config.schema_size", _too_large),
-)
+def _enter(rule_id: str, check: Callable[[outputs.Schema], Iterator[str]]) -> None:
+    @RULES.rule(f"output_config.schema_{rule_id}")
+    def checked(call: Call) -> Iterator[str]:
+        schema: Any = (call.body.get("output_config", {}).get("format") or {}).get("schema")
+        if schema is not None:
+            yield from (f"output_config.format.schema{broken}" for broken in check(schema))
+
+
+for _id, _check in (*outputs.RULES.items(), ("unions", _unions), ("size", _too_large)):
+    _enter(_id, _check)

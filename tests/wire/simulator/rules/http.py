@@ -3,28 +3,19 @@
 import re
 from collections.abc import Iterator
 
-from .base import Call, rule
+from .base import Call, Table
 
 VERSIONS = ("2023-06-01", "2026-10-21")
 MAX_BODY = 32 * 1024 * 1024
 """Largest body [bytes]."""
+RULES = Table()
+RULES.refuse(
+    "http.path", "Not found", lambda call: call.path.partition("?")[0] != "/v1/messages", 404, "not_found_error"
+)
+RULES.refuse("http.method", "Method Not Allowed", lambda call: call.method != "POST", 405)
 
 
-@rule("http.path", 404, "not_found_error")
-def path(call: Call) -> Iterator[str]:
-    """Serve the Messages endpoint and nothing else."""
-    if call.path.partition("?")[0] != "/v1/messages":
-        yield "Not found"
-
-
-@rule("http.method", 405)
-def method(call: Call) -> Iterator[str]:
-    """Take only a POST."""
-    if call.method != "POST":
-        yield "Method Not Allowed"
-
-
-@rule("http.auth", 401, "authentication_error")
+@RULES.rule("http.auth", 401, "authentication_error")
 def auth(call: Call) -> Iterator[str]:
     """Require a key or a bearer token."""
     bearer = re.fullmatch(r"Bearer \S+", call.headers.get("authorization", ""))
@@ -32,42 +23,42 @@ def auth(call: Call) -> Iterator[str]:
         yield "x-api-key header is required"
 
 
-@rule("http.size", 413, "request_too_large")
-def size(call: Call) -> Iterator[str]:
-    """Take at most 32 MB."""
-    if call.too_large or len(call.raw) > MAX_BODY:
-        yield "Request exceeds the maximum size"
+RULES.refuse(
+    "http.size",
+    "Request exceeds the maximum size",
+    lambda call: call.too_large or len(call.raw) > MAX_BODY,
+    413,
+    "request_too_large",
+)
+RULES.refuse(
+    "http.version",
+    "anthropic-version: header is required",
+    lambda call: not call.headers.get("anthropic-version"),
+)
 
 
-@rule("http.version")
-def version(call: Call) -> Iterator[str]:
-    """Require the version header."""
-    if not call.headers.get("anthropic-version"):
-        yield "anthropic-version: header is required"
-
-
-@rule("http.version_known")
+@RULES.rule("http.version_known")
 def version_known(call: Call) -> Iterator[str]:
     """Take only versions that exist."""
     if call.headers["anthropic-version"] not in VERSIONS:
         yield f'anthropic-version: "{call.headers["anthropic-version"]}" is not a valid version'
 
 
-@rule("http.content_type")
+@RULES.rule("http.content_type")
 def content_type(call: Call) -> Iterator[str]:
     """Require that the body calls itself JSON."""
     if call.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         yield "content-type: must be application/json"
 
 
-@rule("json.valid")
+@RULES.rule("json.valid")
 def json_valid(call: Call) -> Iterator[str]:
     """Require JSON in UTF-8, without NaN or Infinity."""
     if call.parse_error:
         yield f"The request body is not valid JSON: {call.parse_error}"
 
 
-@rule("json.surrogates")
+@RULES.rule("json.surrogates")
 def surrogates(call: Call) -> Iterator[str]:
     r"""Refuse half a character, such as `"\ud83d"`, in any string."""
     if not re.search(rb"\\u[dD][89abAB]", call.raw) and not re.search(rb"\\u[dD][c-fC-F]", call.raw):
@@ -76,11 +67,7 @@ def surrogates(call: Call) -> Iterator[str]:
         yield "The request body is not valid JSON: no low surrogate in string"
 
 
-@rule("json.object")
-def json_object(call: Call) -> Iterator[str]:
-    """Require an object."""
-    if not isinstance(call.body, dict):
-        yield "Input should be a valid dictionary"
+RULES.refuse("json.object", "Input should be a valid dictionary", lambda call: not isinstance(call.body, dict))
 
 
 def _has_surrogate(value: object) -> bool:
@@ -89,17 +76,3 @@ def _has_surrogate(value: object) -> bool:
     if isinstance(value, dict):
         return any(_has_surrogate(part) for pair in value.items() for part in pair)
     return isinstance(value, list) and any(_has_surrogate(part) for part in value)
-
-
-RULES = (
-    path,
-    method,
-    auth,
-    size,
-    version,
-    version_known,
-    content_type,
-    json_valid,
-    surrogates,
-    json_object,
-)

@@ -2,19 +2,15 @@
 
 from collections.abc import Iterator
 
-from tests.wire.simulator.prompt import as_blocks
+from .base import Call, Table
 
-from .base import Call, rule
-
-
-@rule("messages.empty")
-def empty(call: Call) -> Iterator[str]:
-    """Require a message."""
-    if not call.body["messages"]:
-        yield "messages: at least one message is required"
+RULES_BEFORE_BLOCKS = Table()
+RULES_BEFORE_BLOCKS.refuse(
+    "messages.empty", "messages: at least one message is required", lambda call: not call.body["messages"]
+)
 
 
-@rule("messages.shape")
+@RULES_BEFORE_BLOCKS.rule("messages.shape")
 def shape(call: Call) -> Iterator[str]:
     """Require a role and content, and nothing else."""
     for index, message in enumerate(call.body["messages"]):
@@ -31,7 +27,7 @@ def shape(call: Call) -> Iterator[str]:
             yield f"messages.{index}.content: Input should be a valid string or list"
 
 
-@rule("messages.role")
+@RULES_BEFORE_BLOCKS.rule("messages.role")
 def role(call: Call) -> Iterator[str]:
     """Refuse roles other than user and assistant."""
     for index, message in enumerate(call.body["messages"]):
@@ -42,14 +38,14 @@ def role(call: Call) -> Iterator[str]:
             )
 
 
-@rule("messages.first")
-def first(call: Call) -> Iterator[str]:
-    """Let the user begin."""
-    if call.body["messages"][0]["role"] != "user":
-        yield 'messages: first message must use the "user" role'
+RULES_BEFORE_BLOCKS.refuse(
+    "messages.first",
+    'messages: first message must use the "user" role',
+    lambda call: call.body["messages"][0]["role"] != "user",
+)
 
 
-@rule("messages.content")
+@RULES_BEFORE_BLOCKS.rule("messages.content")
 def content(call: Call) -> Iterator[str]:
     """Refuse a message that says nothing."""
     for index, message in enumerate(call.body["messages"]):
@@ -57,7 +53,10 @@ def content(call: Call) -> Iterator[str]:
             yield f"messages.{index}: all messages must have non-empty content"
 
 
-@rule("tool_use.unique")
+RULES = Table()
+
+
+@RULES.rule("tool_use.unique")
 def unique_ids(call: Call) -> Iterator[str]:
     """Refuse a call's id that was used before."""
     seen: set[str] = set()
@@ -67,7 +66,7 @@ def unique_ids(call: Call) -> Iterator[str]:
         seen.add(block["id"])
 
 
-@rule("tool_result.unknown")
+@RULES.rule("tool_result.unknown")
 def unknown_results(call: Call) -> Iterator[str]:
     """Refuse a result without a call in the message before."""
     before: set[str] = set()
@@ -82,7 +81,7 @@ def unknown_results(call: Call) -> Iterator[str]:
         before = {block["id"] for block in blocks if block["type"] == "tool_use"} if who == "assistant" else set()
 
 
-@rule("tool_result.duplicate")
+@RULES.rule("tool_result.duplicate")
 def duplicate_results(call: Call) -> Iterator[str]:
     """Refuse a second result of one call."""
     for index, _, blocks in call.turns:
@@ -95,7 +94,7 @@ def duplicate_results(call: Call) -> Iterator[str]:
                 )
 
 
-@rule("tool_result.missing")
+@RULES.rule("tool_result.missing")
 def missing_results(call: Call) -> Iterator[str]:
     """Require a result of every call in the very next message."""
     for index, who, blocks in call.turns:
@@ -113,7 +112,7 @@ def missing_results(call: Call) -> Iterator[str]:
             )
 
 
-@rule("tool_result.first")
+@RULES.rule("tool_result.first")
 def results_first(call: Call) -> Iterator[str]:
     """Refuse anything in front of the results in their message."""
     for index, _, blocks in call.turns:
@@ -125,25 +124,9 @@ def results_first(call: Call) -> Iterator[str]:
                 yield f"messages.{index}.content.{at}: `tool_result` blocks must come first in the message"
 
 
-@rule("messages.prefill")
+@RULES.rule("messages.prefill")
 def prefill(call: Call) -> Iterator[str]:
     """Give the user the last word, unless a paused turn goes back as it came."""
     _, who, blocks = call.turns[-1]
     if who == "assistant" and not call.memory.is_paused(blocks):
         yield ("This model does not support assistant message prefill. The conversation must end with a user message.")
-
-
-def oddities(call: Call) -> Iterator[str]:
-    """Yield what is accepted and does harm: doubled roles, and text behind results."""
-    before = ""
-    for index, message in enumerate(call.body["messages"]):
-        if message["role"] == before:
-            yield f"messages.{index}: consecutive {before} messages"
-        before = message["role"]
-        kinds = [block["type"] for block in as_blocks(message["content"])]
-        if "tool_result" in kinds and "text" in kinds[kinds.index("tool_result") :]:
-            yield f"messages.{index}: text after tool results"
-
-
-RULES_BEFORE_BLOCKS = (empty, shape, role, first, content)
-RULES = (unique_ids, unknown_results, duplicate_results, missing_results, results_first, prefill)

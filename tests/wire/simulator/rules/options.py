@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.wire.simulator.models import find_model
 
-from .base import Call, rule
+from .base import Call, Table
 
 REQUIRED = ("model", "max_tokens", "messages")
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -33,7 +33,10 @@ def is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-@rule("fields.sampling")
+RULES = Table()
+
+
+@RULES.rule("fields.sampling")
 def sampling(call: Call) -> Iterator[str]:
     """Refuse the sampling parameters, which this API version has dropped."""
     for name in SAMPLING:
@@ -41,7 +44,7 @@ def sampling(call: Call) -> Iterator[str]:
             yield f"{name}: not supported with this API version"
 
 
-@rule("fields.unknown")
+@RULES.rule("fields.unknown")
 def unknown(call: Call) -> Iterator[str]:
     """Refuse fields that the API does not know."""
     for name in call.body:
@@ -49,7 +52,7 @@ def unknown(call: Call) -> Iterator[str]:
             yield f"{name}: Extra inputs are not permitted"
 
 
-@rule("fields.required")
+@RULES.rule("fields.required")
 def required(call: Call) -> Iterator[str]:
     """Require model, max_tokens and messages."""
     for name in REQUIRED:
@@ -57,7 +60,7 @@ def required(call: Call) -> Iterator[str]:
             yield f"{name}: Field required"
 
 
-@rule("fields.types")
+@RULES.rule("fields.types")
 def types(call: Call) -> Iterator[str]:
     """Require the plain fields to be of their type."""
     kinds: dict[str, tuple[type, ...]] = {
@@ -76,21 +79,21 @@ def types(call: Call) -> Iterator[str]:
             yield f"{name}: Input should be a valid {' or '.join(kind.__name__ for kind in allowed)}"
 
 
-@rule("model.known", 404, "not_found_error")
+@RULES.rule("model.known", 404, "not_found_error")
 def model_known(call: Call) -> Iterator[str]:
     """Require a model that exists."""
     if find_model(call.body["model"], call.models) is None:
         yield f"model: {call.body['model']}"
 
 
-@rule("max_tokens.positive")
+@RULES.rule("max_tokens.positive")
 def max_tokens_positive(call: Call) -> Iterator[str]:
     """Require room for an answer, a whole number of tokens."""
     if not is_int(call.body["max_tokens"]) or call.body["max_tokens"] < 1:
         yield "max_tokens: Input should be a valid integer greater than or equal to 1"
 
 
-@rule("max_tokens.limit")
+@RULES.rule("max_tokens.limit")
 def max_tokens_limit(call: Call) -> Iterator[str]:
     """Refuse more room than the model can fill."""
     asked, most = call.body["max_tokens"], call.model.max_output
@@ -101,7 +104,7 @@ def max_tokens_limit(call: Call) -> Iterator[str]:
         )
 
 
-@rule("system.shape")
+@RULES.rule("system.shape")
 def system_shape(call: Call) -> Iterator[str]:
     """Require a string or text blocks."""
     system = call.body.get("system", "")
@@ -111,7 +114,7 @@ def system_shape(call: Call) -> Iterator[str]:
             yield f"system.{index}: Input should be a text block"
 
 
-@rule("stop_sequences.shape")
+@RULES.rule("stop_sequences.shape")
 def stop_sequences(call: Call) -> Iterator[str]:
     """Require strings with something in them."""
     given = call.body.get("stop_sequences", [])
@@ -119,7 +122,7 @@ def stop_sequences(call: Call) -> Iterator[str]:
         yield "stop_sequences: each stop sequence must contain non-whitespace"
 
 
-@rule("output_config.shape")
+@RULES.rule("output_config.shape")
 def output_config(call: Call) -> Iterator[str]:
     """Refuse unknown output options."""
     config: dict[str, Any] = call.body.get("output_config", {})
@@ -128,24 +131,9 @@ def output_config(call: Call) -> Iterator[str]:
             yield f"output_config.{name}: Extra inputs are not permitted"
 
 
-@rule("output_config.effort")
+@RULES.rule("output_config.effort")
 def effort(call: Call) -> Iterator[str]:
     """Take five words for the effort."""
     given = call.body.get("output_config", {}).get("effort")
     if given is not None and given not in EFFORTS:
         yield f"output_config.effort: Input should be {', '.join(map(repr, EFFORTS))}"
-
-
-RULES = (
-    sampling,
-    unknown,
-    required,
-    types,
-    model_known,
-    max_tokens_positive,
-    max_tokens_limit,
-    system_shape,
-    stop_sequences,
-    output_config,
-    effort,
-)

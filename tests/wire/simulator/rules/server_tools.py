@@ -6,7 +6,7 @@ from typing import Any
 from tests.wire.simulator.memory import SERVER_RESULT, is_sealed
 from tests.wire.simulator.prompt import canonical
 
-from .base import Call, rule
+from .base import Call, Table
 from .options import is_int
 
 _COMMON = {"type", "name", "max_uses", "allowed_domains", "blocked_domains", "cache_control", "defer_loading"}
@@ -22,9 +22,10 @@ VERSIONS: dict[str, tuple[str, set[str]]] = {
     "web_fetch_20260318": ("web_fetch", {*_FETCH, "use_cache", "response_inclusion"}),
 }
 """Known types of tools, each with its name and the fields of its definition."""
+RULES_ON_TOOLS = Table()
 
 
-@rule("server_tools.type")
+@RULES_ON_TOOLS.rule("server_tools.type")
 def kind(call: Call) -> Iterator[str]:
     """Refuse tools of an unknown type, and an enabled tool under another name."""
     for where, tool in _tools(call):
@@ -35,7 +36,7 @@ def kind(call: Call) -> Iterator[str]:
             yield f"{where}.{tool['type']}.name: Input should be '{known[0]}'"
 
 
-@rule("server_tools.fields")
+@RULES_ON_TOOLS.rule("server_tools.fields")
 def fields(call: Call) -> Iterator[str]:
     """Require the fields of the version and no others."""
     for where, tool in _tools(call):
@@ -44,7 +45,7 @@ def fields(call: Call) -> Iterator[str]:
                 yield f"{where}.{tool['type']}.{name}: Extra inputs are not permitted"
 
 
-@rule("server_tools.bounds")
+@RULES_ON_TOOLS.rule("server_tools.bounds")
 def bounds(call: Call) -> Iterator[str]:
     """Require numbers above zero."""
     for where, tool in _tools(call):
@@ -53,7 +54,7 @@ def bounds(call: Call) -> Iterator[str]:
                 yield f"{where}.{tool['type']}.{name}: Input should be greater than 0"
 
 
-@rule("server_tools.domains")
+@RULES_ON_TOOLS.rule("server_tools.domains")
 def domains(call: Call) -> Iterator[str]:
     """Take one list of domains, without their scheme."""
     for where, tool in _tools(call):
@@ -65,7 +66,10 @@ def domains(call: Call) -> Iterator[str]:
                 yield f"{where}.{tool['type']}.{name}: Domains must be given without a scheme"
 
 
-@rule("server_results.role")
+RULES_ON_BLOCKS = Table()
+
+
+@RULES_ON_BLOCKS.rule("server_results.role")
 def side(call: Call) -> Iterator[str]:
     """Keep the results of the API's tools to the assistant."""
     for where, role, block in call.blocks():
@@ -73,7 +77,7 @@ def side(call: Call) -> Iterator[str]:
             yield f"{where}: `{block['type']}` blocks can only be in `assistant` messages"
 
 
-@rule("server_results.pairs")
+@RULES_ON_BLOCKS.rule("server_results.pairs")
 def pairs(call: Call) -> Iterator[str]:
     """Require a use before each result, and one result for it."""
     waiting: set[str] = set()
@@ -89,7 +93,7 @@ def pairs(call: Call) -> Iterator[str]:
             waiting.discard(block.get("tool_use_id", ""))
 
 
-@rule("server_results.order")
+@RULES_ON_BLOCKS.rule("server_results.order")
 def order(call: Call) -> Iterator[str]:
     """Refuse a result behind a call of the caller in the same message."""
     for index, _, blocks in call.turns:
@@ -103,7 +107,7 @@ def order(call: Call) -> Iterator[str]:
                 )
 
 
-@rule("server_results.missing")
+@RULES_ON_BLOCKS.rule("server_results.missing")
 def missing(call: Call) -> Iterator[str]:
     """Require a result of each use, unless the API is to run it now."""
     answered = {block.get("tool_use_id") for _, _, block in call.blocks() if _is_result(block)}
@@ -125,7 +129,7 @@ def missing(call: Call) -> Iterator[str]:
                 yield f"messages.{index}: `{name}` is to be run, but no `{name}` tool was provided"
 
 
-@rule("server_results.unchanged")
+@RULES_ON_BLOCKS.rule("server_results.unchanged")
 def unchanged(call: Call) -> Iterator[str]:
     """Require the blocks of the API's tools as it has sent them."""
     for where, _, block in call.blocks():
@@ -146,7 +150,3 @@ def _tools(call: Call) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _is_result(block: dict[str, Any]) -> bool:
     return block["type"] != "tool_result" and SERVER_RESULT.fullmatch(block["type"]) is not None
-
-
-RULES_ON_TOOLS = (kind, fields, bounds, domains)
-RULES_ON_BLOCKS = (side, pairs, order, missing, unchanged)

@@ -1,7 +1,7 @@
 """The table of all rules, in the order in which the API checks a request."""
 
 from . import blocks, caching, formats, http, messages, options, server_tools, thinking, tools
-from .base import Call, Rule
+from .base import Rule
 
 RULES: tuple[Rule, ...] = (
     *http.RULES,
@@ -20,12 +20,3 @@ RULES: tuple[Rule, ...] = (
     *caching.RULES_ON_PROMPT,
 )
 ALL_RULES = frozenset(rule.id for rule in RULES)
-
-
-def first_broken(call: Call) -> tuple[Rule, str] | None:
-    """Return the first rule that the request breaks, and what the API says about it."""
-    for rule in RULES:
-        message = rule.broken_by(call)
-        if message is not None:
-            return rule, message
-    return None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tests.wire.simulator.memory import sealed_prefix, thinking_mode
 from tests.wire.simulator.prompt import THINKING, canonical, prefixes
 
-from .base import Call, rule
+from .base import Call, Table
 from .options import is_int
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -16,9 +16,10 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 DISPLAYS = (None, "summarized", "omitted")
 SMALLEST_BUDGET = 1_024
+RULES_ON_OPTION = Table()
 
 
-@rule("thinking.shape")
+@RULES_ON_OPTION.rule("thinking.shape")
 def shape(call: Call) -> Iterator[str]:
     """Require a known type, with the fields of that type."""
     given = call.body.get("thinking")
@@ -35,39 +36,40 @@ def shape(call: Call) -> Iterator[str]:
         yield f"thinking.{given['type']}.display: Input should be 'summarized' or 'omitted'"
 
 
-@rule("thinking.off")
-def off(call: Call) -> Iterator[str]:
-    """Refuse to stop the newest models from thinking."""
-    if call.model.always_thinks and call.body.get("thinking", {}).get("type") == "disabled":
-        yield 'thinking: type "disabled" is not supported for this model.'
+def _kind(call: Call) -> str | None:
+    return call.body.get("thinking", {}).get("type")
 
 
-@rule("thinking.between_tools")
-def between_tools(call: Call) -> Iterator[str]:
-    """Refuse the step in between to all other models."""
-    if not call.model.always_thinks and call.body.get("thinking", {}).get("type") == "between_tools":
-        yield 'thinking: type "between_tools" is not supported for this model.'
+def _is_enough(budget: object) -> bool:
+    return is_int(budget) and budget >= SMALLEST_BUDGET
 
 
-@rule("thinking.budget")
-def budget(call: Call) -> Iterator[str]:
-    """Require a whole number of at least 1,024 tokens."""
-    given = call.body.get("thinking", {})
-    if given.get("type") == "enabled":
-        asked = given.get("budget_tokens")
-        if not is_int(asked) or asked < SMALLEST_BUDGET:
-            yield f"thinking.enabled.budget_tokens: Input should be greater than or equal to {SMALLEST_BUDGET}"
+RULES_ON_OPTION.refuse(
+    "thinking.off",
+    'thinking: type "disabled" is not supported for this model.',
+    lambda call: call.model.always_thinks and _kind(call) == "disabled",
+)
+RULES_ON_OPTION.refuse(
+    "thinking.between_tools",
+    'thinking: type "between_tools" is not supported for this model.',
+    lambda call: not call.model.always_thinks and _kind(call) == "between_tools",
+)
+RULES_ON_OPTION.refuse(
+    "thinking.budget",
+    f"thinking.enabled.budget_tokens: Input should be greater than or equal to {SMALLEST_BUDGET}",
+    lambda call: _kind(call) == "enabled" and not _is_enough(call.body["thinking"].get("budget_tokens")),
+)
+RULES_ON_OPTION.refuse(
+    "thinking.budget_fits",
+    "`max_tokens` must be greater than `thinking.budget_tokens`.",
+    lambda call: _kind(call) == "enabled" and call.body["thinking"]["budget_tokens"] >= call.body["max_tokens"],
+)
 
 
-@rule("thinking.budget_fits")
-def budget_fits(call: Call) -> Iterator[str]:
-    """Require a budget that leaves room for an answer."""
-    given = call.body.get("thinking", {})
-    if given.get("type") == "enabled" and given["budget_tokens"] >= call.body["max_tokens"]:
-        yield "`max_tokens` must be greater than `thinking.budget_tokens`."
+RULES_ON_BLOCKS = Table()
 
 
-@rule("thinking.switched")
+@RULES_ON_BLOCKS.rule("thinking.switched")
 def switched(call: Call) -> Iterator[str]:
     """Refuse to switch thinking on or off inside a tool loop."""
     mode = thinking_mode(call.body, call.model)
@@ -81,7 +83,7 @@ def switched(call: Call) -> Iterator[str]:
                 )
 
 
-@rule("thinking.signature")
+@RULES_ON_BLOCKS.rule("thinking.signature")
 def signature(call: Call) -> Iterator[str]:
     """Refuse a thought that is not ours, every byte of it."""
     for where, _, block in call.blocks(*THINKING):
@@ -89,7 +91,7 @@ def signature(call: Call) -> Iterator[str]:
             yield f"{where}: Invalid `signature` in `{block['type']}` block"
 
 
-@rule("thinking.dropped")
+@RULES_ON_BLOCKS.rule("thinking.dropped")
 def dropped(call: Call) -> Iterator[str]:
     """Require every thought of a tool loop back, in its order."""
     for index in _loop(call):
@@ -104,7 +106,7 @@ def dropped(call: Call) -> Iterator[str]:
                 )
 
 
-@rule("history.append_only")
+@RULES_ON_BLOCKS.rule("history.append_only")
 def append_only(call: Call) -> Iterator[str]:
     """Refuse changes in front of a thought on the newest models."""
     if not call.model.append_only:
@@ -125,7 +127,3 @@ def _loop(call: Call) -> Iterator[int]:
         if role == "user" and all(block["type"] != "tool_result" for block in blocks):
             start = index
     yield from (index for index, role, _ in call.turns[start:] if role == "assistant")
-
-
-RULES_ON_OPTION = (shape, off, between_tools, budget, budget_fits)
-RULES_ON_BLOCKS = (switched, signature, dropped, append_only)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from .base import Call, rule
+from .base import Call, Table
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 TOOL_FIELDS = (
@@ -24,10 +24,10 @@ CHOICES = {
     "tool": ("type", "name", "disable_parallel_tool_use"),
     "none": ("type",),
 }
-FORCED = ("any", "tool")
+RULES = Table()
 
 
-@rule("tools.shape")
+@RULES.rule("tools.shape")
 def shape(call: Call) -> Iterator[str]:
     """Require an object with the fields of a tool."""
     for index, tool in enumerate(call.body.get("tools", ())):
@@ -43,7 +43,7 @@ def shape(call: Call) -> Iterator[str]:
                 yield f"tools.{index}.custom.description: Input should be a valid string"
 
 
-@rule("tools.name")
+@RULES.rule("tools.name")
 def name_pattern(call: Call) -> Iterator[str]:
     """Require names of letters, digits, `_` and `-`."""
     for index, tool in enumerate(call.body.get("tools", ())):
@@ -51,7 +51,7 @@ def name_pattern(call: Call) -> Iterator[str]:
             yield f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
 
 
-@rule("tools.unique")
+@RULES.rule("tools.unique")
 def unique(call: Call) -> Iterator[str]:
     """Refuse two tools of one name."""
     names = [tool["name"] for tool in call.body.get("tools", ())]
@@ -59,7 +59,7 @@ def unique(call: Call) -> Iterator[str]:
         yield "tools: Tool names must be unique."
 
 
-@rule("tools.schema")
+@RULES.rule("tools.schema")
 def schema(call: Call) -> Iterator[str]:
     """Require a schema whose input is an object."""
     for index, tool in enumerate(call.body.get("tools", ())):
@@ -72,7 +72,7 @@ def schema(call: Call) -> Iterator[str]:
             yield f"tools.{index}.custom.input_schema.type: Input should be 'object'"
 
 
-@rule("tool_choice.shape")
+@RULES.rule("tool_choice.shape")
 def choice_shape(call: Call) -> Iterator[str]:
     """Require one of four kinds, each with its own fields."""
     choice = call.body.get("tool_choice")
@@ -91,44 +91,30 @@ def choice_shape(call: Call) -> Iterator[str]:
         yield f"tool_choice.{choice['type']}.disable_parallel_tool_use: Input should be a valid boolean"
 
 
-@rule("tool_choice.without_tools")
-def choice_without_tools(call: Call) -> Iterator[str]:
-    """Refuse a choice from nothing."""
-    if "tool_choice" in call.body and not call.body.get("tools"):
-        yield "tool_choice may only be specified while providing tools."
+def _is_forced(call: Call) -> bool:
+    return call.body.get("tool_choice", {}).get("type") in ("any", "tool")
 
 
-@rule("tool_choice.forced")
-def choice_forced(call: Call) -> Iterator[str]:
-    """Refuse to force the newest models."""
-    if call.body.get("tool_choice", {}).get("type") in FORCED and not call.model.takes_forced_choice:
-        yield 'tool_choice: type "tool" and "any" are not supported for this model.'
+RULES.refuse(
+    "tool_choice.without_tools",
+    "tool_choice may only be specified while providing tools.",
+    lambda call: "tool_choice" in call.body and not call.body.get("tools"),
+)
+RULES.refuse(
+    "tool_choice.forced",
+    'tool_choice: type "tool" and "any" are not supported for this model.',
+    lambda call: _is_forced(call) and not call.model.takes_forced_choice,
+)
+RULES.refuse(
+    "tool_choice.manual_thinking",
+    "Thinking may not be enabled when tool_choice forces tool use.",
+    lambda call: _is_forced(call) and call.body.get("thinking", {}).get("type") == "enabled",
+)
 
 
-@rule("tool_choice.manual_thinking")
-def choice_while_thinking(call: Call) -> Iterator[str]:
-    """Refuse to force any model whose thinking is switched on by hand."""
-    manual = call.body.get("thinking", {}).get("type") == "enabled"
-    if manual and call.body.get("tool_choice", {}).get("type") in FORCED:
-        yield "Thinking may not be enabled when tool_choice forces tool use."
-
-
-@rule("tool_choice.name")
+@RULES.rule("tool_choice.name")
 def choice_name(call: Call) -> Iterator[str]:
     """Require the named tool to be on offer."""
     choice = call.body.get("tool_choice", {})
     if choice.get("type") == "tool" and choice["name"] not in [tool["name"] for tool in call.body["tools"]]:
         yield f"Tool '{choice['name']}' not found in provided tools"
-
-
-RULES = (
-    shape,
-    name_pattern,
-    unique,
-    schema,
-    choice_shape,
-    choice_without_tools,
-    choice_forced,
-    choice_while_thinking,
-    choice_name,
-)

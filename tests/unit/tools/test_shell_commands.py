@@ -1,7 +1,11 @@
-"""What commands of `bash` see and may change: the files of the file tools, the history of git, `writable`."""
+"""Commands of `bash`: what they see and may change, their result, and their end with call, run and program."""
 
 import asyncio
 import os
+import select
+import signal
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,9 +17,19 @@ from run_specialist.tools import file_checkpoint
 from run_specialist.tools.edit import Patch, WorkingCopy
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.shell import places as shown_files
-from run_specialist.tools.shell import process
+from run_specialist.tools.shell import process, system_sandbox
 from run_specialist.tools.shell.places import command_files, git_paths, kernel_folders, plain_config, writable_places
-from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
+from run_specialist.tools.shell.process import SandboxedProcess
+from run_specialist.tools.threads import in_thread
+from tests.forked_program import ForkedProgram
+from tests.unit.tools.sandboxed_commands import (
+    PATIENCE,
+    Commands,
+    needs_bubblewrap,
+    processes_with,
+    unique_mark,
+    wait_for,
+)
 
 pytestmark = needs_bubblewrap
 FIND = "find . -path ./.git -prune -o -type f -print | sort | while read f; do cat $f >/dev/null 2>&1 && echo $f; done"
@@ -50,11 +64,15 @@ async def test_commands_see_the_files_that_read_may_see(run, settings, shown):
     assert output.text.split() == shown.split()
 
 
-async def test_too_many_hidden_places_are_an_error(run, monkeypatch):
-    """What cannot be hidden is not shown: the command is not run."""
-    monkeypatch.setattr(shown_files, "MOST_HIDDEN", 3)
+async def test_too_many_files_are_an_error(run, monkeypatch):
+    """What cannot be hidden is not shown, and what cannot be checked later is not opened: the command is not run."""
     for number in range(4):
         run.write(f"{number}.key")
+        run.write(f"out/{number}")
+    monkeypatch.setattr(file_checkpoint, "MOST_ENTRIES", 2)
+    with pytest.raises(ToolError, match="more than 2 files"):
+        await run("echo ok", writable=("out",))
+    monkeypatch.setattr(shown_files, "MOST_HIDDEN", 3)
     with pytest.raises(ToolError, match=r"more than 3 places .* `paths`"):
         await run("echo ok")
     monkeypatch.setattr(shown_files, "MOST_ENTRIES", 3)
@@ -89,7 +107,7 @@ async def test_a_worktree_has_its_history(run, tmp_path):
 
 
 def test_settings_of_git_are_kept_only_where_they_are_needed(tmp_path):
-    """Programs, addresses and included files are left out."""
+    """Programs, addresses and included files are left out; a hostile file of blank lines blocks nothing."""
     file = tmp_path / "config"
     file.write_text(
         "[core]\n\tbare = false\n\tfsmonitor = evil\n\trepositoryformatversion = 0\n[include]\n\tpath = /etc/x\n"
@@ -98,11 +116,6 @@ def test_settings_of_git_are_kept_only_where_they_are_needed(tmp_path):
     kept = "[core]\n\tbare = false\n[core]\n\trepositoryformatversion = 0\n[extensions]\n\tobjectFormat = sha256\n"
     assert plain_config(file) == kept
     assert plain_config(tmp_path / "missing") == ""
-
-
-def test_settings_of_git_are_found_in_time(tmp_path):
-    """A hostile file of blank lines, which a project can contain, blocks nothing; its line ends do not matter."""
-    file = tmp_path / "config"
     file.write_text("\n" * 900_000 + "[core]\r\n\tbare = false\r\n", newline="")
     assert plain_config(file) == "[core]\n\tbare = false\n"
 
@@ -261,6 +274,19 @@ async def test_p_4_folders_of_the_user_cannot_be_changed(run, writable):
     assert (run.root / "home/config/a").read_text() == "plain\n"
 
 
+def test_p_5_a_protected_file_is_no_change_of_a_command(tmp_path):
+    """What happened to it meanwhile was done by others, so it is not listed, and nothing offers to undo it."""
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "AGENTS.md").write_text("as it was")
+    checkpoint = file_checkpoint.FileCheckpoint.take(tmp_path, ["app"], (), "run", "call")
+    (app / "AGENTS.md").write_text("by an editor")
+    (app / "made.txt").write_text("by the command")
+    changes = checkpoint.compare(puts_back=False)
+    checkpoint.discard()
+    assert [changed.path for _, changed in changes.files] == ["app/made.txt"]
+
+
 async def test_p_5_a_command_does_not_run_without_a_checkpoint(run, monkeypatch):
     """If the content so far cannot be copied, nothing is run, and the error says why."""
     run.write("out/x")
@@ -372,15 +398,6 @@ async def test_p_5_commands_with_other_folders_do_not_wait(run):
     assert [output.text for output in outputs] == ["met\n"] * 2
 
 
-async def test_too_many_writable_files_are_an_error(run, monkeypatch):
-    """What cannot be checked after a command is not opened for it."""
-    monkeypatch.setattr(file_checkpoint, "MOST_ENTRIES", 2)
-    for number in range(3):
-        run.write(f"out/{number}")
-    with pytest.raises(ToolError, match="more than 2 files"):
-        await run("echo ok", writable=("out",))
-
-
 @pytest.mark.parametrize(
     ("writable", "patch", "changes"), [(("docs",), None, 1), ((), None, 0), (("docs",), Patch(), 0)]
 )
@@ -394,3 +411,124 @@ async def test_a_search_sees_what_a_command_has_made(run, writable, patch, chang
     await run("echo about zebras > docs/b.md", tool=shell_offer(copy).make(settings, run.root))
     assert copy.changes == changes
     assert ("b.md" in (await search.call({"query": "zebras"})).text) is bool(changes)
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("command", "text", "note"),
+    [
+        ("echo out; echo err >&2; echo out", "out\nerr\nout\n", "[exit code 0]"),
+        ("exit 7", "", "[exit code 7]"),
+        ("kill -9 $$", "", "[exit code 137]"),
+        ("-x", "/bin/bash: line 1: -x: command not found\n", "[exit code 127]"),
+        ("cat; read x || echo empty", "empty\n", "[exit code 0]"),
+        ("printf 'a\\r\\nb\\rc\\033[31m\\0d\\377'", "a\nb\nc[31md\N{REPLACEMENT CHARACTER}", "[exit code 0]"),
+        ("pwd | tail -c 8; whoami; echo $HOME $LANG $TERM", "project\nuser\n/tmp C.UTF-8 dumb\n", "[exit code 0]"),
+        ("cd /tmp; echo x > y; cat y", "x\n", "[exit code 0]"),
+        ("cat /tmp/y", "cat: /tmp/y: No such file or directory\n", "[exit code 1]"),
+    ],
+)  # fmt: skip
+async def test_the_result_has_both_outputs_and_the_exit_code(run, command, text, note):
+    """Also of commands that look like options, want input, print bytes, or need files of an earlier call."""
+    output = await run(command)
+    assert (output.text, output.note, output.is_error) == (text, note, False)
+
+
+async def test_a_long_output_keeps_its_beginning_and_its_end(run):
+    """The middle is left out, with the length of the whole."""
+    output = await run("seq 100000", tool_result_limit=500)
+    assert len(output.text) <= 500
+    assert output.text.startswith("1\n2\n3\n")
+    assert output.text.endswith("\n99999\n100000\n")
+    assert "[... of 588,895 bytes only the beginning and the end are here ...]" in output.text
+
+
+async def test_a_timeout_keeps_what_was_printed(run):
+    """The command is stopped a little before the call would be given up."""
+    mark = unique_mark()
+    output = await run(f"echo begun; sleep 300; : {mark}", seconds=0.5)
+    assert (output.text, output.note) == ("begun\n", "[stopped: it took more than 0.475 seconds]")
+    assert output.is_error
+    assert processes_with(mark) == []
+
+
+async def test_a_cancelled_call_ends_its_processes(run):
+    """As at Ctrl-C, and when the time of a run is up."""
+    mark = unique_mark()
+    work = asyncio.ensure_future(run(f"trap '' TERM; setsid sleep 300 & sleep 300; : {mark}"))
+    await in_thread(lambda: wait_for(mark, 3))
+    work.cancel()
+    await asyncio.wait([work])
+    assert work.cancelled()
+    assert processes_with(mark) == []
+
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from tests.unit.tools.sandboxed_commands import Commands
+asyncio.run(Commands(Path(sys.argv[1]))(f"(setsid nohup sleep 300 >/dev/null 2>&1 &) ; sleep 300; : {sys.argv[2]}"))
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_killed_program_leaves_no_process(run):
+    """After kill -9 of the program the kernel ends everything in the sandbox."""
+    mark = unique_mark()
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(run.root), mark]
+    with ForkedProgram(command) as program:
+        # Besides the program: `bwrap`, the first process of the sandbox, the shell, and sometimes one that it starts.
+        held = []
+        for pid in wait_for(mark, 4):
+            with suppress(ProcessLookupError):
+                held += [os.pidfd_open(pid)] if pid != program.pid else []
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+    assert len(held) >= 2
+    for one in held:
+        assert select.select([one], [], [], PATIENCE)[0] == [one]
+        os.close(one)
+    assert processes_with(mark) == []
+
+
+async def test_a_command_waits_for_the_program(run, monkeypatch):
+    """If the program ends before it lets the command begin, the command is never run."""
+
+    def end(_self, tell):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), tell)
+
+    monkeypatch.setattr(SandboxedProcess, "_begin", end)
+    output = await run("echo run")
+    assert (output.text, output.note) == ("", "[exit code 1]")
+
+
+async def test_without_namespaces_the_command_has_a_folder_of_its_own(run, monkeypatch, tmp_path):
+    """As on macOS; here the command that would be run by `sandbox-exec` is run as it is."""
+    program = tmp_path / "sandbox-exec"
+    program.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(system_sandbox, "SANDBOX_EXEC", str(program))
+    output = await run("pwd; test $HOME = $TMPDIR && touch $HOME/x && rm $HOME/x && echo $#; exit 3")
+    assert (output.text, output.note) == (f"{run.root}\n0\n", "[exit code 3]")
+    mark = unique_mark()
+    output = await run(f"sleep 300; : {mark}", seconds=0.3)
+    assert output.note.startswith("[stopped: it took more than")
+    assert processes_with(mark) == []
+
+
+@pytest.mark.parametrize(("command", "reason"), [("echo \0", "NUL"), ("x" * 100_001, "at most 100,000 characters")])
+async def test_impossible_commands_are_errors(run, command, reason):
+    """The model reads what is wrong."""
+    with pytest.raises(ToolError, match=reason):
+        await run(command)
+
+
+async def test_a_sandbox_that_cannot_be_made_is_an_error(run, monkeypatch):
+    """Nothing is run, and the error says why; a program that is missing too."""
+    monkeypatch.setattr(process, "filter_for", lambda: b"\xff" * 8)
+    with pytest.raises(ToolError, match=r"the sandbox cannot be made: .*system call filtering"):
+        await run("echo ok")
+    monkeypatch.setattr(system_sandbox, "program", lambda: "/missing/bwrap")
+    with pytest.raises(ToolError, match=r"the sandbox cannot be started: .*No such file"):
+        await run("echo ok")

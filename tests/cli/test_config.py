@@ -1,4 +1,4 @@
-"""The commands use the keys of config files: `model`, `quiet`, `strict`, `dir`, `store`, `on_lost`."""
+"""Config files: the keys that the commands use, their precedence, where each is shown from, and broken files."""
 
 import inspect
 import json
@@ -12,10 +12,12 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
 from run_specialist.cli.ask import run
 from run_specialist.store.reader import Store
-from tests.cli.config.conftest import QUESTION
+from tests.cli.conftest import limits_of
 from tests.cli.specialists_command import call as manage
 from tests.contracts.tables import PRINTED, faults
 from tests.wire.chat.replies import answers
+
+QUESTION = ("what", "do", "owls", "eat?")
 
 
 @pytest.mark.exhaustive
@@ -80,14 +82,6 @@ def test_the_store_and_its_loss(write, call, user_file, notes, monkeypatch, tmp_
     assert json.loads(manage("runs", "--json", "--store", f"{tmp_path}/other.db").stdout)["runs"] == []
 
 
-# Which value a setting has: an option, the specialist's file, the project, the user, or the default.
-
-
-def limits(job):
-    """Return the limits of a job that are set."""
-    return {one.kind: one.limit for one in job.budget.limits if one.limit is not None}
-
-
 def test_every_option_is_a_key_or_known_as_none():
     """A new option of the command must become a key, or be listed among those that are not."""
     options = {name.rstrip("_") for name in inspect.signature(run).parameters} - {"name", "query", "version"}
@@ -100,14 +94,14 @@ def test_the_order_of_precedence(write, prepared, project_file, user_file):
     write("finder", "time_limit: 5")
     user_file("time_limit = 10", "turns_limit = 11", "tool_calls_limit = 12", "total-tokens-limit = 13000")
     project_file("time_limit = 8", "turns_limit = 9", "tool_calls_limit = 7")
-    found = limits(prepared("--model", "offline", "--turns-limit", "31"))
+    found = limits_of(prepared("--turns-limit", "31"))
     assert found == {Kind.TIME: 5, Kind.TURNS: 31, Kind.TOOL_CALLS: 7, Kind.TOKENS: 13_000}
     assert prepared().settings.landing == "auto"
     project_file("landing = 'stop'", "time_limit = 'none'", "tool_calls_limit = 'none'", "tool-chars-limit = 99")
     write("finder", "time_limit: 50")
     found = {Kind.TIME: 10, Kind.TURNS: 11, Kind.TOOL_CALLS: 12, Kind.TOKENS: 13_000, Kind.CHARACTERS: 99}
     job = prepared()
-    assert (job.settings.landing, limits(job)) == ("stop", found)
+    assert (job.settings.landing, limits_of(job)) == ("stop", found)
 
 
 def test_a_preset_of_a_config_file_is_the_weakest(write, prepared, project_file, user_file):
@@ -115,13 +109,13 @@ def test_a_preset_of_a_config_file_is_the_weakest(write, prepared, project_file,
     write("finder")
     user_file("preset = 'openai-loop'", "tool_chars_limit = 500")
     project_file("preset = 'soft-warning'")
-    assert limits(prepared()) == {Kind.TOOL_CALLS: 30, Kind.CHARACTERS: 500}
+    assert limits_of(prepared()) == {Kind.TOOL_CALLS: 30, Kind.CHARACTERS: 500}
     user_file("")
-    assert limits(prepared())[Kind.CHARACTERS] == 100_000
-    assert Kind.CHARACTERS not in limits(prepared("--model", "offline", "--preset", "finalize"))
+    assert limits_of(prepared())[Kind.CHARACTERS] == 100_000
+    assert Kind.CHARACTERS not in limits_of(prepared("--preset", "finalize"))
     write("finder", "preset: finalize")
     job = prepared()
-    assert (Kind.CHARACTERS in limits(job), job.settings.landing) == (False, "finalize")
+    assert (Kind.CHARACTERS in limits_of(job), job.settings.landing) == (False, "finalize")
 
 
 def test_the_model_of_the_files(write, call, project_file, user_file, monkeypatch):
@@ -142,9 +136,6 @@ def test_the_model_of_the_files(write, call, project_file, user_file, monkeypatc
     write("finder", "model: fable")
     assert told.format("fable") in model()
     assert model("--model", "offline") == "answered"
-
-
-# `specialists config` and `specialists show` name the value of each key and where it is from.
 
 
 def test_config_shows_each_key_with_its_source(write, project_file, user_file, monkeypatch, tmp_path):
@@ -181,9 +172,6 @@ def test_show_names_the_config_file(write, project_file):
     settings = json.loads(manage("show", "finder", "--json").stdout)["settings"]
     assert settings["time_limit"]["source"] == "project"
     assert settings["time_limit"]["path"].endswith("/pyproject.toml")
-
-
-# Config files that are broken, ignored, hostile or missing.
 
 
 @pytest.mark.exhaustive(one_in=3)

@@ -1,1 +1,0 @@
-"""Requests that break each rule, each with its valid counterpart."""
