@@ -14,7 +14,7 @@ from run_specialist.cli.console import OutputFile, complete_names, fail, guarded
 from run_specialist.cli.help import flag, option
 from run_specialist.errors import UsageError
 from run_specialist.record.journal import OnLost
-from run_specialist.record.messages import CallFormat
+from run_specialist.record.messages import CallChoice
 from run_specialist.record.outcome import EvidencePolicy
 
 if TYPE_CHECKING:
@@ -214,8 +214,8 @@ ToolCharsLimit = Annotated[
 ]
 _LANDING = "Landing at the limit: auto, force, order, schema, finalize, none or stop."
 LandingStyle = Annotated[str | None, key_option("landing", "HOW", _LANDING, get_args(Style))]
-_FORMAT = "Tool calls of the model: native, or json constrained by the endpoint."
-ToolCallFormat = Annotated[str | None, key_option("tool_calls", "HOW", _FORMAT, get_args(CallFormat))]
+_FORMAT = "Tool calls of the model: auto, native, or json constrained by the endpoint."
+ToolCallFormat = Annotated[str | None, key_option("tool_calls", "HOW", _FORMAT, get_args(CallChoice))]
 _EVIDENCE = "Quotes of the answer: off, check or require."
 EvidenceFlag = Annotated[str | None, key_option("evidence", "HOW", _EVIDENCE, get_args(EvidencePolicy))]
 _PRESET = "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop."

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from run_specialist.budget import Rung
 from run_specialist.record.events import Waiting
-from run_specialist.record.messages import CallFormat, Message, Reply, Usage
+from run_specialist.record.messages import CallChoice, CallFormat, Message, Reply, Usage
 from run_specialist.tools.base import Toolset
 
 
@@ -56,6 +56,17 @@ class Capabilities:
     """True if calls written as JSON already arrive as calls, as in the stored replies of a replay."""
     rungs: tuple[Rung, ...] | None = None
     """The rungs of a recorded landing, in place of those that follow from the other fields; None = not recorded."""
+    json_calls: bool = False
+    """True if calls as JSON are more reliable: on local servers, and where native calls have failed."""
+
+    def call_format(self, chosen: CallChoice) -> CallFormat:
+        """Return how a new run calls tools.
+
+        chosen: the setting; `auto` never means JSON where replies are not constrained.
+        """
+        if chosen == "auto":
+            return "json" if self.json_calls and self.schema else "native"
+        return chosen
 
 
 @dataclass(frozen=True)

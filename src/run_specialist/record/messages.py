@@ -65,6 +65,8 @@ def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
 
 CallFormat = Literal["native", "json"]
 """How a model calls tools: natively, as its API defines, or as JSON in the text of its reply."""
+CallChoice = Literal["auto", "native", "json"]
+"""The setting of `CallFormat`; `auto` leaves it to what is known of the model when a run begins."""
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 

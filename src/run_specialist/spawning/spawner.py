@@ -94,6 +94,8 @@ class RunEnvironment:
 
 LIMITS = {kind.key: kind for kind in Kind}
 """Front matter keys that limit a run, each with the kind of spending that it limits."""
+RESOLVED = {("tool_calls", "auto")}
+"""Settings that are replaced by another value when a run begins."""
 
 
 def spawn(file: SpecialistFile, settings: Specialist, question: str, environment: RunEnvironment) -> Job:
@@ -103,6 +105,9 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     enforced.
     """
     provider, extra = environment.provider, environment.extra_tools
+    call_format = provider.capabilities.call_format(settings.tool_calls)
+    # Stored with the run, because more may be known of the endpoint when it is resumed.
+    settings = settings.model_copy(update={"tool_calls": call_format})
     problems = [problem for problem in file.problems if problem.level == "warning"]
     warnings = [
         # The call may allow tools that the file does not allow.
@@ -152,7 +157,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         run_id=new_run_id(),
         settings=settings,
         question=question,
-        opening=Opening(system, toolset, settings.effort, settings.tool_calls),
+        opening=Opening(system, toolset, settings.effort, call_format),
         provider=provider,
         budget=reserved(budget, toolset),
         seconds=environment.seconds,
