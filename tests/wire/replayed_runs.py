@@ -1,7 +1,8 @@
 """Runs of a specialist's file against a simulated API, stored and replayed."""
 
 import socket
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,17 +70,25 @@ class RecordedRuns:
     async def record(self, *script: Any, question: str = "What do owls eat?", **settings: Any) -> StoredRun:
         """Ask a question and return the stored run."""
         given = {key: settings.pop(key) for key in ("tools", "trust") if key in settings}
+        async with (
+            self.provider_of(script) as (_, provider),
+            Runner(root=self.root, provider=provider, store=self.url, **given) as runner,
+        ):
+            await runner.run("looker", question, **settings)
+        return load(self.url)
+
+    @asynccontextmanager
+    async def provider_of(self, script: Any) -> AsyncIterator[tuple[Any, Any]]:
+        """Start a simulator of the API; provide it and a provider that uses it."""
         simulator = self.start([*script])
         module = anthropic if self.kind == MESSAGES else openai_chat
         async with module.make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
-            provider = (
+            yield (
+                simulator,
                 anthropic.AnthropicProvider("haiku", client)
                 if self.kind == MESSAGES
-                else openai_chat.ChatProvider("some-model", client)
+                else openai_chat.ChatProvider("some-model", client),
             )
-            async with Runner(root=self.root, provider=provider, store=self.url, **given) as runner:
-                await runner.run("looker", question, **settings)
-        return load(self.url)
 
     def load_parent(self, run: StoredRun) -> StoredRun:
         """Return the run that asked a child."""

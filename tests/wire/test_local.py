@@ -96,7 +96,7 @@ def finder_context(tmp_path, monkeypatch):
     """Enter a project with one specialist and notes that are too long for a small context."""
     for folder in (".git", "specialists"):
         (tmp_path / folder).mkdir()
-    write_specialist(tmp_path, "finder", "tool_calls: native")
+    write_specialist(tmp_path, "finder", "tool_calls: native", "first_search: off")
     for number in range(40):
         (tmp_path / f"n{number}.md").write_text("".join(f"line {line} of owls and mice\n" for line in range(2_000)))
     monkeypatch.chdir(tmp_path)

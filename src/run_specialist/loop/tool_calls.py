@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -50,6 +51,8 @@ class Dispatcher:
         self._running = range(0)
         # The budget after the calls of the current turn that have returned so far.
         self._budget = Budget(())
+        self.longest = math.inf
+        """Timeout of each call, in addition to the others [s]."""
 
     @property
     def executed(self) -> tuple[CallRecord, ...]:
@@ -219,7 +222,7 @@ class Dispatcher:
             raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
         if call.arguments is None:
             raise ToolError("the arguments are no JSON object")
-        seconds = self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout
+        seconds = min(self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout, self.longest)
         left, reason = self._run.account.seconds_left(in_landing=False), ""
         if left is not None and left < seconds:
             seconds, reason = left, ", when the time of the run was up"

@@ -143,6 +143,8 @@ class Request:
     """The schema that the reply must match, adapted for the vendors by `strict`; None = any reply."""
     schema_name: str = "respond"
     """The name of the schema, which chat completions require."""
+    has_read: bool = False
+    """Whether the model has the result of a call already."""
     retries: int = 0
     """Number of earlier attempts."""
     queueing: Queueing | None = field(default=None, compare=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Request
-from run_specialist.record.messages import Block, Reply, Stop, has_calls, spoken, text_of
+from run_specialist.record.messages import Block, Reply, Stop, spoken, text_of
 from run_specialist.specialist.answer_schema import matches
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -213,7 +213,7 @@ class Knowledge:
             return False
         # It is an answer; does its request offer tools to a model that has not called any yet?
         is_free = request.choice is Choice.AUTO and request.landing_instruction is None
-        if not (is_free and any(name != RESPOND for name in tools)) or has_calls(request.messages):
+        if not (is_free and any(name != RESPOND for name in tools)) or request.has_read:
             return False
         self.unread += 1
         return self.unread == MOST_UNREAD

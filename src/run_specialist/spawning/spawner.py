@@ -94,8 +94,8 @@ class RunEnvironment:
 
 LIMITS = {kind.key: kind for kind in Kind}
 """Front matter keys that limit a run, each with the kind of spending that it limits."""
-RESOLVED = {("tool_calls", "auto")}
-"""Settings that are replaced by another value when a run begins."""
+RESOLVED_AUTO = ("tool_calls", "first_search")
+"""Keys whose value `auto` is replaced by another one when a run begins."""
 
 
 def spawn(file: SpecialistFile, settings: Specialist, question: str, environment: RunEnvironment) -> Job:
@@ -106,8 +106,13 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     """
     provider, extra = environment.provider, environment.extra_tools
     call_format = provider.capabilities.call_format(settings.tool_calls)
+    needs_search = call_format == "json" or provider.capabilities.json_calls
+    searches = settings.first_search == "on" or (settings.first_search == "auto" and needs_search)
+    # The first call of the offline provider is this search.
+    searches = searches and provider.capabilities.is_language_model
     # Stored with the run, because more may be known of the endpoint when it is resumed.
-    settings = settings.model_copy(update={"tool_calls": call_format})
+    chosen = {"tool_calls": call_format, "first_search": "on" if searches else "off"}
+    settings = settings.model_copy(update=chosen)
     problems = [problem for problem in file.problems if problem.level == "warning"]
     warnings = [
         # The call may allow tools that the file does not allow.

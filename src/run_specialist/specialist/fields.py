@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from run_specialist.budget import Preset, Style
-from run_specialist.record.messages import CallChoice
+from run_specialist.record.messages import CallChoice, FirstSearch
 from run_specialist.record.outcome import EvidencePolicy, OfflinePolicy
 from run_specialist.specialist.tool_names import BUILT_IN
 
@@ -219,6 +219,8 @@ class Specialist(BaseModel):
         IN_CONFIG_FILES,
     ] = "auto"
     """How the model calls tools: native, json that the endpoint constrains, or auto: json on local servers."""
+    first_search: Annotated[FirstSearch, _Word, _one_of(FirstSearch), STYLE, IN_CONFIG_FILES] = "auto"
+    """Whether the best passages of a search for the question are sent with it; auto: if calls are JSON."""
     landing: Annotated[Style, _Word, _one_of(Style), STYLE, IN_CONFIG_FILES] = "auto"
     """How the final answer is obtained at the limit; `none` asks for text without tools."""
     landing_prompt: Annotated[str | None, PLAIN] = None
@@ -447,6 +449,7 @@ class OtherSettings(TypedDict, total=False):
     tool_timeout: float | str
     tool_result_limit: int
     tool_calls: CallChoice
+    first_search: FirstSearch
     landing: Style
     landing_prompt: str | None
     evidence: EvidencePolicy
