@@ -70,17 +70,16 @@ class Exchange:
         """
         job, capabilities = self._run.job, self._run.job.provider.capabilities
         self.short_schema = None
-        watch = self._show if self._run.observers.watch else None
+        self._watch = self._show if self._run.observers.watch else None
         call_first = job.settings.evidence == "require"
-        self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
+        self._conversation = open_conversation(job.provider, job.opening, self._watch, call_first=call_first)
         self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
         self._thinks = capabilities.thinks or bool(job.opening.effort) or transcript.has_thought(messages)
 
     def begin_short(self, system: str, text: str, schema: Mapping[str, Any]) -> None:
         """Send the next request with its own system prompt, without tools, and constrain its reply to a schema."""
         self.transcript.say(text)
-        watch = self._show if self._run.observers.watch else None
-        self._conversation = self._run.job.provider.open(Opening(system, Toolset([])), watch)
+        self._conversation = self._run.job.provider.open(Opening(system, Toolset([])), self._watch)
         self.short_schema = schema
 
     def restart(self, text: str) -> None:

@@ -9,10 +9,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from run_specialist import prompts
 from run_specialist.budget import Phase
 from run_specialist.loop.checkpoint import Checkpoint
+from run_specialist.loop.ending import Ending
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import CallRecord, RunContext
 from run_specialist.loop.tool_calls import Dispatcher
@@ -64,6 +66,8 @@ class FirstSearch:
         # What a short reply refers to, and the first message of the run.
         self._lines: list[Line] = []
         self._message = ""
+        # The names of the question that occur in no file.
+        self._unknown = ""
 
     async def begin(self) -> None:
         """Search for the question, and put the best passages into the first message; nothing if the run has one."""
@@ -78,23 +82,19 @@ class FirstSearch:
         if is_off or job.resume_state.messages or self._run.account.budget.phase is Phase.SPENT:
             return
         call = ToolCall("first_search", TOOL, {"query": job.question, "limit": MOST_PASSAGES})
-        self._dispatcher.longest = LONGEST_SEARCH
         try:
-            (result,) = await self._dispatcher.run([call], ())
+            (result,) = await self._dispatcher.run([call], (), LONGEST_SEARCH)
         except asyncio.CancelledError:
             self._dispatcher.close([call])
             raise
-        finally:
-            self._dispatcher.longest = math.inf
         (record,) = self._dispatcher.executed
         if record.is_error:
             self._run.observers.warn(f"first_search: {record.text}; the run begins without it")
             return
-        shown = "\n".join(record.lines)
-        added = result.content.removeprefix(shown).strip("\n") if result.content.startswith(shown) else ""
-        short = self._prepare(record, added)
+        _, _, added = result.content.partition("\n".join(record.lines))
+        short = self._prepare(record, added.strip("\n"))
         self._exchange.has_passages = True
-        if self._lines and self.may_be_short():
+        if self.may_be_short():
             number = {"type": "integer", "enum": list(range(1, len(self._lines) + 1))}
             properties = {"quotes": {"type": "array", "items": number, "maxItems": 4}, "answer": {"type": "string"}}
             schema = {"type": "object", "properties": properties, "additionalProperties": False}
@@ -108,7 +108,18 @@ class FirstSearch:
         job = self._run.job
         is_plain = job.answer_schema is None and job.settings.evidence != "off" and job.settings.offline != "refuse"
         is_local = prefix_of(job.provider.model) is not None and job.opening.tool_calls == "json"
-        return is_plain and is_local and {*job.opening.tools.names} <= ONLY_READ
+        can_answer = bool(self._lines) and not self._unknown
+        return can_answer and is_plain and is_local and {*job.opening.tools.names} <= ONLY_READ
+
+    def ending(self, response: Response) -> Ending:
+        """Return how a run ends with an answer: not as answered if names of its question occur in no file.
+
+        Small models answer such questions nevertheless.
+        """
+        if not self._unknown or prefix_of(self._run.job.provider.model) is None:
+            return Ending("answered", response)
+        gaps = [*response.gaps, f"{self._unknown}: in no file"]
+        return Ending("partial", response.model_copy(update={"gaps": gaps}), f"weak match: {self._unknown} in no file")
 
     def _prepare(self, record: CallRecord, added: str = "") -> str:
         """Make the first message from the result of the search; return that of the short request.
@@ -116,6 +127,8 @@ class FirstSearch:
         added: lines below the result, such as the countdown.
         """
         question, absent = self._run.job.question, dict(_NOTE.findall(record.text)).get("in no file", "")
+        names = (word for word in absent.split(", ") if not (word.islower() or question.lstrip().startswith(word)))
+        self._unknown = ", ".join(word for word in names if word != "…")
         whole, numbered = [], []
         for heading, lines in passages(record.text, question):
             whole.append("\n".join(f"{path}:{number}: {text}" for path, number, text in (*heading, *lines)))
@@ -131,11 +144,15 @@ class FirstSearch:
         """Return the answer in the reply to the short request, with its lines as evidence; None without any."""
         try:
             given = json.loads(reply.text)
-            chosen = [self._lines[number - 1] for number in dict.fromkeys(given["quotes"]) if number > 0]
-            answer = str(given["answer"])
+            answer, numbers = str(given["answer"]), dict.fromkeys(given["quotes"])
+            chosen = [self._lines[number - 1] for number in numbers if number > 0]
         except (ValueError, TypeError, LookupError, RecursionError):
             return None
-        if reply.stop is not Stop.ANSWERED or not chosen or prompts.SAYS_NOTHING.rstrip(".") in answer:
+        if (
+            reply.stop is not Stop.ANSWERED
+            or not (chosen and answer.strip())
+            or prompts.SAYS_NOTHING.rstrip(".") in answer
+        ):
             return None
         # Lines for the words of the answer that neither the quotes nor the question contain.
         known = stems(" ".join([self._run.job.question, *(text for _, _, text in chosen)]))
@@ -170,9 +187,11 @@ def passages(result: str, question: str) -> Iterator[tuple[Sequence[Line], Seque
         lines = [(line[1], int(line[2]), line[3]) for line in map(_LINE.fullmatch, block.split("\n")) if line]
         heading = [line for line in lines[:1] if line[2].startswith("#") and lines[1:]]
         units = list(_units(lines[len(heading) :]))
-        windows = [_from(units[begin:]) for begin in range(len(units))]
-        if windows:
-            yield heading, max(windows, key=lambda lines: _value(lines, weights))
+        # A window is consecutive lines that fit, or one line.
+        windows = [units[begin:end] for begin, end in combinations(range(len(units) + 1), 2)]
+        fitting = [one for one in windows if len(one) == 1 or sum(len(line[2]) + 1 for line in one) <= LONGEST_PASSAGE]
+        if fitting:
+            yield heading, max(fitting, key=lambda lines: (_value(lines, weights), len(lines)))
 
 
 def _weights(result: str, question: str) -> Mapping[str, float]:
@@ -199,17 +218,6 @@ def _units(lines: Iterable[Line]) -> Iterable[Line]:
             yield path, number, part if part == cut else cut.rpartition(" ")[0] or cut
 
 
-def _from(lines: Sequence[Line]) -> Sequence[Line]:
-    """Return as many of the first lines as fit into a passage, at least one."""
-    size = 0
-    for taken, line in enumerate(lines):
-        size += len(line[2]) + 1
-        if taken and size > LONGEST_PASSAGE:
-            return lines[:taken]
-    return lines
-
-
 def _value(lines: Sequence[Line], weights: Mapping[str, float]) -> float:
-    each = [[weights[stem] for stem in stems(text) & weights.keys()] for _, _, text in lines]
-    distinct = set().union(*(stems(text) & weights.keys() for _, _, text in lines))
-    return sum(weights[stem] for stem in distinct) + 0.05 * sum(map(sum, each))
+    found = [stem for _, _, text in lines for stem in stems(text) & weights.keys()]
+    return sum(weights[stem] for stem in {*found}) + 0.05 * sum(weights[stem] for stem in found)

@@ -196,8 +196,7 @@ class Knowledge:
         if request.schema is not None and not _obeys(request, reply):
             # Calls in JSON that are chosen explicitly do not depend on this: such a reply has its own warning.
             is_answer, known = request.schema_name == RESPOND, self.capabilities
-            known = replace(known, schema=False) if is_answer else replace(known, json_calls=False)
-            self.capabilities = known
+            self.capabilities = replace(known, schema=False) if is_answer else replace(known, json_calls=False)
         if request.choice is not Choice.RESPOND:
             return False
         was_ignored = all(call.name != RESPOND for call in reply.calls or leaked_calls(reply, [RESPOND]))

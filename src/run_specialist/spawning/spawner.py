@@ -107,9 +107,9 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     provider, extra = environment.provider, environment.extra_tools
     call_format = provider.capabilities.call_format(settings.tool_calls)
     needs_search = call_format == "json" or provider.capabilities.json_calls
-    searches = settings.first_search == "on" or (settings.first_search == "auto" and needs_search)
     # The first call of the offline provider is this search.
-    searches = searches and provider.capabilities.is_language_model
+    can_search = provider.capabilities.is_language_model
+    searches = can_search and settings.first_search in ({"auto", "on"} if needs_search else {"on"})
     # Stored with the run, because more may be known of the endpoint when it is resumed.
     chosen = {"tool_calls": call_format, "first_search": "on" if searches else "off"}
     settings = settings.model_copy(update=chosen)

@@ -212,11 +212,7 @@ class Specialist(BaseModel):
     tool_result_limit: Count = 20_000
     """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
     tool_calls: Annotated[
-        CallChoice,
-        _Word,
-        Expected("auto, native or json (tool_calls_limit limits their number)"),
-        STYLE,
-        IN_CONFIG_FILES,
+        CallChoice, _Word, Expected("auto, native or json (tool_calls_limit is their limit)"), STYLE, IN_CONFIG_FILES
     ] = "auto"
     """How the model calls tools: native, json that the endpoint constrains, or auto: json on local servers."""
     first_search: Annotated[FirstSearch, _Word, _one_of(FirstSearch), STYLE, IN_CONFIG_FILES] = "auto"
