@@ -272,3 +272,12 @@ async def test_g12_an_endpoint_that_refuses_the_short_request_gets_native_calls_
     assert statuses == ["failed", "answered"]
     assert "tools" in server.requests[1].body
     assert "notes/owls.md:3: Owls eat mice." in sent(server.requests[1])
+
+
+async def test_g12_a_question_with_an_unknown_name_is_not_answered(local_runs):
+    """A name of the question that occurs in no file: no short request, and the answer is partial, with a gap."""
+    answer = responds("Mice, on Kubernetes.", source="notes/owls.md:3", quote="Owls eat mice.", gaps=[])
+    run, (request,) = await local_runs(answer, question=QUESTION)
+    assert sent(request) == FIRST_MESSAGE
+    assert (run.outcome["status"], run.outcome["gaps"]) == ("partial", ["Kubernetes: in no file"])
+    assert run.outcome["warnings"] == ["weak match: Kubernetes in no file"]
