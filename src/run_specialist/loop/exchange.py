@@ -32,6 +32,10 @@ from run_specialist.tools.respond import Response
 _T = TypeVar("_T")
 
 
+SHORT_TOKENS = 512
+"""Maximum `max_tokens` of the short request [tokens]."""
+
+
 class Exchange:
     """Sends the transcript, receives the replies, and shortens the transcript when it grows too long."""
 
@@ -129,7 +133,7 @@ class Exchange:
         request = Request(
             messages,
             choice,
-            self._run.account.room(longest),
+            self._run.account.room(longest if short is None else SHORT_TOKENS),
             # None after a pause: the last message is the model's own, and takes no instruction.
             messages[-1].landing_instruction and landing_instruction,
             schema,

@@ -41,6 +41,7 @@ Line = tuple[str, int, str]
 
 _LINE = re.compile(r"(.+?):(\d+): (.*)")
 _NOTE = re.compile(r"^\[(.+?): (.*)\]$", re.MULTILINE)
+_COUNT = re.compile(r"(\S+) (\d+)")
 _TOTAL = re.compile(r"best of (?:the passages of )?(\d+)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\"(])")
 # Length above which a line is split into sentences [characters].
@@ -196,18 +197,12 @@ def passages(result: str, question: str) -> Iterator[tuple[Sequence[Line], Seque
 
 def _weights(result: str, question: str) -> Mapping[str, float]:
     """Return the rarity of each stem of the question, from the counts below a search result."""
-    counts = {}
-    for kind, listed in _NOTE.findall(result):
-        if kind.endswith("per word"):
-            words = (word.rpartition(" ") for word in listed.split(", "))
-            counts.update({word: int(count) for word, _, count in words if count.isdecimal()})
+    listed = next((words for kind, words in _NOTE.findall(result) if kind.endswith("per word")), "")
+    counts = {word: int(count) for word, count in _COUNT.findall(listed)}
     total = _TOTAL.search(result)
     size = int(total[1]) if total else _FREQUENT
-    found: dict[str, float] = {}
-    for term in content_terms(question):
-        for stem in stems(term):
-            found[stem] = max(found.get(stem, 0), math.log(1 + size / counts.get(term, _FREQUENT)))
-    return found
+    rarity = {term: math.log(1 + size / counts.get(term, _FREQUENT)) for term in content_terms(question)}
+    return {stem: rarity[term] for term in rarity for stem in stems(term)}
 
 
 def _units(lines: Iterable[Line]) -> Iterable[Line]:

@@ -106,10 +106,9 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     """
     provider, extra = environment.provider, environment.extra_tools
     call_format = provider.capabilities.call_format(settings.tool_calls)
-    needs_search = call_format == "json" or provider.capabilities.json_calls
+    wanted = {"auto", "on"} if call_format == "json" or provider.capabilities.json_calls else {"on"}
     # The first call of the offline provider is this search.
-    can_search = provider.capabilities.is_language_model
-    searches = can_search and settings.first_search in ({"auto", "on"} if needs_search else {"on"})
+    searches = provider.capabilities.is_language_model and settings.first_search in wanted
     # Stored with the run, because more may be known of the endpoint when it is resumed.
     chosen = {"tool_calls": call_format, "first_search": "on" if searches else "off"}
     settings = settings.model_copy(update=chosen)
