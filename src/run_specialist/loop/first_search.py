@@ -21,6 +21,7 @@ from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.providers.base import Choice
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.messages import Reply, Stop, ToolCall
+from run_specialist.record.outcome import Status
 from run_specialist.tools.respond import Citation, Response
 from run_specialist.tools.search import content_terms, stems
 
@@ -112,13 +113,13 @@ class FirstSearch:
         can_answer = bool(self._lines) and not self._unknown
         return can_answer and is_plain and is_local and {*job.opening.tools.names} <= ONLY_READ
 
-    def ending(self, response: Response) -> Ending:
-        """Return how a run ends with an answer: not as answered if names of its question occur in no file.
+    def ending(self, status: Status, response: Response) -> Ending:
+        """Return how a run ends with an answer: as `partial` if names of its question occur in no file.
 
         Small models answer such questions nevertheless.
         """
         if not self._unknown or prefix_of(self._run.job.provider.model) is None:
-            return Ending("answered", response)
+            return Ending(status, response)
         gaps = [*response.gaps, f"{self._unknown}: in no file"]
         return Ending("partial", response.model_copy(update={"gaps": gaps}), f"weak match: {self._unknown} in no file")
 

@@ -184,8 +184,7 @@ class Loop:
                 return prompts.does_not_fit(response.reason)
             return _partial(response, f"the answer does not match output_schema: {response.reason}")
         verdict = self._quotes_verdict(response)
-        own = Ending("landed", response) if self.landing.is_active else self._first_search.ending(response)
-        return verdict or own
+        return verdict or self._first_search.ending("landed" if self.landing.is_active else "answered", response)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
         response = Response.among(reply.calls, self._run.job.answer_schema)
