@@ -3,7 +3,7 @@
     uv run --group test --group local python bench/real_models.py MODEL.gguf [--variant NAME ...] [--json FILE]
 
 The model runs on this machine, on llama.cpp's server, which is started for each lap and ended after it. A lap is one
-variant (`--variant`, see local_models/variants.py) through one API (`--api chat|messages|both`).
+variant (`--variant`, see local_models/variants.py) through one API (`--api local|chat|messages|both`).
 
     --questions DIR       folder with questions.json (local_models/scorer.py describes it); default: questions about
                           the notes of this project

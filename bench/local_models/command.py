@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     setting = _setting(given)
     variants = [variant for name in given.variant or ["defaults"] if _is_here(variant := VARIANTS[name])]
-    apis = list(MODELS) if given.api == "both" else [given.api]
+    apis = ["messages", "chat"] if given.api == "both" else [given.api]
     print(f"{report.machine()}\n\n{setting.name}\n", flush=True)
     try:
         _laps(setting, variants, apis, questions, results)
@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "--questions", type=_folder, default=QUESTIONS, metavar="DIR", help="folder with questions.json; default: ours"
     )
     parser.add_argument("--root", type=_folder, default=TOP, metavar="DIR", help="notes; default: this repository")
-    parser.add_argument("--api", choices=[*MODELS, "both"], default="both")
+    parser.add_argument("--api", choices=[*MODELS, "both"], default="local")
     parser.add_argument("--only", action="append", metavar="ID", help="ask only this question; repeatable")
     parser.add_argument(
         "--variant",

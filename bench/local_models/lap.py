@@ -16,8 +16,8 @@ from run_specialist.api.runner import Runner
 from run_specialist.record.outcome import Outcome
 from tests.local.llama_server import ServerSettings, llama_server
 
-MODELS = {"messages": "local", "chat": "openai:local"}
-"""Model names that select each API; the server accepts any name."""
+MODELS = {"messages": "local", "chat": "openai:local", "local": "llamacpp:local"}
+"""Model names that select each API; `local` is chat completions of a server that is known to be local."""
 SPECIALISTS = Path(__file__).parents[2] / "specialists"
 
 

@@ -17,7 +17,7 @@ HEAD = (
     "statuses",
     "landings",
     "calls",
-    "tokens in",
+    "tokens in, median",
     "tokens out",
     "seconds, median",
 )
@@ -53,7 +53,7 @@ def _row(variant: str, api: str, group: Sequence[Result]) -> tuple[str, ...]:
         _counts(result.status for result in group),
         _counts(result.landing for result in group if result.landing),
         str(sum(result.calls for result in group)),
-        f"{sum(result.input_tokens for result in group):,}",
+        f"{sum(result.input_tokens for result in group):,}, {median(result.input_tokens for result in group):,.0f}",
         f"{sum(result.output_tokens for result in group):,}",
         f"{sum(result.seconds for result in group):.0f}, {median(result.seconds for result in group):.0f}",
     )

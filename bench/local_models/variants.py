@@ -32,6 +32,7 @@ PATCHES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "calls read from text": ("run_specialist.loop.exchange:leaked_calls", _returning([])),
     "`respond` beside calls": ("run_specialist.loop.loop:Loop.are_too_early", _returning(value=False)),
     "the bound of replies": ("run_specialist.loop.exchange:longest_reply", _returning(None)),
+    "the short request": ("run_specialist.loop.first_search:FirstSearch.may_be_short", _returning(value=False)),
     "the bound of white space": ("run_specialist.providers.transport:MOST_WHITE_SPACE", lambda _original: 10**9),
 }
 
@@ -74,6 +75,8 @@ VARIANTS: dict[str, Variant] = {
     variant.name: variant
     for variant in (
         Variant("defaults"),
+        Variant("no-first-search", {"first_search": "off"}),
+        Variant("no-short-request", without=("the short request",)),
         Variant("all", {"tool_calls": "json", "evidence": "require"}),
         Variant("native", {"tool_calls": "native", "evidence": "require"}),
         Variant("no-evidence", {"tool_calls": "json", "evidence": "off"}),

@@ -195,12 +195,13 @@ def test_every_setting_flag_reaches_the_run(job_of):
     assert job_of("--landing schema", "landing: stop").settings.landing == "schema"
     assert job_of("--evidence off", "evidence: require").settings.evidence == "off"
     assert job_of("--tool-calls native", "tool_calls: json").opening.tool_calls == "native"
+    assert job_of("--first-search on").settings.first_search == "off", "the first call offline is that search"
     assert job_of("--patience 10m", "patience: 0").settings.patience == 600
     assert job_of("--patience none").settings.patience is None
     assert (job_of("--dry-run").patch is None, job_of("").patch is None) == (False, True)
     assert job_of("--server-tools").origin()["settings"]["server_tools"]
     tested = {flag.removeprefix("--").replace("-", "_") for flag in LIMITS}
-    tested |= {"landing", "evidence", "tool_calls", "preset", "patience", "server_tools"}
+    tested |= {"landing", "evidence", "tool_calls", "first_search", "preset", "patience", "server_tools"}
     assert {field.name for field in fields(SettingOptions)} == tested
 
 

@@ -54,7 +54,7 @@ class LlamaServer:
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables that direct both APIs to this server."""
-        addresses = {"ANTHROPIC_BASE_URL": self.url, "OPENAI_BASE_URL": f"{self.url}/v1"}
+        addresses = {"ANTHROPIC_BASE_URL": self.url, "OPENAI_BASE_URL": f"{self.url}/v1", "LLAMACPP_BASE_URL": self.url}
         return {**addresses, "ANTHROPIC_API_KEY": "none", "OPENAI_API_KEY": "none", "NO_PROXY": "127.0.0.1"}
 
 

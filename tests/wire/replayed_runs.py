@@ -1,18 +1,20 @@
 """Runs of a specialist's file against a simulated API, stored and replayed."""
 
 import socket
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from run_specialist.api.runner import Runner
 from run_specialist.replay.cassette import Cassette, cassette_of, parsed, read_cassette
 from run_specialist.replay.replay import ReplayResult, replay
 from run_specialist.store.stored import StoredRun
 from tests.journals import load
 from tests.wire.chat import replies as chat_replies
-from tests.wire.connected import MESSAGES, runner_on
+from tests.wire.connected import MESSAGES, connected
 from tests.wire.serving import write_specialist
 from tests.wire.simulator import replies
 
@@ -67,10 +69,19 @@ class RecordedRuns:
     async def record(self, *script: Any, question: str = "What do owls eat?", **settings: Any) -> StoredRun:
         """Ask a question and return the stored run."""
         given = {key: settings.pop(key) for key in ("tools", "trust") if key in settings}
-        simulator = self.start([*script])
-        async with runner_on(simulator, root=self.root, store=self.url, **given) as runner:
+        async with (
+            self.provider_of(script) as (_, provider),
+            Runner(root=self.root, provider=provider, store=self.url, **given) as runner,
+        ):
             await runner.run("looker", question, **settings)
         return load(self.url)
+
+    @asynccontextmanager
+    async def provider_of(self, script: Any) -> AsyncIterator[tuple[Any, Any]]:
+        """Start a simulator of the API; provide it and a provider that uses it."""
+        simulator = self.start([*script])
+        async with connected(simulator) as provider:
+            yield simulator, provider
 
     def load_parent(self, run: StoredRun) -> StoredRun:
         """Return the run that asked a child."""

@@ -4,8 +4,13 @@ import json
 
 import pytest
 
+from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
+from run_specialist.providers import errors
+from run_specialist.providers.local_servers import LLAMACPP
+from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.record.journal import Received
+from run_specialist.specialist.fields import Specialist
 from tests.journals import Notebook, keep
 from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire.chat.faults import invalid
@@ -291,3 +296,83 @@ async def test_g8_a_run_whose_reply_was_cut_is_resumed_with_the_same_history(end
     _, again, *_, last = one.requests
     assert "Repeat it, much shorter." in str(again.messages[-1])
     assert message_bytes(last).startswith(message_bytes(again))
+
+
+# The format that `tool_calls: auto` chooses when a run begins.
+
+
+@pytest.fixture
+def formats(chat_api, tmp_path):
+    """Return a function that asks several questions in one Runner, and tells how each run called its tools."""
+
+    async def run(scripts, name="some-model", **settings):
+        (tmp_path / "owls.md").write_text("Owls eat mice.\n")
+        api = chat_api([reply for script in scripts for reply in script])
+        found, outcomes = [], []
+        async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+            endpoint = LLAMACPP.endpoint if name.startswith("llamacpp:") else errors.CHAT
+            provider = ChatProvider(name.rpartition(":")[2], client, endpoint)
+            async with Runner(root=tmp_path, provider=provider, store="none") as runner:
+                for script in scripts:
+                    asked = await runner.prepare(GREPPER, "What?", **settings)
+                    before = len(api.requests)
+                    outcomes.append(await asked.outcome())
+                    sent = api.requests[before:]
+                    found.append({"native" if "tools" in one.body else "json" for one in sent} or {"none"})
+                    assert len(sent) == len(script)
+        return [", ".join(one) for one in found], outcomes
+
+    return run
+
+
+IN_SCHEMA = says('{"answer": "mice", "evidence": [], "gaps": []}')
+GREPPER = Specialist(name="looks", description="", prompt="You look.", tools=("grep",))
+
+
+async def test_g8_local_models_call_by_json_from_the_first_request(formats):
+    """A model on a local server needs no setting, and an explicit one holds."""
+    assert (await formats([[responds("yes")]], "llamacpp:qwen"))[0] == ["json"]
+    assert (await formats([[answers("yes")]], "llamacpp:qwen", tool_calls="native"))[0] == ["native"]
+
+
+@pytest.mark.parametrize(
+    ("script", "settings"),
+    [
+        ([says('{"name": "grep", "arguments": {"pattern": "mice"}}'), answers("mice")], {}),
+        (
+            [calls("grep", {"pattern": "mice"}), calls("grep", {"pattern": "owls"}), IN_SCHEMA],
+            {"tool_calls_limit": 1, "landing": "force"},
+        ),
+        ([says("From memory.")], {}),
+    ],
+)
+async def test_g8_an_endpoint_that_failed_with_native_calls_gets_json_in_the_next_run(formats, script, settings):
+    """Calls as text, an ignored force, and two answers without a call; an explicit setting is not changed."""
+    times = 2 if len(script) == 1 else 1
+    found, _ = await formats([*[script] * times, [responds("yes")]], **settings)
+    assert found == [*["native"] * times, "json"]
+    found, _ = await formats([*[script] * times, [answers("yes")]], tool_calls="native", **settings)
+    assert found == ["native"] * (times + 1)
+
+
+async def test_g8_an_endpoint_that_does_not_constrain_gets_native_calls_in_the_next_run(formats):
+    """It refuses the schema, or ignores it; with an explicit `json` the refusal ends each run."""
+    refused = [invalid("'response_format' of type 'json_schema' is not supported")]
+    found, outcomes = await formats([refused, [answers("yes")]], "llamacpp:qwen")
+    assert (found, [one.status for one in outcomes]) == (["json", "native"], ["failed", "answered"])
+    assert (await formats([[says("Plain words.")], [answers("yes")]], "llamacpp:qwen"))[0] == ["json", "native"]
+    found, outcomes = await formats([refused, []], "llamacpp:qwen", tool_calls="json")
+    assert (found, [one.exit_code for one in outcomes]) == (["json", "none"], [3, 3])
+
+
+async def test_g8_a_run_keeps_its_format_when_it_is_resumed(chat_api, tmp_path):
+    """The format is stored with the run: what is learned of the endpoint later does not change it."""
+    leaked = says('{"name": "grep", "arguments": {"pattern": "mice"}}')
+    api = chat_api([leaked, answers("one"), answers("two"), responds("three")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        async with Runner(root=tmp_path, provider=provider, store=str(tmp_path / "runs.db")) as runner:
+            first = await runner.run(GREPPER, "What?")
+            await (await runner.resume(first.run_id, "And then?")).outcome()
+            await runner.run(GREPPER, "What?")
+    assert [bool(offered(one)) for one in api.requests] == [False, False, False, True]

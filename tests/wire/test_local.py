@@ -87,6 +87,7 @@ async def test_a_server_that_a_project_names_needs_trust_unless_its_address_is_s
 @pytest.fixture
 def finder_context(finder):
     """Enter the project, with notes that are too long for a small context."""
+    write_specialist(finder, "finder", "tool_calls: native", "first_search: off")
     for number in range(40):
         (finder / f"n{number}.md").write_text("".join(f"line {line} of owls and mice\n" for line in range(2_000)))
     return finder

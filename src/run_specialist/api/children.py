@@ -84,7 +84,9 @@ class RunEnvironments:
             found = (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
             return own_folders([file.path, *(one.path for one in found)])
 
-        on_server = provider.capabilities.server_tools and settings.tool_calls == "native"
+        on_server = (
+            provider.capabilities.server_tools and provider.capabilities.call_format(settings.tool_calls) == "native"
+        )
         # In a dry run, the tools write to the patch.
         copy = WorkingCopy(root, patch, agent_folders)
         extra_tools = await equip(context, self.clients, copy, on_server=on_server)

@@ -89,6 +89,7 @@ class EachRunOptions:
     landing: flags.LandingStyle = None
     evidence: flags.EvidenceFlag = None
     tool_calls: flags.ToolCallFormat = None
+    first_search: flags.FirstSearchFlag = None
     preset: flags.PresetName = None
 
     @property

@@ -14,7 +14,7 @@ from run_specialist.cli.console import OutputFile, complete_names, fail, guarded
 from run_specialist.cli.help import flag, option
 from run_specialist.errors import UsageError
 from run_specialist.record.journal import OnLost
-from run_specialist.record.messages import CallFormat
+from run_specialist.record.messages import CallChoice, FirstSearch
 from run_specialist.record.outcome import EvidencePolicy
 
 if TYPE_CHECKING:
@@ -214,8 +214,10 @@ ToolCharsLimit = Annotated[
 ]
 _LANDING = "Landing at the limit: auto, force, order, schema, finalize, none or stop."
 LandingStyle = Annotated[str | None, key_option("landing", "HOW", _LANDING, get_args(Style))]
-_FORMAT = "Tool calls of the model: native, or json constrained by the endpoint."
-ToolCallFormat = Annotated[str | None, key_option("tool_calls", "HOW", _FORMAT, get_args(CallFormat))]
+_FORMAT = "Tool calls of the model: auto, native, or json constrained by the endpoint."
+ToolCallFormat = Annotated[str | None, key_option("tool_calls", "HOW", _FORMAT, get_args(CallChoice))]
+_FIRST_SEARCH = "Send the best passages of a search with the question: auto, on or off."
+FirstSearchFlag = Annotated[str | None, key_option("first_search", "HOW", _FIRST_SEARCH, get_args(FirstSearch))]
 _EVIDENCE = "Quotes of the answer: off, check or require."
 EvidenceFlag = Annotated[str | None, key_option("evidence", "HOW", _EVIDENCE, get_args(EvidencePolicy))]
 _PRESET = "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop."
@@ -319,6 +321,7 @@ class SettingOptions(LimitOptions):
     landing: LandingStyle = None
     evidence: EvidenceFlag = None
     tool_calls: ToolCallFormat = None
+    first_search: FirstSearchFlag = None
     server_tools: ServerTools = False
     preset: PresetName = None
 

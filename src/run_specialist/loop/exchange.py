@@ -4,10 +4,10 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from run_specialist import prompts
 from run_specialist.loop import observing, transcript
@@ -23,13 +23,17 @@ from run_specialist.providers.knowledge import CALLS_AS_TEXT, leaked_calls, with
 from run_specialist.providers.transport import unique_id
 from run_specialist.record.events import Replied, Requested, Retrying, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
-from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode, spoken
+from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode, has_calls, spoken
 from run_specialist.specialist.answer_schema import AnswerSchema, restored, strict
-from run_specialist.tools.base import Tool
+from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
 _T = TypeVar("_T")
+
+
+SHORT_TOKENS = 512
+"""Maximum `max_tokens` of the short request [tokens]."""
 
 
 class Exchange:
@@ -52,12 +56,16 @@ class Exchange:
         self._open(messages)
         self.returned = ReturnedAnswers(job)
         """Answers that were returned to the model."""
+        self.has_passages = bool(state.earlier.executed)
+        """Whether the model has results of calls, maybe in the message with the question."""
         self.open_reply: Reply | None = None
         """The newest reply, until it is added to the transcript or the next request is sent."""
         self.response: Response | None = None
         """The input of `respond` in the newest reply, if that reply was constrained to JSON and contains it."""
         # The end of the request that `open_reply` answers.
         self._request_end: str | None = None
+        self.short_schema: Mapping[str, Any] | None = None
+        """The schema of the reply while the request is the short one; None for all others."""
 
     def _open(self, messages: Sequence[Message]) -> None:
         """Open a conversation with the current model.
@@ -65,11 +73,23 @@ class Exchange:
         messages: the transcript.
         """
         job, capabilities = self._run.job, self._run.job.provider.capabilities
-        watch = self._show if self._run.observers.watch else None
+        self.short_schema = None
+        self._watch = self._show if self._run.observers.watch else None
         call_first = job.settings.evidence == "require"
-        self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
+        self._conversation = open_conversation(job.provider, job.opening, self._watch, call_first=call_first)
         self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
         self._thinks = capabilities.thinks or bool(job.opening.effort) or transcript.has_thought(messages)
+
+    def begin_short(self, system: str, text: str, schema: Mapping[str, Any]) -> None:
+        """Send the next request with its own system prompt, without tools, and constrain its reply to a schema."""
+        self.transcript.say(text)
+        self._conversation = self._run.job.provider.open(Opening(system, Toolset([])), self._watch)
+        self.short_schema = schema
+
+    def restart(self, text: str) -> None:
+        """Continue with the conversation of the run, whose first message is a text."""
+        self.transcript.restart(text)
+        self._open(self.transcript.messages())
 
     def change_model(self) -> str:
         """Continue with the provider's current model; return the parts of the transcript that it does not receive."""
@@ -93,7 +113,8 @@ class Exchange:
 
         Raises ProviderError and its subclasses.
         """
-        turn = self._run.account.turns + 1
+        turn, short = self._run.account.turns + 1, self.short_schema
+        choice = choice if short is None else Choice.SCHEMA
         self._run.observers.notify(Requested(turn, choice))
         # A listener of the event may have stopped the run.
         if self._run.stop.is_requested:
@@ -108,13 +129,16 @@ class Exchange:
             self.transcript.end_pause(prompts.PAUSE_ENDED)
         messages = self.transcript.messages(request_end)
         longest = transcript.longest_reply(in_landing=in_landing, json_calls=self._has_json_calls, thinks=self._thinks)
+        schema = short or (strict(self._respond.input_schema) if choice is Choice.SCHEMA and self._respond else None)
         request = Request(
             messages,
             choice,
-            self._run.account.room(longest),
+            self._run.account.room(longest if short is None else SHORT_TOKENS),
             # None after a pause: the last message is the model's own, and takes no instruction.
             messages[-1].landing_instruction and landing_instruction,
-            strict(self._respond.input_schema) if choice is Choice.SCHEMA and self._respond else None,
+            schema,
+            schema_name=RESPOND if short is None else "answer",
+            has_read=self.has_passages or has_calls(messages),
         )
         begun = time.monotonic()
         with observing.chat(self._run.job.provider, request.max_tokens) as span:

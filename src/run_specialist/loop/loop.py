@@ -18,6 +18,7 @@ from run_specialist.loop.checkpoint import Checkpoint
 from run_specialist.loop.ending import ABORTED, CONTEXT_FULL, Ending
 from run_specialist.loop.evidence import ReturnReason
 from run_specialist.loop.exchange import Exchange, opening_tokens
+from run_specialist.loop.first_search import FirstSearch
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.tool_calls import Dispatcher
@@ -48,6 +49,7 @@ class Loop:
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
         self.landing = Landing(run)
+        self._first_search = FirstSearch(run, exchange, dispatcher, checkpoint)
         self._was_summarized = self._was_cut = self._last_was_truncated = False
         self._retried: set[str] = set()
         self._pauses = 0
@@ -59,11 +61,14 @@ class Loop:
 
         Raises ProviderError and StoreLost.
         """
+        await self._first_search.begin()
         ending = await self._resume()
         while ending is None:
             if self._run.stop.is_requested:
                 return ABORTED
             self.landing.begin_if_spent(self._run.account.budget)
+            if self.landing.is_active:
+                self._first_search.leave_short()
             if self.landing.is_over:
                 limit = self._run.account.limit(self.landing.reason)
                 amount = limit.kind.label if limit.limit is None else units.amount(limit.kind, limit.limit)
@@ -86,12 +91,13 @@ class Loop:
         try:
             reply = await self._exchange.ask(self.landing.choice, self.landing.instruction, in_landing=in_landing)
         except ChoiceRefused:
-            if self.landing.choice is Choice.AUTO:
-                raise
-            self.landing.was_refused()
+            if not self._first_search.leave_short():
+                if self.landing.choice is Choice.AUTO:
+                    raise
+                self.landing.was_refused()
             return None
         except ContextExceeded:
-            if not await self._shorten_and_land():
+            if not self._first_search.leave_short() and not await self._shorten_and_land():
                 raise
             return None
         except ProviderError as error:
@@ -141,6 +147,11 @@ class Loop:
             self._exchange.enter(reply, self._dispatcher.close(reply.calls))
 
     async def _act_on(self, reply: Reply) -> Ending | None:
+        if self._first_search.is_short:
+            verdict = self._judge(response) if (response := self._first_search.response(reply)) else None
+            if not isinstance(verdict, Ending):
+                self._first_search.leave_short(reply)
+            return verdict if isinstance(verdict, Ending) else None
         was_truncated, self._last_was_truncated = self._last_was_truncated, reply.stop is Stop.TRUNCATED
         match reply.stop:
             # The calls in a reply are more reliable than its stop reason.
@@ -180,7 +191,7 @@ class Loop:
                 return prompts.does_not_fit(response.reason)
             return _partial(response, f"the answer does not match output_schema: {response.reason}")
         verdict = self._quotes_verdict(response)
-        return verdict or Ending("landed" if self.landing.is_active else "answered", response)
+        return verdict or self._first_search.ending("landed" if self.landing.is_active else "answered", response)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
         response = Response.among(reply.calls, self._run.job.answer_schema)

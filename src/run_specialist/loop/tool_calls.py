@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from math import inf
 from typing import Any
 
 from run_specialist import prompts
@@ -50,6 +51,7 @@ class Dispatcher:
         self._running = range(0)
         # The budget after the calls of the current turn that have returned so far.
         self._budget = Budget(())
+        self._longest = inf
 
     @property
     def executed(self) -> tuple[CallRecord, ...]:
@@ -97,11 +99,13 @@ class Dispatcher:
         returned = self.started - started
         self._cut_off = range(self._cut_off.start + returned, self._cut_off.stop + returned)
 
-    async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall]) -> list[ToolResult]:
+    async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall], most: float = inf) -> list[ToolResult]:
         """Run some calls of a turn and skip the rest; return all results in call order.
 
         calls: no more than the budget allows.
+        most: timeout of each call, beside those of the specialist and the tool [s].
         """
+        self._longest = most
         # `self._budget` follows the calls as they return, `budget` as the model reads them, in call order.
         budget = self._budget = self._run.account.budget
         # Spent before they run: an interrupted call was an attempt, too.
@@ -221,7 +225,7 @@ class Dispatcher:
             raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
         if call.arguments is None:
             raise ToolError("the arguments are no JSON object")
-        seconds = self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout
+        seconds = min(self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout, self._longest)
         left, reason = self._run.account.seconds_left(in_landing=False), ""
         if left is not None and left < seconds:
             seconds, reason = left, ", when the time of the run was up"

@@ -112,6 +112,11 @@ class Transcript:
         self._copies = len(messages)
         self._recorded = 0
 
+    def restart(self, text: str) -> None:
+        """Begin again with another first message; what was sent so far stays in the store."""
+        self.shorten([Message.user(text)], 0)
+        self._copies = 0
+
     def new_record(self, snapshot: RunSnapshot) -> Checkpointed:
         """Return the record of the messages since the last record; it includes the tail, which the next one repeats."""
         place, self._recorded = self._recorded, len(self._history)

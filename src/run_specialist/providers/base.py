@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from run_specialist.budget import Rung
 from run_specialist.record.events import Waiting
-from run_specialist.record.messages import CallFormat, Message, Reply, Usage
+from run_specialist.record.messages import CallChoice, CallFormat, Message, Reply, Usage
 from run_specialist.tools.base import Toolset
 
 
@@ -56,6 +56,17 @@ class Capabilities:
     """True if calls written as JSON already arrive as calls, as in the stored replies of a replay."""
     rungs: tuple[Rung, ...] | None = None
     """The rungs of a recorded landing, in place of those that follow from the other fields; None = not recorded."""
+    json_calls: bool = False
+    """True if calls as JSON are more reliable: on local servers, and where native calls have failed."""
+
+    def call_format(self, chosen: CallChoice) -> CallFormat:
+        """Return how a new run calls tools.
+
+        chosen: the setting; `auto` never means JSON where replies are not constrained.
+        """
+        if chosen == "auto":
+            return "json" if self.json_calls and self.schema else "native"
+        return chosen
 
 
 WEAK_MATCH, NO_MATCH = "weak_match", "no_match"
@@ -136,6 +147,8 @@ class Request:
     """The schema that the reply must match, adapted for the vendors by `strict`; None = any reply."""
     schema_name: str = "respond"
     """The name of the schema, which chat completions require."""
+    has_read: bool = False
+    """Whether the model has the result of a call already."""
     retries: int = 0
     """Number of earlier attempts."""
     queueing: Queueing | None = field(default=None, compare=False)

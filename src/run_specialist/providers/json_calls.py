@@ -17,7 +17,7 @@ from run_specialist import prompts
 from run_specialist.errors import ProviderError, SchemaRefused
 from run_specialist.providers.base import Choice, Conversation, Delta, Opening, Provider, Request, Watch
 from run_specialist.providers.transport import read_arguments
-from run_specialist.record.messages import Block, Message, Reply, Stop, has_calls, text_of
+from run_specialist.record.messages import Block, Message, Reply, Stop, text_of
 from run_specialist.specialist.answer_schema import restored, strict
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
@@ -177,7 +177,7 @@ class JsonCalls:
 
     def _schema(self, request: Request, *, ends: bool) -> Mapping[str, Any]:
         """Return the schema of the next call: of `respond`, of another tool, or of any."""
-        is_first = self._call_first and not has_calls(request.messages)
+        is_first = self._call_first and not request.has_read
         wanted = True if ends else False if is_first else None
         if wanted not in self._schemas:
             tools = [tool for tool in self._tools if wanted in {None, tool.name == RESPOND}]

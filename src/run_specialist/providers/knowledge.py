@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Request
-from run_specialist.record.messages import Block, Reply, Stop, has_calls, spoken, text_of
+from run_specialist.record.messages import Block, Reply, Stop, spoken, text_of
 from run_specialist.specialist.answer_schema import matches
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -180,9 +180,12 @@ class Knowledge:
 
         tools: the names of all tools that the model may call.
         """
-        if self.learn_from(request, reply):
-            reply = reply.with_warning(FORCE_IGNORED)
-        return reply.with_warning(UNREAD) if self.has_answered_unread(request, reply, tools) else reply
+        warning = FORCE_IGNORED if self.learn_from(request, reply) else ""
+        if self.has_answered_unread(request, reply, tools):
+            warning = UNREAD
+        if warning or any(call.is_named for call in leaked_calls(reply, tools)):
+            self.capabilities = replace(self.capabilities, json_calls=True)
+        return reply.with_warning(warning)
 
     def learn_from(self, request: Request, reply: Reply) -> bool:
         """Record if a reply shows that replies are not constrained; return whether a forced choice was ignored."""
@@ -190,9 +193,10 @@ class Knowledge:
             return False
         if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.text or reply.calls):
             return False
-        # Calls in JSON do not depend on this knowledge: a reply that is not a call has its own warning.
-        if request.schema is not None and request.schema_name == RESPOND and not _obeys(request, reply):
-            self.capabilities = replace(self.capabilities, schema=False)
+        if request.schema is not None and not _obeys(request, reply):
+            # Calls in JSON that are chosen explicitly do not depend on this: such a reply has its own warning.
+            is_answer, known = request.schema_name == RESPOND, self.capabilities
+            self.capabilities = replace(known, schema=False) if is_answer else replace(known, json_calls=False)
         if request.choice is not Choice.RESPOND:
             return False
         was_ignored = all(call.name != RESPOND for call in reply.calls or leaked_calls(reply, [RESPOND]))
@@ -208,7 +212,7 @@ class Knowledge:
             return False
         # It is an answer; does its request offer tools to a model that has not called any yet?
         is_free = request.choice is Choice.AUTO and request.landing_instruction is None
-        if not (is_free and any(name != RESPOND for name in tools)) or has_calls(request.messages):
+        if not (is_free and any(name != RESPOND for name in tools)) or request.has_read:
             return False
         self.unread += 1
         return self.unread == MOST_UNREAD

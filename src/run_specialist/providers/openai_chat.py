@@ -72,6 +72,8 @@ class ChatProvider(InformedProvider):
                 # Some of the vendor's models do.
                 thinks=is_vendor,
                 vendor=endpoint.vendor,
+                # Models on local servers are small.
+                json_calls=endpoint is not CHAT,
             )
         )
         self.client: AsyncOpenAI = client

@@ -65,6 +65,10 @@ def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
 
 CallFormat = Literal["native", "json"]
 """How a model calls tools: natively, as its API defines, or as JSON in the text of its reply."""
+CallChoice = Literal["auto", "native", "json"]
+"""The setting of `CallFormat`; `auto` leaves it to what is known of the model when a run begins."""
+FirstSearch = Literal["auto", "on", "off"]
+"""Whether a run begins with a search for its question; `auto`: for models that are bad at native calls."""
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 

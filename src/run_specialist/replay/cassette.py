@@ -80,6 +80,8 @@ class RecordedRequest:
     cost_usd: float | None = None
     is_entered: bool = False
     """Whether the reply is part of the messages of the next request."""
+    is_apart: bool = False
+    """Whether the conversation begins again after it."""
 
 
 @dataclass(slots=True)
@@ -184,7 +186,9 @@ class Cassette(BaseModel):
                 number -= 1
                 if not number:
                     return found
-                if request.is_entered and request.reply and (blocks := sendable(request.reply.content)):
+                if request.is_apart:
+                    found = []
+                elif request.is_entered and request.reply and (blocks := sendable(request.reply.content)):
                     found.append(Message("assistant", blocks))
         return [*found, *self.rest]
 
@@ -296,7 +300,7 @@ def _obstacle(run: StoredRun) -> str:
     landing, kind, fork = outcome["landing"], outcome.get("error_kind"), run.frozen.get("fork")
     timed = any(event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT for event in _events(run, "budget"))
     # How often the transcript was adapted for another model; nothing is adapted before the first reply.
-    adapted = sum(event["turn"] > 1 for event in _events(run, "model_changed"))
+    adapted = sum(event["turn"] > 1 for event in _events(run, "model_changed")) + _left_short(run)
     is_summarized = any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != adapted
     was_cut = prefix_of(run.model) is not None and any(call.truncated for call in run.calls)
     obstacles = [
@@ -325,6 +329,12 @@ def _events(run: StoredRun, name: str) -> Iterator[dict[str, Any]]:
     return (dict(event.body) for event in run.events if event.body["event"] == name)
 
 
+def _left_short(run: StoredRun) -> bool:
+    """Return whether the conversation began again after the short request of a local model."""
+    first = next(_events(run, "request"), None)
+    return first is not None and first["choice"] == Choice.SCHEMA and any(one.part for one in run.messages)
+
+
 def _models(run: StoredRun) -> tuple[list[RecordedModel], list[Message]]:
     """Return the models of a run with their requests, and the messages after the last request."""
     turns = {turn.number: turn for turn in run.turns}
@@ -350,8 +360,13 @@ def _models(run: StoredRun) -> tuple[list[RecordedModel], list[Message]]:
             case _:
                 pass
     rest: list[Message] = []
+    left = _left_short(run)
+    if left:
+        models[0].requests[0].is_apart = True
+        _add_messages([one for one in run.messages if one.part == 0], models[0].requests[:1])
     for model, part in zip(models, parts, strict=True):
-        rest = _add_messages([one for one in run.messages if one.part == part], model.requests)
+        own = model.requests[1:] if left and model is models[0] else model.requests
+        rest = _add_messages([one for one in run.messages if one.part == part + left], own)
     return models, rest
 
 

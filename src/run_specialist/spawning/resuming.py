@@ -369,7 +369,8 @@ def check_same(known: KnownRun, file: SpecialistFile, settings: Specialist, ques
         wanted = spawner.settings_of(settings, spawner.answer_schema(file, settings))
         # Settings that were not given depend on the model and the version of this program.
         given = settings.model_fields_set | {*frozen.get("given", begun.model_fields_set)}
-        found += [(key, stored.get(key), wanted[key]) for key in sorted(given) if key in wanted]
+        resolved = {key for key in spawner.RESOLVED_AUTO if wanted[key] == "auto"}
+        found += [(key, stored.get(key), wanted[key]) for key in sorted((given & wanted.keys()) - resolved)]
 
     def short(value: object) -> str:
         return "none" if value is None else shown(str(value), SHOWN)

@@ -115,7 +115,7 @@ def with_server_tools(offers: Iterable[Offer], settings: Specialist, *, on_serve
 
 def server_tools(settings: Specialist) -> tuple[Tool, ...]:
     """Return the tools of the API that settings allow, regardless of trust."""
-    if not settings.server_tools or settings.tool_calls != "native":
+    if not settings.server_tools or settings.tool_calls == "json":
         return ()
     return tuple(_tool(name, settings, None) for name, uses in shares(settings).items() if uses)
 

@@ -95,6 +95,8 @@ class RunEnvironment:
 
 LIMITS = {kind.key: kind for kind in Kind}
 """Front matter keys that limit a run, each with the kind of spending that it limits."""
+RESOLVED_AUTO = ("tool_calls", "first_search")
+"""Keys whose value `auto` is replaced by another one when a run begins."""
 
 
 def spawn(file: SpecialistFile, settings: Specialist, question: str, environment: RunEnvironment) -> Job:
@@ -104,6 +106,13 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     enforced.
     """
     provider, extra = environment.provider, environment.extra_tools
+    call_format = provider.capabilities.call_format(settings.tool_calls)
+    wanted = {"auto", "on"} if call_format == "json" or provider.capabilities.json_calls else {"on"}
+    # The first call of the offline provider is this search.
+    searches = provider.capabilities.is_language_model and settings.first_search in wanted
+    # Stored with the run, because more may be known of the endpoint when it is resumed.
+    chosen = {"tool_calls": call_format, "first_search": "on" if searches else "off"}
+    settings = settings.model_copy(update=chosen)
     problems = [problem for problem in file.problems if problem.level == "warning"]
     warnings = [
         # The call may allow tools that the file does not allow.
@@ -153,7 +162,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         run_id=new_run_id(),
         settings=settings,
         question=question,
-        opening=Opening(system, toolset, settings.effort, settings.tool_calls),
+        opening=Opening(system, toolset, settings.effort, call_format),
         provider=provider,
         budget=reserved(budget, toolset),
         seconds=environment.seconds,

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from run_specialist.budget import Preset, Style
-from run_specialist.record.messages import CallFormat
+from run_specialist.record.messages import CallChoice, FirstSearch
 from run_specialist.record.outcome import EvidencePolicy, OfflinePolicy
 from run_specialist.specialist.tool_names import BUILT_IN
 
@@ -212,9 +212,11 @@ class Specialist(BaseModel):
     tool_result_limit: Count = 20_000
     """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
     tool_calls: Annotated[
-        CallFormat, _Word, Expected("native or json (tool_calls_limit limits their number)"), STYLE, IN_CONFIG_FILES
-    ] = "native"
-    """How the model calls tools: native, or as constrained JSON, for models that are bad at native calls."""
+        CallChoice, _Word, Expected("auto, native or json (tool_calls_limit is their limit)"), STYLE, IN_CONFIG_FILES
+    ] = "auto"
+    """How the model calls tools: native, json that the endpoint constrains, or auto: json on local servers."""
+    first_search: Annotated[FirstSearch, _Word, _one_of(FirstSearch), STYLE, IN_CONFIG_FILES] = "auto"
+    """Whether the best passages of a search for the question are sent with it; auto: if calls are JSON."""
     landing: Annotated[Style, _Word, _one_of(Style), STYLE, IN_CONFIG_FILES] = "auto"
     """How the final answer is obtained at the limit; `none` asks for text without tools."""
     landing_prompt: Annotated[str | None, PLAIN] = None
@@ -442,7 +444,8 @@ class OtherSettings(TypedDict, total=False):
     parallel_tools_limit: int
     tool_timeout: float | str
     tool_result_limit: int
-    tool_calls: CallFormat
+    tool_calls: CallChoice
+    first_search: FirstSearch
     landing: Style
     landing_prompt: str | None
     evidence: EvidencePolicy

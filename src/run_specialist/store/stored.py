@@ -142,7 +142,8 @@ def transcript_rows(run: StoredRun) -> list[Row]:
     A pending reply comes last, with the results of its calls received so far.
     """
     names: dict[object, str] = {}
-    rows = [row for message in _in_order(run.messages) for row in _rows_of(message, names)]
+    rows = _first_rows(run)
+    rows += [row for message in _in_order(run.messages) for row in _rows_of(message, names)]
     if pending := run.pending:
         rows += _rows("assistant", pending.reply.content, names)
         for call in run.calls:
@@ -158,7 +159,7 @@ def copied_rows(run: StoredRun) -> int:
     if not fork:
         return 0
     left, names = fork["messages"], dict[object, str]()
-    copied: list[Row] = []
+    copied = _first_rows(run)
     for message in _in_order(run.messages):
         if left == 0:
             break
@@ -166,6 +167,15 @@ def copied_rows(run: StoredRun) -> int:
         copied += _rows_of(message, names)
     is_note = bool(copied) and copied[-1]["kind"] == "user" and copied[-1]["text"] == fork["note"]
     return len(copied) - is_note
+
+
+def _first_rows(run: StoredRun) -> list[Row]:
+    """Return the rows of the calls that preceded the first request."""
+    rows: list[Row] = []
+    for one in (one for one in run.calls if not one.turn):
+        rows.append(_call({"name": one.call.name, "id": one.call.id, "input": one.call.arguments}))
+        rows.append(_result(one.call.name, one.call.id, one.text, is_error=one.is_error))
+    return rows
 
 
 def _rows_of(message: Message | str, names: dict[object, str]) -> Iterator[Row]:

@@ -271,7 +271,8 @@ def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> 
     """Return the turns in groups, each with its own time scale and the marks between turns; in working time [s]."""
     calls: defaultdict[int, list[Returned]] = defaultdict(list)
     for call in run.calls:
-        calls[call.turn].append(call)
+        # A call before the first request is shown with it.
+        calls[call.turn or 1].append(call)
     rows = [_row(turn, calls[turn.number], axis) for turn in run.own_turns]
     # The total time covered by at least one call.
     calling, until = 0.0, float("-inf")
@@ -331,7 +332,8 @@ def _groups(rows: Sequence[dict[str, Any]], marks: Sequence[Mapping[str, Any]]) 
     for start in range(0, len(rows), GROUP):
         chosen = rows[start : start + GROUP]
         first, last = chosen[0]["turn"], chosen[-1]["turn"]
-        begin, end = chosen[0]["begin"], max(row["end"] for row in chosen)
+        begin = min([chosen[0]["begin"], *(call["begin"] for call in chosen[0]["calls"])])
+        end = max(row["end"] for row in chosen)
         up_to = float("inf") if start + GROUP >= len(rows) else last
         between = [mark for mark in marks if (first <= mark["before"] or not start) and mark["before"] <= up_to]
         yield {

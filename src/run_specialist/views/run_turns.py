@@ -100,7 +100,8 @@ def turns(
             quotes[holder.number].append((number, str(one["quote"])))
     executed: defaultdict[int, list[Returned]] = defaultdict(list)
     for call in run.calls:
-        executed[call.turn].append(call)
+        # A call before the first request is shown with it.
+        executed[call.turn or 1].append(call)
     return [
         {
             "number": turn.number,
@@ -128,8 +129,11 @@ def _calls(
 ) -> Iterator[dict[str, Any]]:
     """Yield the calls of a turn: the executed ones, and the others with the result that the model received."""
     unmatched = list(executed)
-    blocks = [block for block in turn.reply.content if block.get("type") == "tool_use"]
-    for position, (block, call) in enumerate(zip(blocks, turn.reply.calls, strict=True)):
+    before = [one.call for one in unmatched if not one.turn]
+    blocks: list[Block] = [{"input": one.arguments} for one in before]
+    blocks += [block for block in turn.reply.content if block.get("type") == "tool_use"]
+    both = zip(blocks, (*before, *turn.reply.calls), strict=True)
+    for position, (block, call) in enumerate(both, -len(before)):
         # Completed calls are stored in call order; interrupted ones are not stored.
         stored = next((one for one in unmatched if one.call == call), None)
         result = shown.get((turn.number, position))

@@ -253,8 +253,9 @@ def test_limits_that_are_not_those_of_the_file_are_named(tmp_path, settings, cha
 
 
 def test_c1_all_settings_that_are_not_those_of_the_file_are_named(tmp_path):
-    """Not only limits, so that a replay sets them again; a value that is that of the file is none."""
-    assert origin(tmp_path, landing="order", tool_calls_limit=5, patience=3)["overridden"] == ["patience", "landing"]
+    """Not only limits, so that a replay sets them again, with what `auto` meant; the values of the file are none."""
+    named = origin(tmp_path, landing="order", tool_calls_limit=5, patience=3)["overridden"]
+    assert named == ["patience", "tool_calls", "first_search", "landing"]
     assert {"preset", "landing"} <= {*origin(tmp_path, preset="finalize")["overridden"]}
 
 

@@ -353,7 +353,7 @@ def test_rule_9_limits_of_other_programs_set_only_the_turns_limit() -> None:
 def test_g8_a_number_of_tool_calls_is_probably_their_limit() -> None:
     """`tool_calls: 30` is an error that names `tool_calls_limit`."""
     (problem,) = file_of(HEAD + "tool_calls: 30").problems
-    assert problem.text == "must be native or json (tool_calls_limit limits their number), got 30"
+    assert problem.text == "must be auto, native or json (tool_calls_limit is their limit), got 30"
 
 
 REVIEWER = '''\
