@@ -276,7 +276,7 @@ def test_paths_without_files_name_the_remedies(write, refused, notes):
 
 def test_strict_refuses_a_file_with_warnings(write, refused, call):
     """With `--strict` each warning is an error with its place, which --quiet does not hide; else the same file runs."""
-    path = write("finder", "colour_of_owls: brown", "tools: Read, Telescope")
+    path = write("finder", "colour_of_owls: brown", "tools: Grep, Telescope")
     for quiet in ([], ["--quiet"]):
         said = refused("finder", "What?", "--strict", *quiet)
         assert f"{path}:4:1: colour_of_owls: unknown key" in said

@@ -17,10 +17,11 @@ from tests.journals import Notebook, keep, load
 from tests.wire import structured_outputs
 from tests.wire.chat.faults import invalid
 from tests.wire.chat.replies import answers, says
+from tests.wire.connected import CHAT, MESSAGES
 from tests.wire.json_mode import offered, responds, written
 from tests.wire.local_api import MODELS, llamacpp
 from tests.wire.replayed_runs import RecordedRuns
-from tests.wire.resumed_requests import CHAT, MESSAGES, message_bytes, prefix
+from tests.wire.resumed_requests import message_bytes, prefix
 
 QUESTION = "What do owls eat on Kubernetes?"
 SHORT_QUESTION = "What do owls eat beside voles?"
