@@ -192,7 +192,7 @@ def test_a_changed_import_or_script_requires_trust_again(app_reach, ask, write, 
 
 OFFLINE = ("--model", "offline")
 
-FREE_FOR_DATA = {"effort", "tool_calls", "landing", "evidence", "preset", "question"}
+FREE_FOR_DATA = {"effort", "tool_calls", "first_search", "landing", "evidence", "preset", "question"}
 LIMITS = {
     "tool_calls_limit",
     "turns_limit",

@@ -89,7 +89,9 @@ def test_e14_a_set_keeps_its_score(name, one_index_per_sandbox, tmp_path, monkey
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     runs = json.loads(result.stdout)["runs"]
-    assert (len(runs), {run["error"] for run in runs}) == (8, {None})
+    # An offline answer that hardly matches is partial, and says so.
+    reasons = {str(run["error"] or "").partition(" match: ")[0] for run in runs}
+    assert (len(runs), reasons - {"", "weak", "no"}) == (8, set())
     score = sum(run["score"] for run in runs) / len(runs)
     passed = [run["case"] for run in runs if run["passed"]]
     print(f"{name}: {score:.3f}, {len(passed)} of {len(runs)} passed")  # noqa: T201 - the next measurement

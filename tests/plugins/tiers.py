@@ -66,7 +66,22 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect exhaustive tests and most cases of parametrized ones, unless the flag is given or `-m` selects them."""
-    if config.getoption(FLAG) or "exhaustive" in config.getoption("markexpr"):
+    if config.getoption(FLAG):
+        # Each worker gets a share of the items in a row. It begins with the large ones: one of them at the end of the
+        # run would leave the other workers idle.
+        workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+        kinds = [
+            [item for item in items if (item.get_closest_marker("exhaustive") is None) is small]
+            for small in (False, True)
+        ]
+        items[:] = [
+            item
+            for worker in range(workers)
+            for of_kind in kinds
+            for item in of_kind[len(of_kind) * worker // workers : len(of_kind) * (worker + 1) // workers]
+        ]
+        return
+    if "exhaustive" in config.getoption("markexpr"):
         return
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:

@@ -1,6 +1,7 @@
 """Tool calls as JSON that a server constrains: cut, with MCP tools and children, and resumed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -376,3 +377,13 @@ async def test_g8_a_run_keeps_its_format_when_it_is_resumed(chat_api, tmp_path):
             await (await runner.resume(first.run_id, "And then?")).outcome()
             await runner.run(GREPPER, "What?")
     assert [bool(offered(one)) for one in api.requests] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(("url", "known"), [("https://api.openai.com/v1", False), ("http://127.0.0.1:1/v1", True)])
+async def test_g8_models_of_the_vendors_are_never_moved_to_json(url, known):
+    """Whatever was learned, at a vendor's own address calls stay native: an answer without a call may need none."""
+    async with make_client(base_url=url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        provider.knowledge.capabilities = replace(provider.capabilities, json_calls=True)
+        assert provider.capabilities.json_calls is known
+        assert provider.capabilities.call_format("auto") == ("json" if known else "native")

@@ -101,7 +101,7 @@ async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
 @pytest.mark.exhaustive
 async def test_c1_calls_as_json_replay_the_same(runs):
     """Stored replies with calls as JSON are calls already; such runs have no bodies."""
-    runs.write("tool_calls_limit: 4", "tool_calls: json")
+    runs.write("tool_calls_limit: 4", "tool_calls: json", "first_search: off")
     reads = runs.say.says(written("read", path="notes/owls.md", offset=None, limit=None))
     run = await runs.record(reads, runs.say.says(written("respond", answer="Mice.", evidence=None, gaps=None)))
     assert run.outcome["tool_calls"]["used"] == 1

@@ -36,22 +36,11 @@ def _print_replay(done: "ReplayResult", saved: Path | None) -> None:
         console.print_wrapped(hint)
 
 
-DIFFERS = 1
-"""Exit code of a replay with a difference."""
-
-
-ReplayedRun = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="Id of the run, an unambiguous prefix, `last`: the newest of this project, or a cassette file.",
-        autocompletion=complete_runs,
-    ),
-]
+_RUN = "Id of the run, an unambiguous prefix, `last`: the newest of this project, or a cassette file."
 
 
 def replay(
-    run: ReplayedRun,
+    run: Annotated[str, typer.Argument(metavar="RUN", help=_RUN, autocompletion=complete_runs)],
     trust: TrustFlag = False,
     all_projects: AllProjects = False,
     dir_: Dir = None,
@@ -106,4 +95,4 @@ def replay(
         console.print_json(done.as_json())
     else:
         _print_replay(done, save)
-    raise typer.Exit(DIFFERS if done.difference else 0)
+    raise typer.Exit(1 if done.difference else 0)

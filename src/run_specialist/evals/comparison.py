@@ -21,9 +21,7 @@ POWER = 0.8
 """Probability of detecting the difference with the proposed number of cases."""
 
 # Up to this many differences all subsets are enumerated; of more, this many random subsets and their complements.
-_MOST_ENUMERATED = 12
-_PAIRS = 2_500
-_SEED = 20_040
+_MOST_ENUMERATED, _PAIRS, _SEED = 12, 2_500, 20_040
 
 Verdict = Literal["better", "worse", "no difference", "cannot be told"]
 Interval = tuple[float, float]

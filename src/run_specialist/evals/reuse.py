@@ -1,5 +1,6 @@
 """Find stored runs that need not be repeated, because nothing that they depend on has changed."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -131,10 +132,7 @@ class Unchanged:
             # A failed call may have been late, and a repeated one was compared before.
             if not (call.is_error or call.repeated) and await self._differs(run, call):
                 return False
-        for child in run.children:
-            if not await self._reads_same(child.run_id):
-                return False
-        return True
+        return all([await self._reads_same(child.run_id) for child in run.children])
 
     async def _differs(self, run: StoredRun, call: Returned) -> bool:
         stored = run.frozen.get("settings", {})
@@ -152,7 +150,5 @@ class Unchanged:
         now, before = self._results[key], call.whole
         if now is not None and tool.name == "search":
             # Notes of a search count words in all files, also in those that the run did not read.
-            now, before = (
-                "\n".join(line for line in text.split("\n") if not line.startswith("[")) for text in (now, before)
-            )
+            now, before = (re.sub(r"(?m)(^|\n)\[.*", "", text) for text in (now, before))
         return now != before

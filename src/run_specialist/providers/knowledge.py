@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Request
@@ -228,6 +229,9 @@ def _obeys(request: Request, reply: Reply) -> bool:
         return False
 
 
+_VENDORS = frozenset({"api.anthropic.com", "api.openai.com"})
+
+
 class InformedProvider:
     """A provider with what is known about its endpoint."""
 
@@ -248,4 +252,8 @@ class InformedProvider:
     @property
     def capabilities(self) -> Capabilities:
         """The capabilities known so far."""
-        return self.knowledge.capabilities
+        known = self.knowledge.capabilities
+        # A vendor's models are good at native calls; an answer without a call may have needed none.
+        if known.json_calls and urlsplit(str(self.client.base_url)).hostname in _VENDORS:
+            return replace(known, json_calls=False)
+        return known

@@ -83,9 +83,8 @@ class ReplayResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
-        difference = self.difference and self.difference.as_json()
-        same = self.difference is None
-        return {"run_id": self.cassette.source, "same": same, "requests": self.requests, "difference": difference}
+        found = self.difference and self.difference.as_json()
+        return {"run_id": self.cassette.source, "same": not found, "requests": self.requests, "difference": found}
 
 
 async def replay(

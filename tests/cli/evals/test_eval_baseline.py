@@ -28,6 +28,8 @@ def brief(request):
 def project(finder, cases, notes):
     """A repository with a specialist and seven cases; the prompt was changed after the commit."""
     cases(CASES)
+    # After two answers without a call, `auto` would mean calls as JSON.
+    finder.write_text(finder.read_text().replace("---\n", "---\ntool_calls: native\nfirst_search: off\n", 1))
     commit(notes)
     finder.write_text(finder.read_text() + "Be brief.\n")
     return notes
