@@ -1,6 +1,7 @@
 """Sentences of an answer held against its evidence."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -122,6 +123,7 @@ def test_g11_an_answer_with_the_signs_of_the_program_is_not_marked():
     (one,) = support_of(text, [NOTE], "")
     assert not one.is_borne_out
     assert with_doubts(text, [one]) == text
+    assert "｢has｣" in answer_html({"text": text, "evidence": [], "support": [asdict(one)]})
     assert with_doubts("a 25. a 25.", [Support("a 25.", (), ("25",))] * 2) == "⸢a 25.⸣ ⸢a 25.⸣"
 
 

@@ -23,10 +23,10 @@ from run_specialist.budget import counted
 from run_specialist.cli.console import as_json_text, has_colours, is_terminal, print_line, print_styled, printable
 from run_specialist.cli.tables import local, print_rendered, rendered_lines
 from run_specialist.loop.evidence import is_salvaged
-from run_specialist.record.outcome import Evidence, Outcome
+from run_specialist.record.outcome import Evidence, Outcome, Support
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
-from run_specialist.views.markdown import DOUBT, NOT_BORNE_OUT, opens, parse, shown_address, with_doubts, without_quotes
+from run_specialist.views.markdown import DOUBT, NOT_BORNE_OUT, opens, parse, shown_address, without_quotes
 
 if TYPE_CHECKING:
     from run_specialist.store.stored import Row, StoredRun
@@ -206,9 +206,12 @@ _WIDE = ("table", "fence", "code_block")
 _LONGEST_CODE = 10_000
 
 
-def markdown(text: str) -> RenderableType:
-    """Return a Markdown text as a renderable; unrendered if parsing takes too long or fails."""
-    tokens = parse(text, printable)
+def markdown(text: str, doubtful: Sequence[Support] = ()) -> RenderableType:
+    """Return a Markdown text as a renderable; unrendered if parsing takes too long or fails.
+
+    doubtful: sentences to be marked.
+    """
+    tokens = parse(text, printable, doubtful)
     if tokens is None:
         return written(text)
     blocks = ((node.type, _block(node)) for node in SyntaxTreeNode(tokens).children)
@@ -400,8 +403,7 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
             blocks.append(written(outcome.answer))
     elif not blocks:
         text = without_quotes(outcome.answer, ((one.source, one.quote) for one in evidence)).strip("\n")
-        text = text if alone else with_doubts(text, outcome.doubtful)
-        blocks += [markdown(text)] if text else []
+        blocks += [markdown(text, () if alone else outcome.doubtful)] if text else []
     if not alone:
         marks = (f"[{number}]" for number in range(1, len(evidence) + 1))
         below = (

@@ -39,8 +39,7 @@ def answer_html(answer: Mapping[str, Any]) -> Markup:
     support = (Support(one["sentence"], (*one["evidence"],), (*one["missing"],)) for one in answer.get("support") or ())
     doubtful = [one for one in support if not one.is_borne_out]
     shown = without_quotes(text, ((one["source"], one["quote"]) for one in answer["evidence"]))
-    shown = with_doubts(shown, doubtful)
-    tokens = None if is_salvaged(text) else parse(shown, legible)
+    tokens = None if is_salvaged(text) else parse(shown, legible, doubtful)
     if tokens is None:
         return escape(legible(text))
     for token in tokens:
@@ -105,6 +104,7 @@ def _address(url: str, label: str) -> str:
 NOT_BORNE_OUT = "Not borne out by what was read"
 DOUBT = ("⸢", "⸣")
 """Signs around a sentence that the evidence does not bear out, which a renderer replaces."""
+_OWN_SIGNS = str.maketrans("".join(DOUBT), "｢｣")
 
 
 def with_doubts(text: str, doubtful: Iterable[Support]) -> str:
@@ -135,15 +135,18 @@ _WEB = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _MAIL = re.compile(r"mailto:[!-~]+", re.IGNORECASE)
 
 
-def parse(text: str, clean: Clean) -> "list[Token] | None":
+def parse(text: str, clean: Clean, doubtful: Sequence[Support] = ()) -> "list[Token] | None":
     """Return the tokens of a Markdown text, cleaned; HTML is text, and every link and image is a token.
 
     Returns None if the text is to be shown as written, because it is very long, or so deeply nested that the parser
     would drop a part of it.
+    doubtful: sentences that get the signs of DOUBT.
     clean: applied before parsing, and to the parsed texts, because entities such as `&#x202e;` are decoded by parsing.
     """
     if len(text) > MOST_CHARACTERS:
         return None
+    # Signs of the text itself are shown by others that look alike, since a renderer replaces them.
+    text = text.translate(_OWN_SIGNS) if any(sign in text for sign in DOUBT) else with_doubts(text, doubtful)
     tokens = _PARSER.parse(clean(text))
     if any(token.level >= _DEEPEST_NESTING for token in tokens):
         return None
