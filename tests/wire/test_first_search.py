@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from unittest.mock import ANY
 
 import pytest
 
@@ -214,6 +215,21 @@ async def test_g12_the_loop_follows_a_short_request_without_an_answer(local_runs
     assert (run.outcome["status"], run.outcome["limits"]["turns"]["used"]) == ("answered", 2)
     kinds = [row["kind"] for row in transcript_rows(run)]
     assert kinds[:5] == ["tool_call", "tool_result", "user", "assistant", "user"]
+    assert (await local_runs.runs.replay(run)).difference is None
+    assert (await local_runs.runs.replay_file(await local_runs.runs.save(run))).difference is None
+
+
+@pytest.mark.parametrize("second", ["Mice.", "Mice, 40 an hour."])
+async def test_g12_a_short_answer_that_its_lines_do_not_bear_out_is_returned_once(local_runs, second):
+    """A second short request continues the first; its answer is final, with what still is in no line marked."""
+    lines = ["evidence: require"]
+    run, requests = await local_runs(short([1], "Mice, 30 an hour."), short([1], second), lines=lines)
+    assert requests[1].messages[:-1] == [*requests[0].messages, {"role": "assistant", "content": ANY}]
+    assert "Mice, 30 an hour. (not there: 30)" in sent(requests[1])
+    assert "respond" not in sent(requests[1])
+    doubtful = [one["missing"] for one in run.outcome["support"]]
+    assert (run.outcome["answer"], run.outcome["status"]) == (second, "answered")
+    assert doubtful == ([["40"]] if "40" in second else [])
     assert (await local_runs.runs.replay(run)).difference is None
     assert (await local_runs.runs.replay_file(await local_runs.runs.save(run))).difference is None
 

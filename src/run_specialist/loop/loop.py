@@ -149,9 +149,14 @@ class Loop:
     async def _act_on(self, reply: Reply) -> Ending | None:
         if self._first_search.is_short:
             verdict = self._judge(response) if (response := self._first_search.response(reply)) else None
-            if not isinstance(verdict, Ending):
+            if isinstance(verdict, Objection):
+                # A second short request takes a fraction of the time of the loop.
+                self._exchange.enter(reply, ())
+                self._exchange.transcript.say(verdict.to_text)
+                return None
+            if verdict is None:
                 self._first_search.leave_short(reply)
-            return verdict if isinstance(verdict, Ending) else None
+            return verdict
         was_truncated, self._last_was_truncated = self._last_was_truncated, reply.stop is Stop.TRUNCATED
         match reply.stop:
             # The calls in a reply are more reliable than its stop reason.
@@ -322,7 +327,7 @@ class Loop:
             # The request was answered; the rung stays.
             self.landing.was_paused()
             if is_founded:
-                return prompts.not_borne_out([*map(str, doubtful)])
+                return prompts.not_borne_out([*map(str, doubtful)], in_short=self._first_search.is_short)
             return prompts.without_quote([quote.quote or quote.source for quote in checked])
         if is_founded:
             return None
