@@ -18,7 +18,7 @@ import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.cli import console, flags
-from run_specialist.cli.help import VersionFlag, WordsCommand, grouped
+from run_specialist.cli.help import GroupedCommand, VersionFlag, everyday, grouped
 from run_specialist.errors import with_flags
 from run_specialist.record.outcome import NO_MODEL
 from run_specialist.store.location import shown
@@ -131,23 +131,21 @@ def _read() -> str:
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.command(cls=WordsCommand)
+@app.command(cls=GroupedCommand)
+@everyday(
+    "model tool_calls_limit cost_limit root trust dry_run json_ output quiet",
+    'run-specialist "Why did checkout go down?"',
+    'git diff | run-specialist codebase-analyst "What could break here?" -',
+)
 @grouped
 def run(
     name: flags.SpecialistName,
     query: QueryWords = None,
     *,
-    dir_: flags.Dir = None,
-    root: flags.FilesRoot = None,
-    model: flags.Model = None,
-    require_model: flags.RequireModel = False,
+    model: flags.ModelOptions,
     given: flags.SettingOptions,
-    requests_at_once: flags.RequestsAtOnce = None,
-    store: flags.StoreUrl = None,
-    on_lost: flags.OnLostFlag = "go_on",
     output: flags.OutputOptions,
-    strict: flags.Strict = None,
-    trust: flags.TrustFlag = False,
+    project: flags.ProjectOptions,
     dry_run: flags.DryRun = False,
     version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
@@ -162,20 +160,8 @@ def run(
     output.check()
     with console.guarded():
         question = question_from(query)
-        config = flags.config_for_run(root, model, trust=trust, quiet=output.quiet)
-        runner = flags.configured_runner(
-            config,
-            dir_=dir_,
-            strict=strict,
-            require_model=require_model,
-            root=root,
-            model=model,
-            store=store,
-            on_lost=on_lost,
-            trust=trust,
-            requests_at_once=requests_at_once,
-            dry_run=dry_run,
-        )
+        config = flags.config_for_run(project.root, model.model, trust=project.trust, quiet=output.quiet)
+        runner = flags.configured_runner(config, **vars(project), **vars(model), dry_run=dry_run)
         outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)
 

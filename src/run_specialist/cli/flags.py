@@ -169,7 +169,7 @@ SpecialistName = Annotated[
 ]
 Dir = Annotated[
     Path | None,
-    typer.Option("--dir", metavar="FOLDER", help="Folder to search for specialist files before the default folders."),
+    typer.Option("--dir", metavar="FOLDER", help="Folder of specialist files, searched before the default folders."),
 ]
 FilesRoot = Annotated[
     Path | None,
@@ -184,8 +184,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="MODEL",
-        help="Model: sonnet, opus, haiku, fable, a full id, `openai:ID`, `offline`, or a local one: `ollama:NAME`, "
-        "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`; several with commas.",
+        help="Such as sonnet, haiku, `openai:ID` or `offline`; also opus, fable, a full id, or a local one: "
+        "`ollama:NAME`, `lmstudio:NAME`, `llamacpp:`, `vllm:NAME`, `local:FILE`; several with commas.",
     ),
 ]
 RequireModel = Annotated[
@@ -258,7 +258,8 @@ RequestsAtOnce = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Change no file; print the changes as a patch, or write it to --output.")
+    bool,
+    typer.Option("--dry-run", rich_help_panel="Safety", help="Change no file, print the patch; --output writes it."),
 ]
 Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", show_default=False, help="Treat warnings as errors.")
@@ -275,7 +276,7 @@ class OutputOptions:
     events: bool = flag("Print each event as one line of JSON.")
     output: Path | None = option(
         "FILE",
-        "Write the answer to FILE instead of standard output: as Markdown, or as JSON with --json.",
+        "Write the answer to FILE; as Markdown, or as JSON with --json.",
         "-o",
         readable=False,  # its old content does not matter
     )
@@ -294,6 +295,15 @@ class OutputOptions:
     def file(self) -> OutputFile:
         """The file for the answer."""
         return OutputFile(self.output)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Model."""
+
+    model: Model = None
+    require_model: RequireModel = False
+    requests_at_once: RequestsAtOnce = None
 
 
 @dataclass(frozen=True)
@@ -334,8 +344,37 @@ class SettingOptions(LimitOptions):
 
 TrustFlag = Annotated[
     bool,
-    typer.Option("--trust", help="Allow the commands and imports that files declare; remembered until they change."),
+    typer.Option("--trust", help="Allow the commands and imports that files name; remembered until they change."),
 ]
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """Folders."""
+
+    dir_: Dir = None
+    root: FilesRoot = None
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """Store."""
+
+    store: StoreUrl = None
+    on_lost: OnLostFlag = "go_on"
+
+
+@dataclass(frozen=True)
+class SafetyOptions:
+    """Safety."""
+
+    strict: Strict = None
+    trust: TrustFlag = False
+
+
+@dataclass(frozen=True)
+class ProjectOptions(SafetyOptions, StoreOptions, FolderOptions):
+    """Project and store, as arguments of `configured_runner`."""
 
 
 def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:
