@@ -94,6 +94,18 @@ def test_a_new_file_passes_a_strict_check(project: Path) -> None:
     assert (shown["description"], shown["tools"], shown["model"]) == ("Finds notes: all #1", ["read", "grep"], "haiku")
     assert shown["tool_calls_limit"] == 30
     assert "Finds notes: all #1." in shown["prompt"]
+    keys = re.findall(r"^(?:# )?(\w+): ", (project / "specialists/note-finder.md").read_text(), re.MULTILINE)
+    first = ["name", "description", "tools", "model", "tool_calls_limit"]
+    assert keys == [*first, "paths", "evidence", "output_schema"]
+
+
+def test_show_prints_what_differs_from_the_defaults(project: Path) -> None:
+    """The other keys are counted, and `--all` shows them."""
+    shown, whole = call("show", "finder"), call("show", "finder", "--all")
+    rows = [one.stdout.partition("KEY")[2].partition("\n\n")[0].splitlines()[1:] for one in (shown, whole)]
+    assert [row for row in rows[1] if row.split()[1] != "default"] == rows[0]
+    assert f"{len(rows[1]) - len(rows[0])} more keys have default values: --all" in shown.stderr
+    assert "default values" not in whole.stderr
 
 
 def test_new_keeps_existing_files_without_force(project: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import re
 import select
 import signal
 import stat
@@ -19,7 +20,7 @@ import typer
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.cli import console, flags
 from run_specialist.cli.help import GroupedCommand, VersionFlag, everyday, grouped
-from run_specialist.errors import with_flags
+from run_specialist.errors import SpecialistNotFound, with_flags
 from run_specialist.record.outcome import NO_MODEL
 from run_specialist.store.location import shown
 from run_specialist.views.page import cut
@@ -131,6 +132,24 @@ def _read() -> str:
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
+def addressed(runner: "Runner", words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """Return the NAME and the words of the question; None instead of a NAME if the first word begins the question.
+
+    It does if it is no specialist and no path, and has blanks or a question mark, is `-`, or is a word like `why`.
+    Raises SpecialistNotFound for another first word.
+    """
+    first, *rest = words
+    try:
+        runner.registry.find(first)
+    except SpecialistNotFound as error:
+        from run_specialist.tools.search import STOP_WORDS  # noqa: PLC0415 - fast `--help`
+
+        if first == STDIN or re.search(r"[\s?]|^$", first) or (rest and first.lower() in STOP_WORDS):
+            return None, words
+        raise SpecialistNotFound(f"{error}; to ask without a NAME, put the question in quotes") from None
+    return first, rest
+
+
 @app.command(cls=GroupedCommand)
 @everyday(
     "model tool_calls_limit cost_limit root trust dry_run json_ output quiet",
@@ -139,7 +158,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 )
 @grouped
 def run(
-    name: flags.SpecialistName,
+    name: flags.AnySpecialist = None,
     query: QueryWords = None,
     *,
     model: flags.ModelOptions,
@@ -152,16 +171,33 @@ def run(
     """Ask a specialist a question and print its answer.
 
     A specialist is a Markdown file with YAML front matter. It works with a limited number of tool calls and always
-    answers: a countdown starts at half the limit, and at the limit the specialist must answer from the material it has
-    gathered. Without an API key, ranked search produces the answer offline, without a language model.
+    answers, at the limit from what it has gathered. Without NAME, the one that fits the question is asked. Without an
+    API key, ranked search answers offline, without a language model.
 
     Exit codes: 0 answered, 2 wrong flag or file, 3 model not reachable, 4 no answer, 130 interrupted.
     """
     output.check()
     with console.guarded():
-        question = question_from(query)
         config = flags.config_for_run(project.root, model.model, trust=project.trust, quiet=output.quiet)
         runner = flags.configured_runner(config, **vars(project), **vars(model), dry_run=dry_run)
+        if name is None:
+            if output.json_ or output.events:
+                console.fail("there is no question; use: run-specialist NAME QUERY")
+            from run_specialist.cli.tables import print_table  # noqa: PLC0415 - fast `--help`
+
+            files = runner.maker.usable()
+            rows = [(console.one_line(file.name), console.one_line(file.description)) for file in files]
+            print_table(("NAME", "DESCRIPTION"), rows)
+            console.say(
+                "to ask one: run-specialist NAME 'QUESTION'; without NAME, the one that fits is asked", dim=True
+            )
+            return
+        name, words = addressed(runner, [name, *(query or ())])
+        question = question_from(words)
+        if name is None:
+            name, *others = runner.maker.fitting(question, config.values.get("default_specialist"))
+            if not output.quiet:
+                console.say(console.one_line(f"asking {name}{f' (also: {others[0]})' if others else ''}"), dim=True)
         outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)
 

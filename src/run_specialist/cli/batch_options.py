@@ -74,26 +74,8 @@ class MoneyOptions:
 
 
 @dataclass(frozen=True)
-class EachRunOptions(flags.ModelOptions):
+class EachRunOptions(flags.HowOptions, flags.RunLimitOptions, flags.ModelOptions):
     """Each run."""
-
-    tool_calls_limit: flags.ToolCallsLimit = None
-    turns_limit: flags.TurnsLimit = None
-    total_tokens_limit: flags.TotalTokensLimit = None
-    time_limit: flags.TimeLimit = None
-    patience: flags.PatienceTime = None
-    tool_chars_limit: flags.ToolCharsLimit = None
-    landing: flags.LandingStyle = None
-    evidence: flags.EvidenceFlag = None
-    tool_calls: flags.ToolCallFormat = None
-    first_search: flags.FirstSearchFlag = None
-    preset: flags.PresetName = None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return the keys of the specialist's file to override."""
-        shared = flags.ModelOptions.__dataclass_fields__
-        return flags.settings(**{key: value for key, value in vars(self).items() if key not in shared})
 
 
 def batch_runner(config: "Config", project: flags.ProjectOptions, each_run: EachRunOptions, *, quiet: bool) -> "Runner":
@@ -101,13 +83,8 @@ def batch_runner(config: "Config", project: flags.ProjectOptions, each_run: Each
 
     quiet: do not print what `--trust` allows.
     """
-    runner = flags.configured_runner(
-        config,
-        **vars(project),
-        require_model=each_run.require_model,
-        model=each_run.model,
-        requests_at_once=each_run.requests_at_once,
-    )
+    of_model = {key: getattr(each_run, key) for key in vars(flags.ModelOptions())}
+    runner = flags.configured_runner(config, **vars(project), **of_model)
     runner.allowed = None if quiet else say_allowed
     return runner
 
@@ -148,7 +125,7 @@ class BatchOptions:
     )
     dry_run: bool = flag("Show the first questions and the forecast; send nothing.")
     retry: Literal["aborted", "failed", "partial", "all"] | None = option(
-        "STATE", "Resume earlier runs that ended in this state: failed, aborted, partial, or all of these."
+        "STATE", "Resume earlier runs that ended in this state: failed, aborted, partial or all."
     )
     batch: str | None = option(
         "ID", "Continue this batch.  [default: the batch of the same specialist, question, settings and ITEMS]"
@@ -212,10 +189,10 @@ class CaseOptions:
 
     cases: Path | None = option("FILE", "File with the cases.  [default: NAME.evals.yaml beside the specialist]")
     case: list[str] | None = option("GLOB", "Only cases whose name matches; may be repeated.")
-    new: bool = flag("Write a first set of cases from stored runs; edit them, nothing is run.")
+    new: bool = flag("Write a first set of cases from stored runs; run nothing.")
     schema: bool = flag("Print the JSON Schema of files with cases; run nothing.")
     repeat: int = option("N", "Number of runs of each case with each variant.", default=1, min=1)
-    fresh: bool = flag("Repeat all runs; stored runs of the same questions are not reused.")
+    fresh: bool = flag("Repeat all runs; reuse none that is stored.")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from run_specialist.cli import batch_options, flags
-from run_specialist.cli.console import complete_names, fail, guarded, print_json, print_line, relative, say, write_file
+from run_specialist.cli.console import fail, guarded, print_json, print_line, relative, say, write_file
 from run_specialist.cli.help import everyday, grouped
 
 if TYPE_CHECKING:
@@ -21,15 +21,7 @@ if TYPE_CHECKING:
 )
 @grouped
 def eval_(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            help="Name of the specialist, or path of its file.",
-            autocompletion=complete_names,
-        ),
-    ] = None,
+    name: flags.AnySpecialist = None,
     *,
     cases: batch_options.CaseOptions,
     variants: batch_options.VariantOptions,

@@ -119,8 +119,14 @@ class _TwoTiers(_Command):
     """Heading of what people use every day."""
 
     def rows(self, ctx: _Context) -> dict[str, Row]:
-        """Return all rows of the help text by the name of the parameter or the command."""
-        raise NotImplementedError
+        """Return all rows of the help text by the name of the parameter or the command; options have their groups."""
+        rows: dict[str, Row] = {}
+        others = _OTHERS if any(getattr(one, "rich_help_panel", None) for one in self.params) else _OPTIONS
+        for one in self.get_params(ctx):
+            if (record := one.get_help_record(ctx)) is not None:
+                panel = getattr(one, "rich_help_panel", None) or others
+                rows[one.name or ""] = _ARGUMENTS if one.param_type_name == "argument" else panel, record
+        return rows
 
     def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         """Parse the arguments, and store them unparsed, too; say how to ask a question that contains an option."""
@@ -190,8 +196,7 @@ class CommandList(_TwoTiers, TyperGroup):
         found = {name: self.get_command(ctx, name) for name in day or self.list_commands(ctx)}
         # The column of names is equally wide below all headings.
         widest = max(map(len, found))
-        records = {one.name or "": one.get_help_record(ctx) for one in self.get_params(ctx)}
-        rows = {name: (_OPTIONS, record) for name, record in records.items() if record is not None}
+        rows = super().rows(ctx)
         for name, command in found.items():
             if command is not None and not command.hidden:
                 heading = getattr(command, "rich_help_panel", None)
@@ -202,16 +207,6 @@ class CommandList(_TwoTiers, TyperGroup):
 
 class GroupedCommand(_TwoTiers, TyperCommand):
     """A command whose help text lists its options in groups, in the order of their first options."""
-
-    def rows(self, ctx: _Context) -> dict[str, Row]:
-        """Return the arguments, then each group of options; those without a group are the last."""
-        rows: dict[str, Row] = {}
-        panels = {getattr(one, "rich_help_panel", None) for one in self.params}
-        for one in self.get_params(ctx):
-            if (record := one.get_help_record(ctx)) is not None:
-                panel = getattr(one, "rich_help_panel", None) or (_OTHERS if panels - {None} else _OPTIONS)
-                rows[one.name or ""] = _ARGUMENTS if one.param_type_name == "argument" else panel, record
-        return rows
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

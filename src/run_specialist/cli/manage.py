@@ -86,13 +86,7 @@ class _Commands(CommandList):
         return super().get_command(ctx, cmd_name)
 
 
-app = typer.Typer(
-    cls=_Commands,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    help="Manage specialists, which are Markdown files with a prompt and limits, and their stored runs.",
-)
+app = typer.Typer(cls=_Commands, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 _STATUSES = {"ok": "ok", "warning": "with warnings", "error": "with errors"}
 
 
@@ -103,7 +97,7 @@ _STATUSES = {"ok": "ok", "warning": "with warnings", "error": "with errors"}
     'specialists resume last "Which one is the default, then?"',
 )
 def options(version: VersionFlag = False) -> None:
-    """Options that need no command."""
+    """Manage specialists, which are Markdown files with a prompt and limits, and their stored runs."""
 
 
 def list_(dir_: flags.Dir = None, root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:

@@ -22,7 +22,7 @@ Items = Annotated[
 @everyday(
     "question files out reduce dry_run cost_limit at_once retry model tool_calls_limit trust json_",
     "specialists map error-tracer messages.txt --out causes.csv",
-    "specialists map fact-checker --files 'docs/*.md' --question 'Check {path}' --dry-run",
+    "specialists map fact-checker --files 'docs/*.md' --question 'Check {path}'",
 )
 @grouped
 def map_(
