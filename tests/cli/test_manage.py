@@ -67,8 +67,8 @@ def test_check_strict(project: Path) -> None:
 
 
 def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -> None:
-    """`--help` lists the commands below headings, and an unknown command is reported without a traceback."""
-    text = program("--help").stdout
+    """`--help-all` lists the commands below headings, and an unknown command is reported without a traceback."""
+    text = program("--help-all").stdout
     headings = ["Specialist files:", "Stored runs:", "Many questions:", "Several machines:", "Other programs:"]
     assert [line for line in text.splitlines() if line in headings] == headings
     wrong = program("chekc")
@@ -224,7 +224,10 @@ def test_new_leaves_nothing_behind_when_it_is_interrupted(project: Path) -> None
 
 def shown(*arguments: str) -> dict[str, list[str]]:
     """Return the rows of `show`: source and value by key."""
-    rows = [re.split(" {2,}", line.strip()) for line in call("show", *arguments).stdout.split("\n\n")[1].splitlines()]
+    rows = [
+        re.split(" {2,}", line.strip())
+        for line in call("show", *arguments, "--all").stdout.split("\n\n")[1].splitlines()
+    ]
     assert rows[0] == ["KEY", "FROM", "VALUE"]
     return {key: rest for key, *rest in rows[1:]}
 
