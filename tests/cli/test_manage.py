@@ -102,8 +102,9 @@ def test_a_new_file_passes_a_strict_check(project: Path) -> None:
 def test_show_prints_what_differs_from_the_defaults(project: Path) -> None:
     """The other keys are counted, and `--all` shows them."""
     shown, whole = call("show", "finder"), call("show", "finder", "--all")
-    rows = [one.stdout.partition("KEY")[2].partition("\n\n")[0].splitlines()[1:] for one in (shown, whole)]
-    assert [row for row in rows[1] if row.split()[1] != "default"] == rows[0]
+    tables = [one.stdout.partition("KEY")[2].partition("\n\n")[0].splitlines()[1:] for one in (shown, whole)]
+    rows = [[row.split() for row in one] for one in tables]
+    assert [row for row in rows[1] if row[1] != "default"] == rows[0]
     assert f"{len(rows[1]) - len(rows[0])} more keys have default values: --all" in shown.stderr
     assert "default values" not in whole.stderr
 
@@ -179,7 +180,7 @@ def test_new_prompts_on_a_terminal(project: Path) -> None:
     done = asked("when asked", "", "", "", "")
     assert (done.returncode, done.stdout) == (0, "specialists/asked.md\n")
     front = (project / done.stdout.strip()).read_text().split("---\n")[1]
-    assert front == "name: asked\ndescription: when asked\ntool_calls_limit: 30\n"
+    assert front.startswith("name: asked\ndescription: when asked\ntool_calls_limit: 30\n# tools: ")
 
 
 def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
@@ -191,7 +192,7 @@ def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
     assert "not available here: raed; did you mean read?" in done.stderr
     assert "must be folders or globs under the root" in done.stderr
     front = (project / "specialists" / "asked.md").read_text()
-    assert "\ntools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n---\n" in front
+    assert "\ntools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n# evidence: " in front
 
 
 def test_new_validates_the_name_before_it_asks(project: Path) -> None:

@@ -312,7 +312,7 @@ def test_without_a_word_the_specialists_are_listed(write, call):
     listed = {line.split()[0] for line in result.stdout.splitlines()}
     assert {"finder", "codebase-analyst"} <= listed
     assert not {"broken", "judge", "fact-checker"} & listed
-    assert (result.exit_code, "run-specialist NAME 'QUESTION'" in result.stderr) == (0, True)
+    assert (result.exit_code, "run-specialist [NAME] 'QUESTION'" in result.stderr) == (0, True)
 
 
 def test_the_default_is_asked_if_no_description_fits_better(write, call, user_file, project_file):

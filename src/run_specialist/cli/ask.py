@@ -188,9 +188,7 @@ def run(
             files = runner.maker.usable()
             rows = [(console.one_line(file.name), console.one_line(file.description)) for file in files]
             print_table(("NAME", "DESCRIPTION"), rows)
-            console.say(
-                "to ask one: run-specialist NAME 'QUESTION'; without NAME, the one that fits is asked", dim=True
-            )
+            console.say("to ask: run-specialist [NAME] 'QUESTION'", dim=True)
             return
         name, words = addressed(runner, [name, *(query or ())])
         question = question_from(words)
