@@ -25,9 +25,8 @@ SHARED_BY = 3
 """An option that this many commands have, with the same text, is described once for all of them."""
 _HEAD = """# Reference
 
-All commands, and the keys of specialist files and config files. `python docs/make_reference.py` generates this page
-from the program; a test checks that it is current. The guides that explain them: [start page](README.md). Output for
-programs: [json.md](json.md).
+All commands and keys, written by `python docs/make_reference.py`. Guides: [start page](README.md). Output for programs:
+[json.md](json.md).
 """
 _OF_TYPER = {"--help", "--install-completion", "--show-completion"}
 
@@ -132,7 +131,8 @@ def key_sections() -> Iterator[str]:
     personal = ", ".join(names[key] for key in KEYS if rule(key, "project") == "never")
     variables = ", ".join(f"`{one.variable}` ({names[key]})" for key, one in KEYS.items() if one.variable)
     yield (
-        "## Keys of a config file\n\nEach is the option of the same name: [configuration.md](configuration.md).\n\n"
+        "## Keys of a config file\n\nEach but `default-specialist` is the option of the same name: "
+        "[configuration.md](configuration.md).\n\n"
         f"- In a project's `pyproject.toml` and in your own file: {anyone}.\n- In your own file only: {personal}.\n"
         f"- Overridden by an environment variable: {variables}.\n"
     )

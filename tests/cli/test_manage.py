@@ -67,8 +67,8 @@ def test_check_strict(project: Path) -> None:
 
 
 def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -> None:
-    """`--help` lists the commands below headings, and an unknown command is reported without a traceback."""
-    text = program("--help").stdout
+    """`--help-all` lists the commands below headings, and an unknown command is reported without a traceback."""
+    text = program("--help-all").stdout
     headings = ["Specialist files:", "Stored runs:", "Many questions:", "Several machines:", "Other programs:"]
     assert [line for line in text.splitlines() if line in headings] == headings
     wrong = program("chekc")
@@ -94,6 +94,19 @@ def test_a_new_file_passes_a_strict_check(project: Path) -> None:
     assert (shown["description"], shown["tools"], shown["model"]) == ("Finds notes: all #1", ["read", "grep"], "haiku")
     assert shown["tool_calls_limit"] == 30
     assert "Finds notes: all #1." in shown["prompt"]
+    keys = re.findall(r"^(?:# )?(\w+): ", (project / "specialists/note-finder.md").read_text(), re.MULTILINE)
+    first = ["name", "description", "tools", "model", "tool_calls_limit"]
+    assert keys == [*first, "paths", "evidence", "output_schema"]
+
+
+def test_show_prints_what_differs_from_the_defaults(project: Path) -> None:
+    """The other keys are counted, and `--all` shows them."""
+    shown, whole = call("show", "finder"), call("show", "finder", "--all")
+    tables = [one.stdout.partition("KEY")[2].partition("\n\n")[0].splitlines()[1:] for one in (shown, whole)]
+    rows = [[row.split() for row in one] for one in tables]
+    assert [row for row in rows[1] if row[1] != "default"] == rows[0]
+    assert f"{len(rows[1]) - len(rows[0])} more keys have default values: --all" in shown.stderr
+    assert "default values" not in whole.stderr
 
 
 def test_new_keeps_existing_files_without_force(project: Path) -> None:
@@ -167,7 +180,7 @@ def test_new_prompts_on_a_terminal(project: Path) -> None:
     done = asked("when asked", "", "", "", "")
     assert (done.returncode, done.stdout) == (0, "specialists/asked.md\n")
     front = (project / done.stdout.strip()).read_text().split("---\n")[1]
-    assert front == "name: asked\ndescription: when asked\ntool_calls_limit: 30\n"
+    assert front.startswith("name: asked\ndescription: when asked\ntool_calls_limit: 30\n# tools: ")
 
 
 def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
@@ -179,7 +192,7 @@ def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
     assert "not available here: raed; did you mean read?" in done.stderr
     assert "must be folders or globs under the root" in done.stderr
     front = (project / "specialists" / "asked.md").read_text()
-    assert "\ntools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n---\n" in front
+    assert "\ntools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n# evidence: " in front
 
 
 def test_new_validates_the_name_before_it_asks(project: Path) -> None:
@@ -212,7 +225,10 @@ def test_new_leaves_nothing_behind_when_it_is_interrupted(project: Path) -> None
 
 def shown(*arguments: str) -> dict[str, list[str]]:
     """Return the rows of `show`: source and value by key."""
-    rows = [re.split(" {2,}", line.strip()) for line in call("show", *arguments).stdout.split("\n\n")[1].splitlines()]
+    rows = [
+        re.split(" {2,}", line.strip())
+        for line in call("show", *arguments, "--all").stdout.split("\n\n")[1].splitlines()
+    ]
     assert rows[0] == ["KEY", "FROM", "VALUE"]
     return {key: rest for key, *rest in rows[1:]}
 

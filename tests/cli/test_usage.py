@@ -115,21 +115,44 @@ def test_a_command_begins_with_the_handlers_as_they_were(monkeypatch, script, co
     assert seen == [handler]
 
 
-COMMANDS = [one.name or one.callback.__name__ for one in manage.app.registered_commands]
+COMMANDS = [*manage.COMMANDS]
 
 
-def help_of(app, words, width):
+def help_of(app, words, width, flag="--help-all"):
     """Return the help text in so many columns; on a terminal, two columns are left free."""
-    return CliRunner().invoke(app, [*words, "--help"], prog_name="specialists", terminal_width=width).stdout
+    return CliRunner().invoke(app, [*words, flag], prog_name="specialists", terminal_width=width).stdout
+
+
+DAYS = [(ask.app, (), 10), (manage.app, ("map",), 12), (manage.app, ("eval",), 12), (manage.app, (), 10)]
+
+
+@pytest.mark.parametrize(("app", "words", "most"), DAYS)
+def test_help_shows_what_people_use_every_day(app, words, most):
+    """So many options or commands, each on one line at 80 columns, and two examples; at 45 columns, nothing is cut."""
+    shown = help_of(app, words, 78, "--help")
+    listed, examples = re.split(r"\n(?:Options|Commands):\n|\nExamples:\n", shown)[1:]
+    rows = listed.rstrip().splitlines()
+    assert len(rows) <= most + 1
+    assert rows[-1].split() == ["--help-all", "Show", "all", rows[-1].split()[3], "in", "groups."]
+    assert all(re.fullmatch(r"  \S.*\S  +\S.*\.", row) for row in rows)
+    assert len(examples.strip().splitlines()) == 2
+    whole, narrow = help_of(app, words, 78), help_of(app, words, 43, "--help")
+    assert {row.split()[0].rstrip(",") for row in rows} <= set(re.findall(r"[\w-]+", whole))
+    assert words or "--install-completion" in whole
+    assert "--install-completion" not in shown
+    assert max(map(len, narrow.splitlines())) <= 43
+    assert narrow.split() == shown.split()
 
 
 @pytest.mark.parametrize("width", [50, 58, 78])
 def test_the_list_of_commands_has_whole_summaries(width):
     """Each command is listed with the first sentence of its help, at any width."""
     listed = " ".join(help_of(manage.app, [], width).split("Specialist files:\n")[1].split())
-    for command in manage.app.registered_commands:
-        first, *_ = command.callback.__doc__.split("\n\n")
-        assert f"{command.name or command.callback.__name__} {' '.join(first.split())}" in listed
+    for name, (_, where) in manage.COMMANDS.items():
+        module = import_module(f"run_specialist.cli.{where}")
+        if command := getattr(module, name, None) or getattr(module, f"{name}_", None):
+            first, *_ = command.__doc__.split("\n\n")
+            assert f"{name} {' '.join(first.split())}" in listed
 
 
 @pytest.mark.exhaustive(one_in=7)
@@ -245,7 +268,10 @@ WRONG = [
     ),
     (["finder", "What?", "--no-such-flag"], "--no-such-flag"),
     (["finder"], "QUERY"),
-    ([], "NAME"),
+    (["--json"], "there is no question"),
+    (["  "], "the question is empty"),
+    (["explain", "the", "loop"], "no specialist named explain"),
+    (["explain", "the", "loop"], "to ask without a NAME, put the question in quotes"),
 ]
 
 
@@ -255,6 +281,72 @@ def test_an_invalid_argument_is_named(write, refused, arguments, said):
     """The error names the invalid argument and, if possible, suggests a correction."""
     write("finder")
     assert said in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "also"),
+    [
+        (["Why did the owls leave?"], "thoughts-analyzer", "codebase-analyst"),
+        (["Which", "owls eat mice?"], "codebase-analyst", "change-impact"),
+        (["how", "do", "owls", "hunt"], "codebase-analyst", "thoughts-analyzer"),
+        (["Is it a toad?"], "toads", "codebase-analyst"),
+        (["-"], "error-tracer", "change-impact"),
+    ],
+)
+def test_a_question_without_a_name_is_put_to_the_specialist_that_fits(write, call, words, asked, also):
+    """The description decides, else the default; judges are not asked offline. One line says so, unless --quiet."""
+    write("toads")
+    given = {"input": "error message: no such owl"}
+    result = call(*words, "--model", "offline", **given)
+    assert re.search(rf"^[\w.-]+: asking {asked} \(also: [\w-]+\)$", result.stderr, re.MULTILINE)
+    quiet = call(*words, "--model", "offline", "--json", "--quiet", **given)
+    assert (json.loads(quiet.stdout)["specialist"], "asking" in quiet.stderr) == (asked, False)
+
+
+def test_without_a_word_the_specialists_are_listed(write, call):
+    """A line for each that works here, and how to ask one."""
+    write("finder")
+    write("broken", "tool_calls_limit: many")
+    write("judge", "offline: refuse")
+    result = call()
+    listed = {line.split()[0] for line in result.stdout.splitlines()}
+    assert {"finder", "codebase-analyst"} <= listed
+    assert not {"broken", "judge", "fact-checker"} & listed
+    assert (result.exit_code, "run-specialist [NAME] 'QUESTION'" in result.stderr) == (0, True)
+
+
+def test_the_default_is_asked_if_no_description_fits_better(write, call, user_file, project_file):
+    """That of a project wins over the user's, but gains no power; one that does not exist is an error."""
+    write("finder")
+    write("editor", "tools: [read, edit]", "writable: [notes]")
+
+    def asked(question="Who hunts?"):
+        result = call(question, "--model", "offline")
+        found = re.search(r"asking ([\w-]+)", result.stderr)
+        return found[1] if found else result.stderr
+
+    user_file("default_specialist = 'thoughts-locator'")
+    assert asked() == "thoughts-locator"
+    assert asked("Which error message is in the log?") == "error-tracer"
+    project_file("default-specialist = 'finder'")
+    assert asked() == "finder"
+    project_file("default_specialist = 'editor'")
+    assert "pyproject.toml:2: default_specialist: editor does more than read; ask it by its name" in asked()
+    project_file("default_specialist = 'findr'")
+    assert "pyproject.toml:2: default_specialist: no specialist named findr; did you mean finder?" in asked()
+    project_file("default_specialist = '../finder.md'")
+    assert "pyproject.toml:2: default_specialist: must be the name of a specialist" in asked()
+
+
+def test_a_specialist_with_powers_is_asked_by_name_only(write, call, notes):
+    """Neither `--trust`, nor a name that is the path of another file, lets a description choose it."""
+    write("owls", "tools: [read, edit]", "writable: [notes]")
+    own = notes.parent / "home/.config/run-specialist/specialists/mine.md"
+    own.parent.mkdir(parents=True)
+    own.write_text("---\nname: mine\ndescription: Owls and mice.\ntools: [read, bash]\n---\nYou hunt.\n")
+    write("path").write_text(f"---\nname: {own}\ndescription: Owls and mice.\n---\nYou hunt.\n")
+    result = call("Do owls eat mice?", "--model", "offline", "--trust", "--json")
+    assert json.loads(result.stdout)["specialist"] == "codebase-analyst"
 
 
 def test_a_missing_specialist_lists_the_folders_searched(write, refused, notes):

@@ -169,7 +169,7 @@ def test_the_commands_use_existing_flags(document):
         words = shlex.split(command, comments=True)
         app = ask.app if words[0] == "run-specialist" else manage.app
         group = words[1:3] if words[1] == "fleet" else words[1:2]
-        result = CliRunner().invoke(app, [*group, "--help"] if app is manage.app else ["--help"])
+        result = CliRunner().invoke(app, [*group, "--help-all"] if app is manage.app else ["--help-all"])
         assert result.exit_code == 0, line
         flags = [word.partition("=")[0] for word in words if re.match(r"--[a-z][\w-]*(=|$)", word)]
         assert [flag for flag in flags if not re.search(rf"{flag}\b", result.stdout)] == [], line

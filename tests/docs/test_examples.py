@@ -326,7 +326,7 @@ def evaluate(*words):
 
 def test_every_flag_on_the_page_exists():
     """Each flag in the text and in the commands is one of the command."""
-    told = CliRunner().invoke(app, ["eval", "--help"]).stdout
+    told = CliRunner().invoke(app, ["eval", "--help-all"]).stdout
     text = re.sub(r"```yaml\n# \.github.*?```", "", PAGE, flags=re.DOTALL)
     assert [flag for flag in sorted(set(re.findall(r"--[a-z][a-z-]+", text))) if f"{flag} " not in told] == []
     workflow = yaml.safe_load(next(one for one in blocks(PAGE, "yaml") if ".github" in one))

@@ -17,6 +17,7 @@ from run_specialist.safety.assigned_secrets import ends_like_a_name
 from run_specialist.safety.redact import passwords
 from run_specialist.spawning.trust import Claim, Demand, Trust, local_demand
 from run_specialist.specialist.checks import split_models
+from run_specialist.specialist.dialects import is_path
 from run_specialist.specialist.fields import CONFIG_KEYS, Specialist
 from run_specialist.specialist.loader import Default, Defaults, Scope
 from run_specialist.specialist.origins import rule, stricter
@@ -27,7 +28,7 @@ from run_specialist.specialist.settings import Origin, Setting, checked
 from run_specialist.store.location import place
 from run_specialist.store.location import shown as shown_store
 
-ValueKind = Literal["setting", "model", "folder", "store", "on_lost", "switch", "count"]
+ValueKind = Literal["setting", "model", "folder", "specialist", "store", "on_lost", "switch", "count"]
 TABLE = ("tool", "run-specialist")
 """Table of the keys in pyproject.toml; the user's file has them at the top level."""
 
@@ -50,6 +51,7 @@ KEYS = {
         Key("model", "model", variable="SPECIALIST_MODEL"),
         *(Key(name, "setting") for name in CONFIG_KEYS),
         Key("dir", "folder"),
+        Key("default_specialist", "specialist"),
         Key("strict", "switch"),
         Key("quiet", "switch"),
         Key("require_model", "switch", variable="SPECIALIST_REQUIRE_MODEL"),
@@ -59,6 +61,8 @@ KEYS = {
     )
 }
 """All keys, by name."""
+DEFAULT_SPECIALIST = "codebase-analyst"
+"""Asked without a NAME if no description fits the question better; it reads all files of a project."""
 
 ONLY_OPTIONS = frozenset(
     {"root", "trust", "server_tools", "dry_run", "json", "events", "output", "raw", "force", "yes", "http", "no_token"}
@@ -347,6 +351,7 @@ def _is_text(given: object) -> bool:
 _FORMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "model": ("the name of a model", _is_text),
     "folder": ("the path of a folder", _is_text),
+    "specialist": ("the name of a specialist", lambda given: _is_text(given) and not is_path(given)),
     "store": ("a file, a URL, or none", _is_text),
     "on_lost": ("go-on or abort", lambda given: given in ("go-on", "go_on", "abort")),
     "switch": ("true or false", lambda given: isinstance(given, bool)),
@@ -412,6 +417,7 @@ def holdings(config: Config) -> Iterator[Setting]:
             yield Setting(name, Specialist.model_fields[name].default, Origin("default"))
         else:
             own = {"model": choose_model(None, None), "store": place(None).url, "switch": False, "on_lost": "go_on"}
+            own["specialist"] = DEFAULT_SPECIALIST
             yield Setting(name, _as_json(key, own.get(key.kind)), Origin("default"))
 
 

@@ -8,21 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.api.children import RunEnvironments
+from run_specialist.api.config_files import DEFAULT_SPECIALIST, near
 from run_specialist.batch.item import Lend
 from run_specialist.budget import Kind
-from run_specialist.errors import AtWork, NothingToRead, NotResumable, UsageError
+from run_specialist.errors import AtWork, NothingToRead, NotResumable, SpecialistNotFound, UsageError
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import EndedRun, Run
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
-from run_specialist.spawning.availability import obstacles
+from run_specialist.spawning.availability import best_first, model_obstacle, obstacles, only_reads
 from run_specialist.spawning.resuming import ResumeRequest, begun_with, check_same, fork, models_left, place_of, resume
 from run_specialist.spawning.spawner import Parent, check_price, spawn
 from run_specialist.spawning.trust import RunContext, origins_of_stored
 from run_specialist.specialist.checks import model_settings
+from run_specialist.specialist.dialects import is_path
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.loader import Default, SpecialistFile, load
 from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import is_same, project_of, project_path
@@ -189,6 +191,39 @@ class RunMaker:
         Omits specialists that can work here, and those whose file has errors. Blocks for at most a second.
         """
         return obstacles(files, self.root, partial(self.models.obstacle, asked=model))
+
+    def usable(self) -> list[SpecialistFile]:
+        """Return the specialists that can work here, nearest first; blocks for at most a second."""
+        of_model = partial(model_obstacle, self.models.rule, default=self.models.default, asked=self.models.model)
+        files = [one for one in self.registry.nearest() if one.status != "error"]
+        unavailable = obstacles(files, self.root, of_model)
+        return [one for one in files if one.path not in unavailable]
+
+    def fitting(self, question: str, default: Default | None) -> list[str]:
+        """Return the names of the specialists that may be asked without being named, best first.
+
+        They can work here and only read; one that the user's own config file names may do more.
+        default: the one of the config files, which is the first unless another description fits better.
+        Raises UsageError if there is none, SpecialistNotFound if the default does not exist.
+        """
+        usable = self.usable()
+        # A name that is a path would find another file.
+        found = [one for one in usable if not is_path(one.name) and only_reads(one, self.root)]
+        first = DEFAULT_SPECIALIST
+        if default is not None:
+            place = f"{near(default.path)}:{default.line}: default_specialist"
+            try:
+                named = self.registry.find(default.value)
+            except SpecialistNotFound as error:
+                raise SpecialistNotFound(f"{place}: {error}") from None
+            if named in usable and named not in found:
+                if default.scope == "project":
+                    raise UsageError(f"{place}: {shown(named.name)} does more than read; ask it by its name")
+                found.append(named)
+            first = named.name
+        if not found:
+            raise UsageError("no specialist can be asked without its name here; `specialists list` says why")
+        return [one.name for one in best_first(question, found, first)]
 
     def offline_note(self, files: Iterable[SpecialistFile]) -> str:
         """Return which of these specialists are answered offline, why, and how to get a model; empty if none is."""

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import re
 import select
 import signal
 import stat
@@ -18,8 +19,8 @@ import typer
 
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.cli import console, flags
-from run_specialist.cli.help import VersionFlag, WordsCommand, grouped
-from run_specialist.errors import with_flags
+from run_specialist.cli.help import GroupedCommand, VersionFlag, everyday, grouped
+from run_specialist.errors import SpecialistNotFound, with_flags
 from run_specialist.record.outcome import NO_MODEL
 from run_specialist.store.location import shown
 from run_specialist.views.page import cut
@@ -131,51 +132,70 @@ def _read() -> str:
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.command(cls=WordsCommand)
+def addressed(runner: "Runner", words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """Return the NAME and the words of the question; None instead of a NAME if the first word begins the question.
+
+    It does if it is no specialist and no path, and has blanks or a question mark, is `-`, or is a word like `why`.
+    Raises SpecialistNotFound for another first word.
+    """
+    first, *rest = words
+    try:
+        runner.registry.find(first)
+    except SpecialistNotFound as error:
+        from run_specialist.tools.search import STOP_WORDS  # noqa: PLC0415 - fast `--help`
+
+        if first == STDIN or re.search(r"[\s?]|^$", first) or (rest and first.lower() in STOP_WORDS):
+            return None, words
+        raise SpecialistNotFound(f"{error}; to ask without a NAME, put the question in quotes") from None
+    return first, rest
+
+
+@app.command(cls=GroupedCommand)
+@everyday(
+    "model tool_calls_limit cost_limit root trust dry_run json_ output quiet",
+    'run-specialist "Why did checkout go down?"',
+    'git diff | run-specialist codebase-analyst "What could break here?" -',
+)
 @grouped
 def run(
-    name: flags.SpecialistName,
+    name: flags.AnySpecialist = None,
     query: QueryWords = None,
     *,
-    dir_: flags.Dir = None,
-    root: flags.FilesRoot = None,
-    model: flags.Model = None,
-    require_model: flags.RequireModel = False,
+    model: flags.ModelOptions,
     given: flags.SettingOptions,
-    requests_at_once: flags.RequestsAtOnce = None,
-    store: flags.StoreUrl = None,
-    on_lost: flags.OnLostFlag = "go_on",
     output: flags.OutputOptions,
-    strict: flags.Strict = None,
-    trust: flags.TrustFlag = False,
+    project: flags.ProjectOptions,
     dry_run: flags.DryRun = False,
     version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
     """Ask a specialist a question and print its answer.
 
     A specialist is a Markdown file with YAML front matter. It works with a limited number of tool calls and always
-    answers: a countdown starts at half the limit, and at the limit the specialist must answer from the material it has
-    gathered. Without an API key, ranked search produces the answer offline, without a language model.
+    answers, at the limit from what it has gathered. Without NAME, the one that fits the question is asked. Without an
+    API key, ranked search answers offline, without a language model.
 
     Exit codes: 0 answered, 2 wrong flag or file, 3 model not reachable, 4 no answer, 130 interrupted.
     """
     output.check()
     with console.guarded():
-        question = question_from(query)
-        config = flags.config_for_run(root, model, trust=trust, quiet=output.quiet)
-        runner = flags.configured_runner(
-            config,
-            dir_=dir_,
-            strict=strict,
-            require_model=require_model,
-            root=root,
-            model=model,
-            store=store,
-            on_lost=on_lost,
-            trust=trust,
-            requests_at_once=requests_at_once,
-            dry_run=dry_run,
-        )
+        config = flags.config_for_run(project.root, model.model, trust=project.trust, quiet=output.quiet)
+        runner = flags.configured_runner(config, **vars(project), **vars(model), dry_run=dry_run)
+        if name is None:
+            if output.json_ or output.events:
+                console.fail("there is no question; use: run-specialist NAME QUERY")
+            from run_specialist.cli.tables import print_table  # noqa: PLC0415 - fast `--help`
+
+            files = runner.maker.usable()
+            rows = [(console.one_line(file.name), console.one_line(file.description)) for file in files]
+            print_table(("NAME", "DESCRIPTION"), rows)
+            console.say("to ask: run-specialist [NAME] 'QUESTION'", dim=True)
+            return
+        name, words = addressed(runner, [name, *(query or ())])
+        question = question_from(words)
+        if name is None:
+            name, *others = runner.maker.fitting(question, config.values.get("default_specialist"))
+            if not output.quiet:
+                console.say(console.one_line(f"asking {name}{f' (also: {others[0]})' if others else ''}"), dim=True)
         outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)
 

@@ -39,7 +39,7 @@ class MoneyOptions:
     """Cost."""
 
     cost_limit: float | None = option(
-        "USD|none", "Maximum cost of all runs together, including earlier ones.  [default: none]", parser=amount
+        "USD|none", "Maximum cost of all runs together; includes earlier ones.  [default: none]", parser=amount
     )
     confirm_above: float | None = option(
         "USD",
@@ -74,55 +74,17 @@ class MoneyOptions:
 
 
 @dataclass(frozen=True)
-class EachRunOptions:
+class EachRunOptions(flags.HowOptions, flags.RunLimitOptions, flags.ModelOptions):
     """Each run."""
 
-    model: flags.Model = None
-    require_model: flags.RequireModel = False
-    requests_at_once: flags.RequestsAtOnce = None
-    tool_calls_limit: flags.ToolCallsLimit = None
-    turns_limit: flags.TurnsLimit = None
-    total_tokens_limit: flags.TotalTokensLimit = None
-    time_limit: flags.TimeLimit = None
-    patience: flags.PatienceTime = None
-    tool_chars_limit: flags.ToolCharsLimit = None
-    landing: flags.LandingStyle = None
-    evidence: flags.EvidenceFlag = None
-    tool_calls: flags.ToolCallFormat = None
-    first_search: flags.FirstSearchFlag = None
-    preset: flags.PresetName = None
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return the keys of the specialist's file to override."""
-        other = {"model", "require_model", "requests_at_once"}
-        return flags.settings(**{key: value for key, value in vars(self).items() if key not in other})
-
-
-@dataclass(frozen=True)
-class ProjectOptions:
-    """Project and store."""
-
-    dir_: flags.Dir = None
-    root: flags.FilesRoot = None
-    store: flags.StoreUrl = None
-    on_lost: flags.OnLostFlag = "go_on"
-    strict: flags.Strict = None
-    trust: flags.TrustFlag = False
-
-
-def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOptions, *, quiet: bool) -> "Runner":
+def batch_runner(config: "Config", project: flags.ProjectOptions, each_run: EachRunOptions, *, quiet: bool) -> "Runner":
     """Return a runner for many runs of the project's specialists.
 
     quiet: do not print what `--trust` allows.
     """
-    runner = flags.configured_runner(
-        config,
-        **vars(project),
-        require_model=each_run.require_model,
-        model=each_run.model,
-        requests_at_once=each_run.requests_at_once,
-    )
+    of_model = {key: getattr(each_run, key) for key in vars(flags.ModelOptions())}
+    runner = flags.configured_runner(config, **vars(project), **of_model)
     runner.allowed = None if quiet else say_allowed
     return runner
 
@@ -143,11 +105,11 @@ class ItemOptions:
 
     question: str | None = option(
         "TEXT",
-        "Question about each item, with its fields in braces, or {item} if it is a text.  [default: the item, "
-        "or its field `question`]",
+        "Question about each item, with its {fields}; {item} if it is a text.  [default: the item, or its field "
+        "`question`]",
     )
     files: str | None = option(
-        "GLOB", "Instead of ITEMS: each matching file is an item with the fields {path}, {name} and {stem}."
+        "GLOB", "Each matching file is an item; instead of ITEMS, with the fields {path}, {name} and {stem}."
     )
     format_: Literal["jsonl", "csv", "lines"] | None = option(
         "FORMAT", "Format of ITEMS: jsonl, csv or lines.  [default: by its name]"
@@ -163,7 +125,7 @@ class BatchOptions:
     )
     dry_run: bool = flag("Show the first questions and the forecast; send nothing.")
     retry: Literal["aborted", "failed", "partial", "all"] | None = option(
-        "STATE", "Resume earlier runs that ended as failed, aborted or partial, or all of these."
+        "STATE", "Resume earlier runs that ended in this state: failed, aborted, partial or all."
     )
     batch: str | None = option(
         "ID", "Continue this batch.  [default: the batch of the same specialist, question, settings and ITEMS]"
@@ -208,9 +170,7 @@ class AnswerOptions:
         "-o",
     )
     ordered: bool = flag("Write the rows in the order of the items.")
-    reduce: str | None = option(
-        "SPECIALIST", "Then ask this specialist to combine the answers, which it reads as files."
-    )
+    reduce: str | None = option("SPECIALIST", "Then ask this one to combine the answers; it reads them as files.")
     json_: bool = flag("Print the summary as one JSON object.")
     events: bool = flag("Print each event as one line of JSON, those of the runs with their `item`.")
     quiet: bool = flags.quiet_option("Print only rows, JSON and errors.")
@@ -229,10 +189,10 @@ class CaseOptions:
 
     cases: Path | None = option("FILE", "File with the cases.  [default: NAME.evals.yaml beside the specialist]")
     case: list[str] | None = option("GLOB", "Only cases whose name matches; may be repeated.")
-    new: bool = flag("Write a first set of cases from stored runs, to be edited; run nothing.")
+    new: bool = flag("Write a first set of cases from stored runs; run nothing.")
     schema: bool = flag("Print the JSON Schema of files with cases; run nothing.")
     repeat: int = option("N", "Number of runs of each case with each variant.", default=1, min=1)
-    fresh: bool = flag("Repeat all runs instead of reusing stored runs of the same questions.")
+    fresh: bool = flag("Repeat all runs; reuse none that is stored.")
 
 
 @dataclass(frozen=True)
@@ -241,7 +201,7 @@ class VariantOptions:
 
     vary: list[str] | None = option(
         "KEY=VALUE,...",
-        "Run the cases with each value of a key, e.g. model=haiku,sonnet; repeated, with all combinations.",
+        "Run the cases with each value of a key; e.g. model=haiku,sonnet; repeated, with all combinations.",
     )
     file: list[Path] | None = option("FILE", "Another specialist file to run the cases with; may be repeated.")
 
@@ -250,7 +210,7 @@ class VariantOptions:
 class ResultOptions:
     """Results."""
 
-    min_score: float | None = option("SHARE", "Exit with code 1 if a variant scores less, from 0 to 1.", min=0, max=1)
+    min_score: float | None = option("SHARE", "Exit with code 1 if a variant scores less; from 0 to 1.", min=0, max=1)
     json_: bool = flag("Print the results as one JSON object.")
     quiet: bool = flags.quiet_option("Print only the results and errors.")
 
@@ -269,11 +229,12 @@ class ComparisonOptions:
     """Comparison."""
 
     baseline: str | None = option(
-        "REF|EVAL|FILE", "Compare with the file at a commit, an earlier eval, another .md file, or the .json of --json."
+        "REF|EVAL|FILE",
+        "Compare with another version: a commit, an earlier eval, an .md file, or the .json of --json.",
     )
     tolerance: float = option(
         "SCORE", "With --baseline, exit with code 1 only if the score drops by more.", default=0.0, min=0, max=1
     )
-    page: Path | None = option("FILE", "Write a page with all cases, differences and costs as HTML.")
+    page: Path | None = option("FILE", "Write all cases, differences and costs as HTML.")
     with_reports: bool = flag("With --page, write the report of each run into a folder beside it.")
     junit: Path | None = option("FILE", "Write the results as JUnit XML, which CI systems show.")

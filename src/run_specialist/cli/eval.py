@@ -2,30 +2,26 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from run_specialist.cli import batch_options
-from run_specialist.cli.console import complete_names, fail, guarded, print_json, print_line, relative, say, write_file
-from run_specialist.cli.flags import config_for_run
-from run_specialist.cli.help import grouped
+from run_specialist.cli import batch_options, flags
+from run_specialist.cli.console import fail, guarded, print_json, print_line, relative, say, write_file
+from run_specialist.cli.help import everyday, grouped
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
 
 
+@everyday(
+    "new case repeat fresh vary baseline page min_score dry_run cost_limit model json_",
+    "specialists eval codebase-analyst --new",
+    "specialists eval codebase-analyst --baseline HEAD --vary model=haiku,sonnet",
+)
 @grouped
 def eval_(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            help="Name of the specialist, or path of its file.",
-            autocompletion=complete_names,
-        ),
-    ] = None,
+    name: flags.AnySpecialist = None,
     *,
     cases: batch_options.CaseOptions,
     variants: batch_options.VariantOptions,
@@ -34,7 +30,7 @@ def eval_(
     money: batch_options.MoneyOptions,
     work: batch_options.WorkOptions,
     each_run: batch_options.EachRunOptions,
-    project: batch_options.ProjectOptions,
+    project: flags.ProjectOptions,
 ) -> None:
     """Run a specialist on a set of questions, and check its answers.
 
@@ -57,7 +53,7 @@ def eval_(
 
             print_json(case_schema())
             return
-        config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
+        config = flags.config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
         if cases.new:
             write_cases(name, cases.cases, batch_options.batch_runner(config, project, each_run, quiet=results.quiet))
             return

@@ -21,6 +21,7 @@ from run_specialist.budget import counted, dollars
 from run_specialist.cli import batch_options as options
 from run_specialist.cli import console
 from run_specialist.cli.console import say
+from run_specialist.cli.flags import ProjectOptions
 from run_specialist.cli.map_progress import MapWorker, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
 from run_specialist.cli.tables import duration_words, print_table
@@ -47,7 +48,7 @@ class EvalWork:
     name: str
     """Name of the specialist, or path of its file."""
     config: Config
-    project: options.ProjectOptions
+    project: ProjectOptions
     cases: options.CaseOptions
     variants: options.VariantOptions
     comparison: options.ComparisonOptions

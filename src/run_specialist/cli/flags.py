@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -119,9 +119,9 @@ def setting(text: str) -> int | float | str:
     return float(text) if "." in text else int(text)
 
 
-def settings(**given: str | None) -> dict[str, Any]:
+def settings(**given: str | bool | None) -> dict[str, Any]:
     """Return the options that were given, by key."""
-    return {key: setting(text) for key, text in given.items() if text is not None}
+    return {key: setting(one) if isinstance(one, str) else one for key, one in given.items() if one is not None}
 
 
 def takes(key: str) -> Callable[[str | None], str | None]:
@@ -163,13 +163,14 @@ def one_of_words(words: Sequence[str]) -> Callable[[str], str]:
     return parse
 
 
-SpecialistName = Annotated[
-    str,
-    typer.Argument(metavar="NAME", help="Name of the specialist, or path of its file.", autocompletion=complete_names),
-]
+_name = partial(
+    typer.Argument, metavar="NAME", help="Name of the specialist, or path of its file.", autocompletion=complete_names
+)
+SpecialistName = Annotated[str, _name()]
+AnySpecialist = Annotated[str | None, _name(show_default=False)]
 Dir = Annotated[
     Path | None,
-    typer.Option("--dir", metavar="FOLDER", help="Folder to search for specialist files before the default folders."),
+    typer.Option("--dir", metavar="FOLDER", help="Folder of specialist files, searched before the default folders."),
 ]
 FilesRoot = Annotated[
     Path | None,
@@ -184,8 +185,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="MODEL",
-        help="Model: sonnet, opus, haiku, fable, a full id, `openai:ID`, `offline`, or a local one: `ollama:NAME`, "
-        "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`; several with commas.",
+        help="Such as sonnet, haiku, `openai:ID` or `offline`; also opus, fable, a full id, or a local one: "
+        "`ollama:NAME`, `lmstudio:NAME`, `llamacpp:`, `vllm:NAME`, `local:FILE`; several with commas.",
     ),
 ]
 RequireModel = Annotated[
@@ -258,7 +259,12 @@ RequestsAtOnce = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Change no file; print the changes as a patch, or write it to --output.")
+    bool,
+    typer.Option(
+        "--dry-run",
+        rich_help_panel="Project, store and safety",
+        help="Change no file, print the patch; --output writes it.",
+    ),
 ]
 Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", show_default=False, help="Treat warnings as errors.")
@@ -275,7 +281,7 @@ class OutputOptions:
     events: bool = flag("Print each event as one line of JSON.")
     output: Path | None = option(
         "FILE",
-        "Write the answer to FILE instead of standard output: as Markdown, or as JSON with --json.",
+        "Write the answer to FILE; as Markdown, or as JSON with --json.",
         "-o",
         readable=False,  # its old content does not matter
     )
@@ -297,45 +303,72 @@ class OutputOptions:
 
 
 @dataclass(frozen=True)
-class LimitOptions:
-    """Limits."""
+class ModelOptions:
+    """Model."""
+
+    model: Model = None
+    require_model: RequireModel = False
+    requests_at_once: RequestsAtOnce = None
+
+
+@dataclass(frozen=True)
+class RunLimitOptions:
+    """Limits of a run."""
 
     tool_calls_limit: ToolCallsLimit = None
     turns_limit: TurnsLimit = None
     total_tokens_limit: TotalTokensLimit = None
-    cost_limit: CostLimit = None
     time_limit: TimeLimit = None
     patience: PatienceTime = None
     tool_chars_limit: ToolCharsLimit = None
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The keys that were given, with their values."""
-        return settings(**vars(self))
+        """The keys of the specialist's file that were given, with their values."""
+        return settings(**{key: value or None for key, value in vars(self).items() if key not in vars(ModelOptions())})
 
 
 @dataclass(frozen=True)
-class SettingOptions(LimitOptions):
-    """Settings."""
+class LimitOptions(RunLimitOptions):
+    """Limits of a run."""
+
+    cost_limit: CostLimit = None
+
+
+@dataclass(frozen=True)
+class HowOptions:
+    """Settings of a run."""
 
     landing: LandingStyle = None
     evidence: EvidenceFlag = None
     tool_calls: ToolCallFormat = None
     first_search: FirstSearchFlag = None
-    server_tools: ServerTools = False
     preset: PresetName = None
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The keys that were given, with their values."""
-        given = vars(self) | {"server_tools": None}
-        return settings(**given) | ({"server_tools": True} if self.server_tools else {})
+
+@dataclass(frozen=True)
+class SettingOptions(HowOptions, LimitOptions):
+    """Settings of a run."""
+
+    server_tools: ServerTools = False
 
 
 TrustFlag = Annotated[
     bool,
-    typer.Option("--trust", help="Allow the commands and imports that files declare; remembered until they change."),
+    typer.Option("--trust", help="Allow the commands and imports that files name; remembered until they change."),
 ]
+
+
+@dataclass(frozen=True)
+class ProjectOptions:
+    """Project, store and safety."""
+
+    dir_: Dir = None
+    root: FilesRoot = None
+    store: StoreUrl = None
+    on_lost: OnLostFlag = "go_on"
+    strict: Strict = None
+    trust: TrustFlag = False
 
 
 def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:

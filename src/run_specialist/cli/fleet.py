@@ -15,7 +15,7 @@ import typer
 from run_specialist.budget import dollars
 from run_specialist.cli.console import fail, guarded, one_line, print_json, print_line, say
 from run_specialist.cli.flags import Json, StoreUrl
-from run_specialist.cli.help import CommandList
+from run_specialist.cli.help import CommandList, GroupedCommand
 from run_specialist.cli.tables import print_table
 from run_specialist.errors import with_flags
 from run_specialist.fleet.worker_log import HealthFile, LineLog
@@ -36,14 +36,14 @@ _DONE = ("answered", "landed", "partial")
 _FAILED = ("failed", "aborted", "dead", "cancelled")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def setup(store: StoreUrl = None) -> None:
     """Create or upgrade the tables of the queue; repeating it has no effect."""
     _with_queue(store, lambda control: control.set_up())
     say("the queue is ready")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def status(
     batch: Annotated[str | None, typer.Argument(metavar="BATCH", help="Id of a batch.  [default: all]")] = None,
     store: StoreUrl = None,
@@ -75,28 +75,28 @@ def status(
             print_line(f"{one.batch_id}: {dead} given up, because items may end their workers")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def pause(batch: BatchId, store: StoreUrl = None) -> None:
     """Pause a batch: no more of its items start, and items in progress continue."""
     _with_queue(store, lambda control: control.pause(batch))
     say(f"batch {batch} is paused")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def resume(batch: BatchId, store: StoreUrl = None) -> None:
     """Resume a paused batch: workers take its items again."""
     _with_queue(store, lambda control: control.resume(batch))
     say(f"batch {batch} is resumed")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def cancel(batch: BatchId, store: StoreUrl = None) -> None:
     """End a batch: items in the queue are not run, and items in progress end after their current turn."""
     count = _with_queue(store, lambda control: control.cancel(batch))
     say(f"{count} item{'' if count == 1 else 's'} removed from the queue")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def retry(
     batch: BatchId,
     partial: Annotated[bool, typer.Option("--partial", help="Also resume runs with partial answers.")] = False,

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -13,15 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from run_specialist.cli.console import print_json_error, print_line
+from run_specialist.cli.console import print_json_error, print_line, wrapped
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from typer._click import Command, Parameter
+    from typer._click import Command as _Command
     from typer._click import Context as _Context
     from typer._click import HelpFormatter as _HelpFormatter
+    from typer._click import Parameter
 else:
     # Part of click, or of a copy of click inside typer.
+    _Command = TyperCommand.__base__
     _Context = TyperCommand.context_class
     _HelpFormatter = _Context.formatter_class
 
@@ -29,10 +32,19 @@ _PYTHON_TYPE = re.compile(r"^(\w+) <(?:str|list\[\w+\])>$")
 _REQUIRED = re.compile(r"\{(\w+)\}")
 _HYPHEN_IN_WORD = re.compile(r"(?<=\w)-(?=\w)")
 _UNBROKEN = "\N{NON-BREAKING HYPHEN}"
+# What follows the first clause of a description.
+_FURTHER = re.compile(r"(?<!\.\w)[.;:] .*", re.DOTALL)
+# Widths of a help text: the largest, the smallest, and that up to which long names have lines of their own [columns].
+_WIDEST, _NARROWEST, _NARROW = 80, 20, 60
 
 
 class HelpFormatter(_HelpFormatter):
     """A formatter that breaks lines only between words, and names no Python type."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        """Set the width; its base class has no lines of less than 50 columns."""
+        columns = min(shutil.get_terminal_size().columns, max_width or _WIDEST) - indent_increment
+        super().__init__(indent_increment, width or max(columns, _NARROWEST), max_width)
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """Write the usage line, with a required argument as `NAME` instead of `{NAME}`."""
@@ -43,9 +55,9 @@ class HelpFormatter(_HelpFormatter):
         super().write_text(_HYPHEN_IN_WORD.sub(_UNBROKEN, text))
 
     def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Write names and descriptions in two columns."""
+        """Write names and descriptions in two columns; in a narrow terminal, a long name has its own line."""
         named = [(_PYTHON_TYPE.sub(r"\1", name), _HYPHEN_IN_WORD.sub(_UNBROKEN, text)) for name, text in rows]
-        super().write_dl(named, col_max, col_spacing)
+        super().write_dl(named, col_max if self.width > _NARROW else _NARROW // 5, col_spacing)
 
     def getvalue(self) -> str:
         """Return the help text."""
@@ -56,6 +68,10 @@ class HelpContext(_Context):
     """The context of a command whose help text is written by `HelpFormatter`, and whose usage errors can be JSON."""
 
     formatter_class = HelpFormatter
+
+    def __init__(self, *given: Any, **options: Any) -> None:  # noqa: ANN401 - as its base class
+        """Add `--help-all`, which every command has."""
+        super().__init__(*given, **options | {"help_option_names": ["--help", EVERYTHING]})
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
@@ -68,35 +84,103 @@ class HelpContext(_Context):
         return super().__exit__(exc_type, exc_value, tb)
 
 
-class WordsCommand(TyperCommand):
-    """A command whose last argument is a question in words, some of which may look like options."""
+EVERYTHING = "--help-all"
+"""The option that shows all options or commands, in groups; `--help` shows those that people use every day."""
+Row = tuple[str, tuple[str, str]]
+"""A heading, and the name and the description below it."""
+_WORDS = "run_specialist.words"
+_ARGUMENTS, _OPTIONS, _OTHERS, _COMMANDS = "Arguments", "Options", "Other options", "Commands"
+
+
+def everyday(names: str, *examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator for a command whose `--help` shows only what people use every day.
+
+    names: of parameters, or of the commands of a group, in the order in which they are shown.
+    examples: command lines, shown below them.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        vars(command)["everyday"] = names.split(), examples
+        return command
+
+    return decorate
+
+
+def given_words(context: _Context) -> tuple[str, ...]:
+    """Return the arguments of a command as the user gave them."""
+    return tuple(context.meta.get(_WORDS, ()))
+
+
+class _TwoTiers(_Command):
+    """A command with two help texts: `--help` may show only what people use every day."""
 
     context_class = HelpContext
+    kind = _OPTIONS
+    """Heading of what people use every day."""
+
+    def rows(self, ctx: _Context) -> dict[str, Row]:
+        """Return all rows of the help text by the name of the parameter or the command; options have their groups."""
+        rows: dict[str, Row] = {}
+        others = _OTHERS if any(getattr(one, "rich_help_panel", None) for one in self.params) else _OPTIONS
+        for one in self.get_params(ctx):
+            if (record := one.get_help_record(ctx)) is not None:
+                panel = getattr(one, "rich_help_panel", None) or others
+                rows[one.name or ""] = _ARGUMENTS if one.param_type_name == "argument" else panel, record
+        return rows
 
     def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
-        """Parse the arguments; the error for an unknown option says how to ask a question that contains it."""
+        """Parse the arguments, and store them unparsed, too; say how to ask a question that contains an option."""
+        ctx.meta[_WORDS] = tuple(args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
             # The class of this error is part of click, or of a copy of click inside typer.
-            if getattr(error, "option_name", None):
+            asks = any(getattr(one, "metavar", "") == "QUERY" for one in self.params)
+            if asks and getattr(error, "option_name", None):
                 hint = "If it belongs to the question, quote the question, or put `--` before it."
                 error.message = f"{error.format_message()}\n{hint}"  # type: ignore[attr-defined]
                 error.possibilities = None  # type: ignore[attr-defined]
             raise
 
+    def get_help_option_names(self, ctx: _Context) -> list[str]:
+        """Return the names of the help option, in this order; its base class has them in a set."""
+        return ctx.help_option_names
 
-class CommandList(TyperGroup):
+    def format_help_text(self, ctx: _Context, formatter: _HelpFormatter) -> None:
+        """Write what the command does; of every day, the first paragraph."""
+        text = inspect.cleandoc(self.help or "")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(text.partition("\n\n")[0] if self._day(ctx)[0] else text)
+
+    def format_options(self, ctx: _Context, formatter: _HelpFormatter) -> None:
+        """Write the rows below their headings; of every day, one line each, and then the examples."""
+        rows, (day, examples) = self.rows(ctx), self._day(ctx)
+        listed = [*rows.values()]
+        if day:
+            listed = [row for row in listed if row[0] == _ARGUMENTS] + [(self.kind, rows[name][1]) for name in day]
+            listed = [(heading, (name, _FURTHER.sub(".", text))) for heading, (name, text) in listed]
+            listed.append((self.kind, (EVERYTHING, f"Show all {self.kind.lower()}, in groups.")))
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for heading, row in sorted(listed, key=lambda row: row[0] == _OTHERS):
+            sections.setdefault(heading, []).append(row)
+        for heading, section in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(section)
+        if examples:
+            with formatter.section("Examples"):
+                for example in examples:
+                    formatter.write("".join(f"  {line}\n" for line in wrapped(example, formatter.width - 2)))
+
+    def _day(self, ctx: _Context) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the names and the examples that `--help` shows; nothing if it shows everything."""
+        return ((), ()) if EVERYTHING in given_words(ctx) else getattr(self.callback, "everyday", ((), ()))
+
+
+class CommandList(_TwoTiers, TyperGroup):
     """A group of commands whose summaries wrap in a narrow terminal; its base class cuts them."""
 
-    context_class = HelpContext
-
-    def get_command(self, ctx: _Context, cmd_name: str) -> "Command | None":
-        """Return the command with this name, whose help text has the same format."""
-        command = super().get_command(ctx, cmd_name)
-        if command is not None:
-            command.context_class = HelpContext
-        return command
+    kind = _COMMANDS
 
     def get_params(self, ctx: _Context) -> "list[Parameter]":
         """Return the options; sets the default of flags to False, because typer imports pydantic to convert None."""
@@ -106,23 +190,23 @@ class CommandList(TyperGroup):
                 one.default = False
         return found
 
-    def format_commands(self, ctx: _Context, formatter: _HelpFormatter) -> None:
-        """Write the commands below their headings, each with the first sentence of its help."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
+    def rows(self, ctx: _Context) -> dict[str, Row]:
+        """Return the options and the commands, each with the first sentence of its help."""
+        day, _ = self._day(ctx)
+        found = {name: self.get_command(ctx, name) for name in day or self.list_commands(ctx)}
+        # The column of names is equally wide below all headings.
+        widest = max(map(len, found))
+        rows = super().rows(ctx)
+        for name, command in found.items():
             if command is not None and not command.hidden:
                 heading = getattr(command, "rich_help_panel", None)
-                rows = sections.setdefault(heading if isinstance(heading, str) else "Commands", [])
-                rows.append((name, command.get_short_help_str(limit=sys.maxsize)))
-        # The column of names is equally wide below all headings.
-        widest = max(len(name) for rows in sections.values() for name, _ in rows)
-        for heading, rows in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl([(name.ljust(widest), summary) for name, summary in rows])
+                summary = command.get_short_help_str(limit=sys.maxsize)
+                rows[name] = (heading if isinstance(heading, str) else _COMMANDS, (name.ljust(widest), summary))
+        return rows
 
 
-_WORDS = "run_specialist.words"
+class GroupedCommand(_TwoTiers, TyperCommand):
+    """A command whose help text lists its options in groups, in the order of their first options."""
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -177,35 +261,11 @@ def _options(group: "type[DataclassInstance]") -> Iterator[inspect.Parameter]:
         else:
             type_, shared = get_args(type_)
             found = copy(shared)
-        found.rich_help_panel = (group.__doc__ or "").splitlines()[0].rstrip(".")
+        # The class that declares the option, which may be a base class of the group.
+        declaring = next(one for one in reversed(group.__mro__) if field.name in vars(one).get("__annotations__", ()))
+        found.rich_help_panel = (declaring.__doc__ or "").splitlines()[0].rstrip(".")
         keyword = inspect.Parameter.KEYWORD_ONLY
         yield inspect.Parameter(field.name, keyword, default=field.default, annotation=Annotated[type_, found])
-
-
-def given_words(context: _Context) -> tuple[str, ...]:
-    """Return the arguments of a `GroupedCommand` as the user gave them."""
-    return tuple(context.meta.get(_WORDS, ()))
-
-
-class GroupedCommand(TyperCommand):
-    """A command whose help text lists its options in groups, in the order of their first options."""
-
-    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and store them unparsed, too."""
-        ctx.meta[_WORDS] = tuple(args)
-        return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: _Context, formatter: _HelpFormatter) -> None:
-        """Write the arguments, then each group of options, then those without a group."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            if (record := parameter.get_help_record(ctx)) is not None:
-                is_argument = parameter.param_type_name == "argument"
-                heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Other options"
-                sections.setdefault(heading, []).append(record)
-        for title, rows in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(rows)
 
 
 def _print_version(asked: bool) -> None:

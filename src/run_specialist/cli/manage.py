@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 from typer.main import get_group
 
 from run_specialist.budget import counted
 from run_specialist.cli import console, flags
-from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag, WordsCommand
+from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag, everyday
 from run_specialist.cli.tables import print_table
 from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
@@ -29,73 +28,78 @@ if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
 
 
-FILES = "Specialist files"
-"""Heading of the commands for files in `--help`."""
-_RUNS, _MANY, _SEVERAL, _OTHERS = "Stored runs", "Many questions", "Several machines", "Other programs"
-# Heading, module and class of the commands that are imported when they are called or listed: the others start fast.
-#
-# The function has the name of the command, with an underscore if Python has a word of that name; `fleet` is a group.
-_ELSEWHERE: Mapping[str, tuple[str, str, type[TyperCommand] | None]] = {
-    "show": (FILES, "show", None),
-    "schema": (FILES, "manage", None),
-    "config": (FILES, "show", None),
-    "runs": (_RUNS, "runs", None),
-    "transcript": (_RUNS, "runs", None),
-    "resume": (_RUNS, "resume", WordsCommand),
-    "undo": (_RUNS, "resume", None),
-    "replay": (_RUNS, "replay", None),
-    "report": (_RUNS, "report", None),
-    "tune": (_RUNS, "tune", None),
-    "map": (_MANY, "map", GroupedCommand),
-    "batches": (_MANY, "batches", None),
-    "eval": (_MANY, "eval", GroupedCommand),
-    "worker": (_SEVERAL, "fleet", None),
-    "mcp": (_OTHERS, "mcp", None),
-    "fleet": (_SEVERAL, "fleet", None),
+_FILES, _RUNS, _MANY = "Specialist files", "Stored runs", "Many questions"
+_SEVERAL, _OTHERS = "Several machines", "Other programs"
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "list": (_FILES, "manage"),
+    "check": (_FILES, "manage"),
+    "new": (_FILES, "manage"),
+    "edit": (_FILES, "manage"),
+    "show": (_FILES, "show"),
+    "schema": (_FILES, "manage"),
+    "config": (_FILES, "show"),
+    "runs": (_RUNS, "runs"),
+    "transcript": (_RUNS, "runs"),
+    "resume": (_RUNS, "resume"),
+    "undo": (_RUNS, "resume"),
+    "replay": (_RUNS, "replay"),
+    "report": (_RUNS, "report"),
+    "tune": (_RUNS, "tune"),
+    "map": (_MANY, "map"),
+    "batches": (_MANY, "batches"),
+    "eval": (_MANY, "eval"),
+    "worker": (_SEVERAL, "fleet"),
+    "mcp": (_OTHERS, "mcp"),
+    "fleet": (_SEVERAL, "fleet"),
 }
+"""Heading and module of each command; it is imported when it is called or listed, so that the others start fast.
+
+The function has the name of the command, with an underscore if Python has a word of that name; `fleet` is a group.
+"""
+# Commands that people look for here.
+_ASKING = ("ask", "chat", "run")
 
 
 class _Commands(CommandList):
-    """All commands; those in other modules are imported when they are called or listed."""
+    """All commands, imported when they are called or listed."""
 
-    def list_commands(self, ctx: "Context") -> list[str]:
-        """Return the names of all commands, in the order of `--help`."""
-        return [*(name for name in super().list_commands(ctx) if name not in _ELSEWHERE), *_ELSEWHERE]
+    def list_commands(self, ctx: "Context") -> list[str]:  # noqa: ARG002 - as its base class
+        """Return the names of all commands, in the order of `--help-all`."""
+        return [*COMMANDS]
 
     def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
         """Return the command with this name; for an unknown one, all are imported, so that a similar name is found."""
-        known = cmd_name in {*self.commands, *_ELSEWHERE}
-        for name in [cmd_name] if known else _ELSEWHERE:
+        if cmd_name in _ASKING and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {cmd_name!r}; to ask a specialist: run-specialist NAME QUERY")
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             if name in self.commands:
                 continue
-            heading, where, class_ = _ELSEWHERE[name]
+            heading, where = COMMANDS[name]
             module = import_module(f"run_specialist.cli.{where}")
             found = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             if name == "fleet":
                 found.add_typer(module.app, name=name, rich_help_panel=heading)
             else:
                 function = getattr(module, name, None) or getattr(module, f"{name}_")
-                found.command(name, cls=class_, rich_help_panel=heading)(function)
+                found.command(name, cls=GroupedCommand, rich_help_panel=heading)(function)
             self.commands.update(get_group(found).commands)
         return super().get_command(ctx, cmd_name)
 
 
-app = typer.Typer(
-    cls=_Commands,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    help="Manage specialists, which are Markdown files with a prompt and limits, and their stored runs.",
-)
+app = typer.Typer(cls=_Commands, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 _STATUSES = {"ok": "ok", "warning": "with warnings", "error": "with errors"}
 
 
 @app.callback()
+@everyday(
+    "list show new check eval runs resume report map mcp",
+    "specialists new release-historian",
+    'specialists resume last "Which one is the default, then?"',
+)
 def options(version: VersionFlag = False) -> None:
-    """Options that need no command."""
+    """Manage specialists, which are Markdown files with a prompt and limits, and their stored runs."""
 
 
-@app.command("list", rich_help_panel=FILES)
 def list_(dir_: flags.Dir = None, root: flags.ProjectRoot = None, json_: flags.Json = False) -> None:
     """List specialists and the problems in their files.
 
@@ -120,7 +124,6 @@ def list_(dir_: flags.Dir = None, root: flags.ProjectRoot = None, json_: flags.J
         _print_listing(files, reasons)
 
 
-@app.command(rich_help_panel=FILES)
 def check(
     paths: Annotated[
         list[Path] | None,
@@ -163,7 +166,6 @@ def check(
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 
-@app.command(rich_help_panel=FILES)
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lowercase letters, digits and hyphens.")],
     description: Annotated[str | None, typer.Option(metavar="TEXT", help="When a parent agent should use it.")] = None,
@@ -210,7 +212,6 @@ def new(
             console.say(f"next: edit the prompt (`specialists edit {name}`), then run: run-specialist {name} QUERY")
 
 
-@app.command(rich_help_panel=FILES)
 def edit(
     name: flags.SpecialistName,
     copy: Annotated[

@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from run_specialist.cli import batch_options
+from run_specialist.cli import batch_options, flags
 from run_specialist.cli.console import guarded
-from run_specialist.cli.flags import SpecialistName
-from run_specialist.cli.help import grouped
+from run_specialist.cli.help import everyday, grouped
 
 Items = Annotated[
     str | None,
@@ -20,10 +19,15 @@ Items = Annotated[
 ]
 
 
+@everyday(
+    "question files out reduce dry_run cost_limit at_once retry model tool_calls_limit trust json_",
+    "specialists map error-tracer messages.txt --out causes.csv",
+    "specialists map fact-checker --files 'docs/*.md' --question 'Check {path}'",
+)
 @grouped
 def map_(
     context: typer.Context,
-    name: SpecialistName,
+    name: flags.SpecialistName,
     items: Items = None,
     *,
     each_item: batch_options.ItemOptions,
@@ -31,7 +35,7 @@ def map_(
     money: batch_options.MoneyOptions,
     batch: batch_options.BatchOptions,
     each_run: batch_options.EachRunOptions,
-    project: batch_options.ProjectOptions,
+    project: flags.ProjectOptions,
 ) -> None:
     """Ask a specialist a question about each of many items.
 

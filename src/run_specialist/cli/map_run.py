@@ -28,7 +28,7 @@ from run_specialist.batch.read_items import STDIN, Source, files_source, source_
 from run_specialist.budget import counted, dollars
 from run_specialist.cli import batch_options, console
 from run_specialist.cli.ask import answer
-from run_specialist.cli.flags import OutputOptions, config_for_run
+from run_specialist.cli.flags import OutputOptions, ProjectOptions, config_for_run
 from run_specialist.cli.fleet import queue_url
 from run_specialist.cli.help import given_words
 from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, label, reason_of, spread
@@ -72,7 +72,7 @@ class MapCall:
     money: batch_options.MoneyOptions
     options: batch_options.BatchOptions
     each_run: batch_options.EachRunOptions
-    project: batch_options.ProjectOptions
+    project: ProjectOptions
 
     def __post_init__(self) -> None:
         """Check the items and plan their runs; sends nothing.

@@ -68,7 +68,7 @@ def report(
     store: StoreUrl = None,
     json_: PageJson = False,
 ) -> None:
-    """Write an HTML report of a run or a batch, or an index of all runs."""
+    """Write an HTML page of a run or a batch, or an index of runs."""
     if index and run is not None:
         fail("--index lists all runs, so it takes no RUN")
     if not index and run is None:

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from run_specialist.budget import counted, dollars
 from run_specialist.cli import console, flags
@@ -24,9 +26,10 @@ def show(
     dir_: flags.Dir = None,
     root: flags.ProjectRoot = None,
     store: flags.StoreUrl = None,
+    all_: Annotated[bool, typer.Option("--all", help="Show default values, too.")] = False,
     json_: flags.Json = False,
 ) -> None:
-    """Show a specialist's settings with sources, and what a run gets."""
+    """Show what a specialist's file sets, and what a run gets."""
     with console.guarded():
         from run_specialist.api.preview import effective_of  # noqa: PLC0415 - fast `--help`
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
@@ -58,8 +61,11 @@ def show(
         console.print_line(f"{console.one_line(file.description)}\n")
         if reason:
             console.print_line(f"{console.one_line(with_flags(f'cannot work here: {reason}'))}\n")
-        if settings:
-            print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
+        rows = [(one.key, str(one.origin), one.shown) for one in settings if all_ or one.origin.source != "default"]
+        if rows:
+            print_table(("KEY", "FROM", "VALUE"), rows)
+        if more := len(settings) - len(rows):
+            console.say(f"{more} more keys have default values: --all", dim=True)
         if trust_line:
             console.print_line(f"\n{console.one_line(trust_line)}")
         if file.problems:

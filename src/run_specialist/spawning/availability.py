@@ -1,11 +1,13 @@
-"""Say what cannot work here, and why: the model, the tools, the paths of a file."""
+"""Say what cannot work here, and why: the model, the tools, the paths of a file; and what fits a question."""
 
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import log
 from pathlib import Path
 
 from run_specialist.budget import Budget, Kind
@@ -13,8 +15,8 @@ from run_specialist.errors import NothingToRead, RunSpecialistError, ToolError, 
 from run_specialist.providers.choose import check_credentials, choose_model, why_offline
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.spawning.extra_tools import missing_server, offer_claims, wanted_by
-from run_specialist.spawning.prompt_texts import missing_skill
-from run_specialist.spawning.trust import Claim, RunContext, Trust
+from run_specialist.spawning.prompt_texts import missing_skill, skills_claim
+from run_specialist.spawning.trust import Claim, RunContext, Trust, model_claims
 from run_specialist.specialist.dialects import unserved
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -22,6 +24,7 @@ from run_specialist.specialist.mcp_servers import servers_of
 from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import Problem, shown
 from run_specialist.tools.sandbox import ELSE, Sandbox, chosen, holds_any
+from run_specialist.tools.search import STOP_WORDS, parts, stem, tokens
 from run_specialist.tools.threads import in_thread, within
 
 VARIABLE = "SPECIALIST_REQUIRE_MODEL"
@@ -75,15 +78,16 @@ ModelObstacle = Callable[[Specialist], str]
 """Returns why the model of a specialist prevents a run, in one clause; empty if it does not."""
 
 
-def model_obstacle(rule: ModelRule, settings: Specialist, default: str | None) -> str:
+def model_obstacle(rule: ModelRule, settings: Specialist, default: str | None, asked: str | None = None) -> str:
     """Return why the model of a specialist prevents a run: a required one, or its credentials, are missing.
 
     default: the model of a config file.
+    asked: the model of the call.
     """
-    why = why_offline(None, settings.model, default)
+    why = why_offline(asked, settings.model, default)
     if refusal := rule.refusal(settings, why) if why else "":
         return refusal
-    model = choose_model(None, settings.model, default, settings.fallback_models)
+    model = choose_model(asked, settings.model, default, settings.fallback_models)
     if why := unserved(model):
         return f"{model}: {why}"
     try:
@@ -203,17 +207,60 @@ def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) 
     return noted
 
 
+# As in a project, where each power needs a permission.
+_OF_PROJECT = ValueOrigins(dict.fromkeys(Specialist.model_fields, "project"))
+
+
+def _claims(context: RunContext) -> list[Claim]:
+    claims = [claim for _, _, claim in offer_claims(context)]
+    with suppress(UsageError):  # without its module it cannot run
+        claims.append(wanted_by(context).claim)
+    return claims
+
+
 def powers(context: RunContext) -> list[str]:
     """Return what a specialist may do beyond reading its project, as far as it is allowed that itself."""
-    found: list[str] = []
-    # A file of a project needs a permission for each power.
-    for_project = replace(context, origins=ValueOrigins(dict.fromkeys(Specialist.model_fields, "project")))
-    asked, needed = list[Claim](), list[Claim]()
-    for one, claims in ((for_project, asked), (context, needed)):
-        claims += [claim for _, _, claim in offer_claims(one)]
-        with suppress(UsageError):  # without its module it cannot run
-            claims.append(wanted_by(one).claim)
-    for power, claim in zip(asked, needed, strict=True):
-        if context.trust.allows(claim):
-            found += [demand.action for demand in power.demands]
-    return found
+    asked, needed = (_claims(one) for one in (replace(context, origins=_OF_PROJECT), context))
+    allowed = (power for power, claim in zip(asked, needed, strict=True) if context.trust.allows(claim))
+    return [demand.action for power in allowed for demand in power.demands]
+
+
+def only_reads(file: SpecialistFile, root: Path) -> bool:
+    """Return whether a run only reads the project and needs no permission, so that its user need not name it."""
+    if file.specialist is None:
+        return False
+    context, trust = RunContext(file, file.specialist, root), Trust()
+    claims = (*_claims(replace(context, origins=_OF_PROJECT)), *model_claims(context), skills_claim(context))
+    return not any(claim.demands and not trust.is_known(claim) for claim in claims)
+
+
+# Words that search ignores, but that tell an explanation from a reason.
+_TELLING = frozenset({"how", "where", "why"})
+# Part of a question that is compared [characters].
+_COMPARED = 4_000
+
+
+def best_first(question: str, files: Sequence[SpecialistFile], default: str) -> list[SpecialistFile]:
+    """Return files by how well names and descriptions fit a question; among equals, the default is the first.
+
+    Each word that a text shares with the question counts by its rarity, in relation to the length of the text.
+    Source: BM25, with the words of a name counted twice.
+    """
+
+    def words(text: str) -> list[str]:
+        found = (part for token in tokens(text) for part in parts(token))
+        return [stem(part) for part in found if part not in STOP_WORDS or part in _TELLING]
+
+    texts = [Counter(words(f"{file.name} {file.name} {file.description}")) for file in files]
+    asked = sorted({*words(question[:_COMPARED])})
+    usual = sum(text.total() for text in texts) / max(len(texts), 1)
+    rarity = {word: log((len(texts) + 1) / (sum(word in text for text in texts) + 0.5)) for word in asked}
+
+    def fit(place: int) -> float:
+        text, file = texts[place], files[place]
+        named = words(file.name)
+        shared = sum(rarity[word] * (2 if word in named else 1) for word in asked if word in text)
+        return shared / (0.25 + 0.75 * text.total() / usual)
+
+    order = sorted(range(len(files)), key=lambda place: (-fit(place), files[place].name != default))
+    return [files[place] for place in order]

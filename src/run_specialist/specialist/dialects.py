@@ -95,6 +95,11 @@ def is_file_name(name: str) -> bool:
     return name.lower().endswith(ENDINGS)
 
 
+def is_path(name: str) -> bool:
+    """Return whether a text names a file, and not a specialist."""
+    return "/" in name or is_file_name(name)
+
+
 def user_folders() -> list[Path]:
     """Return the user's folders with agent files, nearest first; not absolute if there is no home folder."""
     return [_user_folder(folder) for dialect in DIALECTS for folder in dialect.user]

@@ -304,9 +304,21 @@ def _exists(path: Path) -> UsageError:
     return UsageError(f"{shown(str(path), None)} already exists; use --force to overwrite it")
 
 
+# The keys that most files need beside name and description, with examples; those that are not given become comments.
+_EXAMPLES = {
+    "tools": "search, grep, read",
+    "paths": "[docs/, '*.md']",
+    "model": "haiku",
+    "evidence": "require",
+    "output_schema": "{type: object, properties: {found: {type: boolean}}}",
+}
+
+
 def _text(name: str, given: Mapping[str, object]) -> str:
     description = " ".join(str(given.get("description", checks.DESCRIPTION)).split())
     purpose = f"What you are for: {description.rstrip('.')}." if "description" in given else f"\n\n{checks.PURPOSE}"
     post = frontmatter.Post(_PROMPT.format(name=name, purpose=purpose).replace(" \n", "\n"))
     post.metadata = {"name": name, **given, "description": description}
-    return frontmatter.dumps(post, sort_keys=False, width=10_000) + "\n"
+    text = frontmatter.dumps(post, sort_keys=False, width=10_000) + "\n"
+    hints = "".join(f"# {key}: {example}\n" for key, example in _EXAMPLES.items() if key not in given)
+    return text.replace("\n---\n", f"\n{hints}---\n", 1)

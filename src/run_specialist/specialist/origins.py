@@ -26,6 +26,7 @@ RULES: Mapping[str, Rules] = {
     "question": STYLE,
     "root": _PERSONAL,
     "dir": PLAIN,
+    "default_specialist": PLAIN,
     "strict": Rules("lower", "never"),
     "quiet": _PERSONAL,
     "require_model": _PERSONAL,

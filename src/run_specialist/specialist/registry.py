@@ -9,7 +9,7 @@ from pathlib import Path
 
 from run_specialist.errors import SpecialistNotFound
 from run_specialist.safety import safe_files
-from run_specialist.specialist.dialects import dialect_of, is_file_name
+from run_specialist.specialist.dialects import dialect_of, is_file_name, is_path
 from run_specialist.specialist.loader import Default, SpecialistFile, load, load_unreadable, stem
 from run_specialist.specialist.problems import Level, Problem, shown
 from run_specialist.specialist.project import SearchFolder, identity, project_of
@@ -81,7 +81,7 @@ class Registry:
         names = NameLookup(self.files())
         if found := names.find(name):
             return found
-        if "/" in name or is_file_name(name):
+        if is_path(name):
             raise SpecialistNotFound(f"no such file: {shown(name)}")
         close, known = names.near(name), sorted({file.name for file in self.files()})
         hint = f"; available: {shown(', '.join(known), 300)}" if known else ""
