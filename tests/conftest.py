@@ -7,7 +7,7 @@ import pytest
 pytest_plugins = [
     "tests.plugins.environment",
     "tests.plugins.leftovers",
-    "tests.plugins.shared_bytecode",
+    "tests.plugins.shared_imports",
     "tests.plugins.speed",
     "tests.plugins.tiers",
     "tests.stores",

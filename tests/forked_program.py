@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import functools
 import json
 import os
 import socket
@@ -12,7 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.program_forks import ENCODING
+from tests import program_forks
+from tests.program_forks import ENCODING, OWNER, UNNAMED
 
 _PARENT = Path(__file__).with_name("program_forks.py")
 SCRIPT = _PARENT.with_name("wire") / "mcp_servers" / "good.py"
@@ -23,7 +25,7 @@ sys.path.insert(0, {str(_PARENT.parents[1])!r})
 from tests.program_forks import end, fork_programs
 del sys.path[0]
 try:
-    exec(fork_programs(sys.argv[1], int(sys.argv[2])), {{"__name__": "__main__"}})
+    exec(fork_programs(int(sys.argv[1])), {{"__name__": "__main__"}})
 except SystemExit as left:
     end(left.code)
     raise
@@ -31,8 +33,10 @@ end(0)
 """
 _LONG = "." * 4_000
 """An argument of the parent, which leaves its forks the space for command lines of their own."""
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Timeout for the parent of the programs [s]."""
+_WORKER = "import sys;exec(eval(sys.stdin.readline()))"
+"""How execnet starts a worker of pytest-xdist."""
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of <linux/prctl.h>."""
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TYPER_")
@@ -73,7 +77,7 @@ class ForkedProgram(subprocess.Popen):
             return
         start = {
             "command": [os.fspath(one) for one in args],
-            "flags": len(flags),
+            "flags": flags,
             "closed": self._closed,
             "cwd": os.fspath(cwd) if cwd else os.getcwd(),  # noqa: PTH109 - a text is needed
             "env": variables,
@@ -82,7 +86,7 @@ class ForkedProgram(subprocess.Popen):
         }
         streams = [mine if mine != -1 else usual for usual, mine in enumerate((p2cread, c2pwrite, errwrite))]
         with _starting:
-            self.pid = _parent(flags, _key(variables)).start(start, streams)
+            self.pid = _parent(_key(variables), dict(os.environ)).start(start, streams)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
@@ -113,6 +117,15 @@ def fork_children_of_event_loops() -> None:
         unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": ForkedProgram})
 
 
+def fork_workers(env: dict[str, str]) -> None:
+    """Let pytest-xdist fork its workers, with this environment; each of them imports for many seconds otherwise."""
+    from execnet.gateway_base import MainThreadOnlyExecModel
+
+    _parent(_key(env), env | {OWNER: UNNAMED})
+    start = functools.partial(ForkedProgram, env=env)
+    MainThreadOnlyExecModel.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": start})
+
+
 def _flags(args: Any, env: dict[str, str]) -> tuple[str, ...] | None:
     """Return the options of Python in a command that can be forked, else None."""
     if (
@@ -125,6 +138,8 @@ def _flags(args: Any, env: dict[str, str]) -> tuple[str, ...] | None:
         return None
     if [*args[:2]] == [sys.executable, str(SCRIPT)]:
         return ()
+    if [*args] == [sys.executable, "-u", "-c", _WORKER]:
+        return ("-u",)
     if [*args[:4]] == [sys.executable, "-W", "error", "-c"] and _key(env) == _key(dict(os.environ)):
         return ("-W", "error")
     return None
@@ -132,7 +147,9 @@ def _flags(args: Any, env: dict[str, str]) -> tuple[str, ...] | None:
 
 def _key(env: dict[str, str]) -> frozenset[tuple[str, str]]:
     """Return the variables that decide how Python starts."""
-    return frozenset((name, env[name]) for name in env if name.startswith(_AT_START) and name != ENCODING)
+    # Without a language it takes the same one (PEP 538).
+    given = {"LANG": "C.UTF-8"} | env
+    return frozenset((name, given[name]) for name in given if name.startswith(_AT_START) and name != ENCODING)
 
 
 def _umask() -> int:
@@ -144,21 +161,21 @@ def _umask() -> int:
 class _Parent:
     """The running parent of programs."""
 
-    def __init__(self, flags: tuple[str, ...], variables: frozenset[tuple[str, str]]) -> None:
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, line: socket.socket, process: subprocess.Popen | None = None) -> None:
+        self._line = line
         self._line.settimeout(PATIENCE)
-        env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | dict(variables)
-        env.pop("PYTEST_CURRENT_TEST", None)
-        modules = "programs" if flags else "servers"
-        command = [sys.executable, *flags, "-c", _RUN, modules, str(theirs.fileno()), _LONG]
-        self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stdin=subprocess.DEVNULL, cwd="/")
-        theirs.close()
+        self._process = process
         atexit.register(self._end)
 
     def _end(self) -> None:
         """Let the process end, which it does when no process can send it a start any more."""
         self._line.close()
-        self.process.wait(PATIENCE)
+        if self._process:
+            self._process.wait(PATIENCE)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
 
     def start(self, start: dict[str, Any], streams: list[int]) -> int:
         """Start a program as a child of this process; return its id."""
@@ -174,13 +191,21 @@ class _Parent:
 
 
 _parents: dict[Any, _Parent] = {}
+if program_forks.inherited:
+    _parents[_key(dict(os.environ))] = _Parent(program_forks.inherited)
 _starting = threading.Lock()
 """Held while a program is started: each start is a dialogue with the parent."""
 
 
-def _parent(flags: tuple[str, ...], variables: frozenset[tuple[str, str]]) -> _Parent:
-    """Return the running parent for these options and variables, started if there is none."""
-    found = _parents.get((flags, variables))
-    if found is None or found.process.poll() is not None:
-        found = _parents[flags, variables] = _Parent(flags, variables)
+def _parent(variables: frozenset[tuple[str, str]], env: dict[str, str]) -> _Parent:
+    """Return the running parent for these variables; if there is none, start one with them and the rest of `env`."""
+    found = _parents.get(variables)
+    if found is None or found.has_ended:
+        line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given = {name: value for name, value in env.items() if not name.startswith(_AT_START)} | dict(variables)
+        given.pop("PYTEST_CURRENT_TEST", None)
+        command = [sys.executable, "-W", "error", "-c", _RUN, str(theirs.fileno()), _LONG]
+        options = {"pass_fds": [theirs.fileno()], "env": given, "stdin": subprocess.DEVNULL, "cwd": "/"}
+        found = _parents[variables] = _Parent(line, subprocess.Popen(command, **options))
+        theirs.close()
     return found

@@ -1,7 +1,7 @@
 """The parent of forked programs: a Python that has imported them, and forks itself for each start.
 
 It runs as `python -c`, see tests/forked_program.py. Each message is a start in JSON, with three descriptors for the
-standard streams.
+standard streams. A worker of pytest-xdist is such a program too; it gets a parent for the programs of its tests.
 """
 
 import atexit
@@ -14,6 +14,8 @@ import socket
 import sys
 import threading
 import time
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType
 
@@ -34,26 +36,59 @@ PROGRAMS = """
     run_specialist.views.tune
 """.split()  # noqa: SIM905
 SERVERS = ("mcp.server.mcpserver", "mcp.server.stdio", "mcp.types", "uvicorn")
+TESTS = ("hypothesis", "mcp.client.stdio", "mcp.client.streamable_http", "openai", "pytest", "typer.testing")
+"""Further modules that tests import."""
+PLUGINS = ("_hypothesis", "anyio", "hypothesis", "platformdirs")
+"""Beginnings of the names of modules that belong to a plugin of pytest."""
 
 ENCODING = "PYTHONIOENCODING"
 """The variable for the encoding of the standard streams; a fork takes `utf-8` or none."""
+OWNER = "RUN_SPECIALIST_TEST_WORKER"
+"""Variable with the name of the worker, inherited by all processes it starts."""
+UNNAMED = "." * 40
+"""Its value in a parent of workers; a worker writes its own name over it."""
+inherited: socket.socket | None = None
+"""The line of a worker to the parent of its programs."""
 
 
-def fork_programs(kind: str, descriptor: int) -> CodeType:
-    """Fork for each message until the other side closes its end; return the code that this process is to run.
-
-    kind: `programs` or `servers`, which decides the modules that are imported before.
-    """
-    for name in {"programs": [*REQUESTS, *PROGRAMS], "servers": SERVERS}[kind]:
-        importlib.import_module(name)
+def fork_programs(descriptor: int) -> CodeType:
+    """Fork for each message until the other side closes its end; return the code that this process is to run."""
+    global inherited
+    for name in (*REQUESTS, *PROGRAMS, *SERVERS, *TESTS):
+        with suppress(Exception):  # the program that needs it reports the failure
+            importlib.import_module(name)
     # A collection over all inherited objects would copy their memory.
     gc.collect()
     gc.freeze()
+    while True:
+        start, descriptors = _next_start(descriptor)
+        if not start:
+            return compile("", "<string>", "exec")
+        if start["flags"] != ["-u"]:
+            break
+        inherited, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        _name_worker()
+        if os.fork():
+            theirs.close()
+            for name, module in list(sys.modules.items()):
+                # Otherwise pytest warns that it cannot rewrite the assertions of this module.
+                if name.startswith(PLUGINS) and "." not in name:
+                    module.__doc__ = f"{module.__doc__} PYTEST_DONT_REWRITE"
+            break
+        inherited.close()
+        for each in descriptors:
+            os.close(each)
+        descriptor = theirs.detach()
+    return _become(start, descriptors)
+
+
+def _next_start(descriptor: int) -> tuple[dict, list[int]]:
+    """Wait for a start and fork; return it in the fork, and an empty one at the end."""
     with socket.socket(fileno=descriptor) as line:
         while True:
             text, descriptors, *_ = socket.recv_fds(line, 1_000_000, 3)
             if not text:
-                return compile("", "<string>", "exec")
+                return {}, []
             between = os.fork()
             if not between:
                 break
@@ -69,7 +104,7 @@ def fork_programs(kind: str, descriptor: int) -> CodeType:
     # Until then its parent is the other one.
     while os.getppid() == forked:
         time.sleep(0.001)
-    return _become(json.loads(text), descriptors)
+    return json.loads(text), descriptors
 
 
 def _become(start: dict, descriptors: list[int]) -> CodeType:
@@ -101,8 +136,11 @@ def _become(start: dict, descriptors: list[int]) -> CodeType:
         new.mode = mode
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
+    if "error" not in start["flags"]:
+        sys.warnoptions.clear()
+        warnings.filters.remove(("error", None, Warning, None, 0))
     _show(start["command"])
-    what, *arguments = start["command"][1 + start["flags"] :]
+    what, *arguments = start["command"][1 + len(start["flags"]) :]
     if what == "-c":
         code, *arguments = arguments
         file = "<string>"
@@ -115,10 +153,27 @@ def _become(start: dict, descriptors: list[int]) -> CodeType:
 
 def _show(command: list[str]) -> None:
     """Replace the command line in /proc, where tests look for programs; a longer one is cut off."""
-    # The numbers 48 and 49 of proc(5), of which the first two are cut off here.
-    begin, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
+    begin, end, _ = _at_start()
     line = "".join(f"{word}\0" for word in command).encode(errors="surrogateescape")[: end - begin - 1]
     ctypes.memmove(begin, line.ljust(end - begin, b"\0"), end - begin)
+
+
+def _at_start() -> list[int]:
+    """Return where the kernel finds the command line of this process, its end, and the environment."""
+    # The numbers 48 to 50 of proc(5), of which the first two are cut off here.
+    return [*map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:48])]
+
+
+def _name_worker() -> None:
+    """Show in /proc, for this process and its forks, that they belong to this worker."""
+    unnamed = Path("/proc/self/environ").read_bytes().find(UNNAMED.encode())
+    if unnamed >= 0:
+        ctypes.memmove(_at_start()[2] + unnamed, owner(os.getppid(), os.getpid()).encode(), len(UNNAMED))
+
+
+def owner(parent: int, worker: int) -> str:
+    """Return the name of a worker of pytest-xdist; both are process ids."""
+    return f"{parent}-{worker}".rjust(len(UNNAMED), "-")
 
 
 def end(code: object) -> None:

@@ -40,7 +40,7 @@ def checked(script: Script) -> ScriptedRun:
     return played
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(100))
 @given(SCRIPTS)
 def test_all_rules_hold_for_any_script(script):
     """All rules hold for any generated script."""
@@ -115,8 +115,6 @@ def test_a_cut_off_object_that_is_no_input_of_respond_is_text(text):
 
 
 # Property test: for any tree of nested specialists, every call and every token is counted exactly once.
-
-
 FAMILY = {"lead": ("left", "right"), "left": ("low", "lower"), "right": ("low",), "low": (), "lower": ()}
 SLOWEST = 20
 """Maximum duration of a request or a tool call [s]."""
@@ -217,10 +215,7 @@ async def play_runs(
 
 @settings(max_examples=examples(40))
 @given(
-    seed=st.integers(0, 2**32),
-    limit=st.integers(0, 30),
-    shared=st.booleans(),
-    abort_at=st.none() | st.floats(0, 200),
+    seed=st.integers(0, 2**32), limit=st.integers(0, 30), shared=st.booleans(), abort_at=st.none() | st.floats(0, 200)
 )
 def test_x_11_a_tree_of_runs_counts_each_call_and_token_once(seed, limit, shared, abort_at):
     """With a shared budget, all calls of the tree fit its limit and equal its `used`; usage and cost cover all runs."""

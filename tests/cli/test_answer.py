@@ -183,7 +183,7 @@ def colored(text, width=60):
         return shown(markdown(text), width)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(TEXTS, st.integers(1, 120), st.booleans())
 @example("[good](http://e.org/\x1b\\\x1b]8;;file:///etc\x1b\\)", 40, True)
 def test_nothing_in_a_text_controls_the_terminal(text, width, styled):
@@ -198,7 +198,7 @@ def test_nothing_in_a_text_controls_the_terminal(text, width, styled):
     assert styled or "\x1b" not in written
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(st.text(st.characters(categories=("L", "N")), min_size=1, max_size=30), st.integers(8, 100))
 def test_words_are_kept(word, width):
     """Ordinary words reach the screen unchanged and in order, on every width."""

@@ -188,8 +188,6 @@ def test_a_changed_import_or_script_requires_trust_again(app_reach, ask, write, 
 
 
 # P.1, P.2: the origin of a value decides what it may do, whichever door it comes in by.
-
-
 OFFLINE = ("--model", "offline")
 
 FREE_FOR_DATA = {"effort", "tool_calls", "first_search", "landing", "evidence", "preset", "question"}

@@ -90,8 +90,6 @@ def test_the_fields_of_a_listed_file_are_documented():
 
 
 # Outcomes and events of the Python API
-
-
 def aborted(runner: Runner) -> Any:
     """Start a run and abort it at the first reply."""
 
@@ -174,8 +172,6 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
 
 
 # JSON output of the commands
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create a project with notes, a valid and an invalid specialist, and a store, and change into it."""

@@ -243,8 +243,6 @@ def test_the_notes_exist_and_contain_no_local_paths():
 
 
 # docs/reference.md is what docs/make_reference.py writes, and it leaves nothing out.
-
-
 SPEC = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
 GENERATOR = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(GENERATOR)
@@ -280,8 +278,6 @@ def test_every_key_says_what_it_means():
 
 
 # The section on editors of docs/specialist-files.md: the modeline may stay.
-
-
 (MODELINE,) = (text for text in blocks(FILES, "yaml") if "$schema=" in text)
 
 
@@ -292,8 +288,6 @@ def test_the_modeline_may_stay_in_a_specialist_file():
 
 
 # Every behaviour id in a test's name is defined in docs/behaviours.md, and every defined id has a test.
-
-
 DEFINED = set(
     re.findall(
         r"^\| ([SXGCEFPRTW]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE
@@ -329,8 +323,6 @@ def test_every_defined_behaviour_has_a_test():
 
 
 # The table of the tools in docs/specialist-files.md matches the code.
-
-
 ROWS = table(FILES, "## Tools")
 
 
@@ -354,8 +346,6 @@ def test_other_names_are_those_of_the_tool():
 
 
 # docs/configuration.md matches the code: variables, examples, errors.
-
-
 CONFIGURATION_PAGE = page("configuration")
 SOURCE = ROOT / "src/run_specialist"
 

@@ -270,8 +270,6 @@ def test_t13_there_are_commands_and_missing_packages():
 
 
 # The compose file of the docs: its commands exist, and its services agree with one another.
-
-
 SERVICES = yaml.safe_load((Path(__file__).parents[2] / "docs" / "compose.yaml").read_text())["services"]
 
 
@@ -301,8 +299,6 @@ def test_the_services_of_the_compose_file_agree():
 
 
 # The page on evals matches the code: flags, evaluators, verdicts, scores, and its examples run.
-
-
 PAGE = page("evals")
 CASES = next(text for text in blocks(PAGE, "yaml") if "# looks-up.evals.yaml" in text)
 
@@ -378,8 +374,6 @@ def test_the_errors_of_the_page_are_those_of_the_command(looked_up):
 
 
 # The page on `map` matches the code: flags, formats, limits, states, exit codes, and the example in Python.
-
-
 MAP_PAGE = page("map")
 
 
@@ -433,8 +427,6 @@ def test_the_example_runs(own_notes, capsys, example):
 
 
 # docs/agents.md matches the MCP server: its numbers, its tools, its command.
-
-
 TEXT = page("agents")
 
 
@@ -466,8 +458,6 @@ def test_documented_numbers_equal_those_of_the_code():
 
 
 # docs/agents.md: each snippet can be parsed and starts the real server.
-
-
 SNIPPETS = re.findall(r"^```(json|toml) (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 KEYS = {
     ".mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
@@ -537,8 +527,6 @@ def test_the_registered_commands_start_the_server(words, tmp_path, monkeypatch):
 
 
 # docs/own-tools.md on MCP servers: its files load, its server answers, its figures are those of the code.
-
-
 SERVERS_TEXT = page("own-tools").split("\n## MCP servers\n")[1].split("\n## ")[0]
 
 
@@ -577,8 +565,6 @@ def test_documented_figures_equal_those_of_the_code():
 
 
 # The page on Python: every example runs unchanged and all public names occur; tables of events, errors, spans.
-
-
 PYTHON_PAGE, SPANS = page("python").split("\n## Telemetry\n")
 EXAMPLES = re.findall(r"^```python( no-loop)?\n(.*?)^```", PYTHON_PAGE, re.MULTILINE | re.DOTALL)
 

@@ -150,8 +150,6 @@ def test_amounts_are_compared_by_their_medians():
 
 
 # Baselines: the file at a commit, an earlier eval, another file, or a result in JSON.
-
-
 OLD = "---\nname: finder\ndescription: finds\noutput_schema: ../shapes/answer.json\n---\nOld words.\n"
 SHAPE = '{"type": "object", "properties": {"old": {"type": "string"}}}'
 
@@ -279,8 +277,6 @@ def test_a_broken_result_is_one_line(tmp_path, text, part):
 
 
 # Intervals of paired differences.
-
-
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=6, max_size=13)
 
 
@@ -349,8 +345,6 @@ def test_how_many_cases_would_be_needed(differences, needed):
 
 
 # Results of evals as JUnit XML.
-
-
 def suites(result, compared=()):
     """Return the suites of a document that was parsed."""
     return ET.fromstring(junit(result, compared).encode()).findall("testsuite")  # noqa: S314 - our own document

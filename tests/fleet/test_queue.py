@@ -137,8 +137,6 @@ async def test_items_that_were_given_up_can_be_tried_again(put, queue, url):
 
 
 # The cost limit of a batch holds over a whole fleet, on a real PostgreSQL server.
-
-
 PRICE = (100 * 3 + 10 * 15) / 1e6
 """Cost of a request to the scripted model [USD]."""
 
@@ -261,8 +259,6 @@ async def test_a_model_without_a_price_pauses_a_batch_with_a_limit(put, working,
 
 
 # P.8: a batch, a row or an item of the queue that is damaged is refused alone; the worker goes on with the others.
-
-
 BYTES = {
     "cut zlib": b"\x01" + zlib.compress(b"x" * 5_000)[:-8],
     "huge zlib": b"\x01" + zlib.compress(b" " * 70 * 1024**2, 1),
@@ -365,8 +361,6 @@ async def test_a_damaged_reason_does_not_hide_the_other_batches(url, frozen):
 
 
 # P.8: a worker without privileges, or whose version of the tables does not fit, takes nothing, says why and ends.
-
-
 ROLE = "fleet_worker"
 DOCS = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
 

@@ -50,10 +50,7 @@ async def test_a_batch_that_a_worker_cannot_run_is_refused(working, model, url, 
     (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
     without_model = freeze(load(root / "specialists" / "finder.md"), root, {}).model_dump()
     reasons = {
-        "b0": (
-            frozen | {"root": "elsewhere"},
-            "; start it with --root elsewhere=PATH",
-        ),
+        "b0": (frozen | {"root": "elsewhere"}, "; start it with --root elsewhere=PATH"),
         "b1": (frozen | {"content": None}, "was not made for a queue"),
         "b2": (without_model, "its model was not fixed when it was put into the queue"),
         "b3": (without_model | {"model": "offline", "require_model": True}, "the model of this run is offline"),
@@ -313,8 +310,6 @@ async def test_a_worker_without_a_key_takes_nothing(url, root, frozen, working, 
 
 
 # What workers do beside their items: prune the log of the queue, and count for OpenTelemetry.
-
-
 def figures(reader):
     """Return the value of each metric by its name and attributes."""
     data = reader.get_metrics_data()

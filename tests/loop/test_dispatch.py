@@ -224,18 +224,12 @@ async def test_g_4_an_abort_while_the_calls_run_leaves_one_result_for_each():
     runs.append(Run(job(ScriptedProvider([beside()]), 9, tools=[tool])))
     outcome = await runs[0].outcome()
     assert outcome.status == "aborted"
-    assert results(runs[0].transcript[-1]) == [
-        "note a",
-        prompts.NOT_TAKEN,
-        prompts.STOPPED.format(tool="look"),
-    ]
+    assert results(runs[0].transcript[-1]) == ["note a", prompts.NOT_TAKEN, prompts.STOPPED.format(tool="look")]
     assert outcome.answer.count("early") == 1
     assert MARKS[ReturnReason.TOO_EARLY] in outcome.answer
 
 
 # Runs whose endpoint sends tool calls as text.
-
-
 def written(*wanted):
     """Script a reply whose text consists of calls."""
     return says("\n".join(json.dumps({"name": name, "arguments": arguments}) for name, arguments in wanted))

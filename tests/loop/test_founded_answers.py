@@ -188,8 +188,6 @@ async def test_g9_a_reference_to_unseen_lines_goes_back_under_require():
 
 
 # G.11
-
-
 async def test_g11_an_answer_that_its_evidence_does_not_bear_out_goes_back_once_under_require():
     """The sentences and what they lack are named once; a second answer is taken as it is, with its support."""
     read = calls(("read", {"path": "notes/toads.md"}))
@@ -239,11 +237,7 @@ async def test_g_6_an_answer_after_no_call_and_without_a_quote_carries_a_warning
 
 @pytest.mark.parametrize(
     ("reply", "settings"),
-    [
-        (responds("yes"), {"tools": ()}),
-        (responds("yes"), {"limit": 0}),
-        (says("", Stop.REFUSED), {}),
-    ],
+    [(responds("yes"), {"tools": ()}), (responds("yes"), {"limit": 0}), (says("", Stop.REFUSED), {})],
     ids=["no tools", "no calls allowed", "no answer"],
 )
 async def test_g_6_no_warning_where_nothing_could_be_read(reply, settings):
@@ -253,8 +247,6 @@ async def test_g_6_no_warning_where_nothing_could_be_read(reply, settings):
 
 
 # Answers that went back to the model, in runs that are interrupted and resumed.
-
-
 ENDED = prompts.PROCESS_ENDED.format(tool="look")
 LATE = responds("late", READ, first_id=90)
 UNFOUNDED = calls(("respond", {"answer": "early"}), first_id=70)
@@ -324,8 +316,6 @@ async def test_g_5_a_further_question_begins_anew(desk):
 
 
 # Answers with `output_schema`: a valid one is the output, an invalid one is returned once, then it is partial.
-
-
 SCHEMA = AnswerSchema.load(
     {
         "type": "object",

@@ -196,8 +196,6 @@ async def test_an_internal_error_keeps_the_gathered_results():
 
 
 # The rung `schema` in stored, resumed and summarized runs, with a scripted model.
-
-
 JSON = json.dumps({"answer": "It is known.", "evidence": [{"source": "n:1", "quote": "note on '1'"}], "gaps": None})
 WRITTEN = says(JSON)
 

@@ -8,13 +8,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind
-from run_specialist.errors import (
-    ForcingRefused,
-    NotResumable,
-    ProviderError,
-    Unavailable,
-    UsageError,
-)
+from run_specialist.errors import ForcingRefused, NotResumable, ProviderError, Unavailable, UsageError
 from run_specialist.loop.run import EndedRun, Run
 from run_specialist.loop.transcript import portable_id
 from run_specialist.providers.choose import ModelChain
@@ -325,8 +319,6 @@ async def test_m_2_the_span_of_a_request_names_its_own_vendor(spans):
 
 
 # A run with a given id is begun once, resumed if it broke off, and never paid for again once it has ended.
-
-
 RAW = "select run_id, status from runs"
 
 

@@ -151,10 +151,7 @@ async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(ru
 async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(run_lead, files):
     """A child's quote is verified only if it appears in a tool result that the child has read."""
     files()
-    quoted = [
-        {"source": "look", "quote": "note on 'owls', part 0"},
-        {"source": "nowhere", "quote": "Owls eat cheese."},
-    ]
+    quoted = [{"source": "look", "quote": "note on 'owls', part 0"}, {"source": "nowhere", "quote": "Owls eat cheese."}]
     child = [looks_for("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": quoted}), first_id=90)]
     said = [*quoted, {"source": "finder", "quote": "Owls eat mice."}]
     cast = ScriptedSpecialists(
@@ -402,8 +399,6 @@ async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_
 
 
 # Children that cannot work: not offered to the parent's model, and refused if they need a model.
-
-
 UNJUDGED = "no model judged: this ran offline, by ranked search and verbatim quotes"
 
 

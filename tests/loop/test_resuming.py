@@ -130,8 +130,6 @@ async def test_a_run_resumed_three_times_has_one_history(desk):
 
 
 # A run continues on another host, in another folder, if the same specialist is found there by its name.
-
-
 READS = calls(("read", {"path": "note.md"}), first_id=1)
 LINES = ("tool_calls_limit: 5",)
 
@@ -295,8 +293,6 @@ async def test_s2_8_archived_outputs_can_be_read_after_a_resume(desk):
 
 
 # A reply received before the process ended is processed on resume: not paid for again, and no call runs twice.
-
-
 LATER = answers("Later.", first_id=91)
 ENDED = prompts.PROCESS_ENDED.format(tool="look")
 
@@ -435,8 +431,6 @@ async def test_x_10_s3_6_ctrl_c_during_a_batch_stores_a_result_for_each_call(des
 
 
 # A resume that is not possible is refused with one line, without a request or a change to the store.
-
-
 LOOKS = looks(1)
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
 

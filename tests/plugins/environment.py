@@ -35,7 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Prepare this process: a worker of pytest-xdist, the process that starts the workers, or the only one."""
     _keep_bytecode(config.rootpath)
     if runs_tests(config):
-        _set_environment()
+        given = dict(os.environ)
+        os.environ.clear()
+        os.environ.update(usual(given))
         _reset_signals()
         os.umask(UMASK)
         time.tzset()
@@ -50,11 +52,12 @@ def runs_tests(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput") or config.getoption("dist") == "no"
 
 
-def _set_environment() -> None:
-    for name in list(os.environ):
-        if name.startswith(PREFIXES) or name in NAMES or name.lower() in PROXIES:
-            del os.environ[name]
-    os.environ.update(FIXED)
+def usual(env: dict[str, str]) -> dict[str, str]:
+    """Return an environment without what the user has set."""
+    kept = {
+        name: env[name] for name in env if not (name.startswith(PREFIXES) or name in NAMES or name.lower() in PROXIES)
+    }
+    return kept | FIXED
 
 
 def _reset_signals() -> None:

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from tests.plugins.environment import runs_tests
+from tests.program_forks import OWNER, owner
 
-OWNER = "RUN_SPECIALIST_TEST_WORKER"
-"""Variable with the name of the worker, inherited by all processes it starts; TEST, set by pytest, names the test."""
 TEST = "PYTEST_CURRENT_TEST"
+"""Variable in which pytest names the test."""
 PATIENCE = 10
 """Timeout for killed processes to exit [s]."""
 _before = pytest.StashKey[set[int]]()
@@ -28,11 +28,7 @@ _left = pytest.StashKey[set[psutil.Process]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Put the worker's name into the environment of all processes that it starts."""
     if runs_tests(config):
-        os.environ[OWNER] = _owner(getattr(config, "workerinput", {}))
-
-
-def _owner(workerinput: dict[str, str]) -> str:
-    return f"{workerinput.get('testrunuid', os.getpid())}-{workerinput.get('workerid', 'main')}"
+        os.environ[OWNER] = owner(os.getppid(), os.getpid())
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -84,7 +80,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: object) -> None:
     """Kill the processes of a pytest-xdist worker that died."""
-    _kill(_named({OWNER: _owner(node.workerinput)}))
+    _kill(_named({OWNER: owner(os.getpid(), node.gateway._io.popen.pid)}))
 
 
 def _children() -> set[int]:

@@ -5,9 +5,7 @@ import gc
 
 import pytest
 
-from run_specialist.providers.admission import GATES
 from tests.plugins.environment import runs_tests
-from tests.skipped_waits import skip_waits
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,5 +33,9 @@ def pytest_collection(session: pytest.Session):
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the waits between attempts and at gates; a test of the real ones replaces `Retries.sleep` itself."""
+    # Imported late, because the process without tests loads this module too.
+    from run_specialist.providers.admission import GATES
+    from tests.skipped_waits import skip_waits
+
     GATES.clear()
     skip_waits(monkeypatch.setattr)

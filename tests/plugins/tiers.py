@@ -10,7 +10,8 @@ import os
 import random
 
 import pytest
-from hypothesis import HealthCheck, settings
+
+from tests.plugins.environment import runs_tests
 
 FLAG = "--exhaustive"
 WORKERS_PER_CORE, MANY_WORKERS_PER_CORE = 1.5, 2.0
@@ -20,10 +21,11 @@ SHARE = 10
 """Divisor of the number of examples in the ordinary run."""
 CASES = 3
 """Cases of a parametrized test in the ordinary run."""
-USUAL = 40
+USUAL = 30
 """Examples of a property that names no number; they are others in each exhaustive run."""
-LUCK = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 _full = False
+_all = False
+"""Whether all tests are selected: by the flag, by the marker, or by their names."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,10 +35,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the Hypothesis profile, which sets the number of examples."""
-    global _full  # noqa: PLW0603 - decorators of test functions have no other way to know it
+    global _full, _all  # noqa: PLW0603 - decorators of test functions have no other way to know it
     _full = config.getoption(FLAG)
+    _all = _full or "exhaustive" in config.getoption("markexpr") or any("::" in word for word in config.args)
+    if not runs_tests(config):
+        return
+    from hypothesis import HealthCheck, settings  # takes a second, which the process without tests saves
+
     # A slow machine or many discarded random examples do not count as failures.
-    luck = {"deadline": None, "suppress_health_check": LUCK}
+    ignored = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+    luck = {"deadline": None, "suppress_health_check": ignored}
     settings.register_profile("exhaustive", **luck, derandomize=False, print_blob=True, max_examples=examples(USUAL))
     settings.register_profile("ordinary", **luck, derandomize=True, database=None, max_examples=examples(USUAL))
     settings.load_profile("exhaustive" if _full else "ordinary")
@@ -64,11 +72,34 @@ def pytest_report_header(config: pytest.Config) -> str:
     return "tests: all" if config.getoption(FLAG) else f"tests: all but the exhaustive ones, which {FLAG} adds"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list[pytest.Item] | None:
+    """Leave out exhaustive tests. All items of them would take as long as many of the others."""
+    if _all or not name.startswith("test") or not callable(obj):
+        return None
+    marks = [*getattr(obj, "pytestmark", []), *collector.iter_markers("exhaustive")]
+    found = next((mark for mark in marks if mark.name == "exhaustive"), None)
+    return [] if found and not found.kwargs else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc):
+    """Leave out most cases of a parametrized test."""
+    done = yield
+    cases = [case for case in metafunc._calls if "exhaustive" not in [mark.name for mark in case.marks]]
+    if not _all and cases:
+        marker = metafunc.definition.get_closest_marker("exhaustive")
+        some = cases[:: marker.kwargs["one_in"]] if marker else cases
+        # Spread over all, because neighbors are similar.
+        count = min(len(some), CASES)
+        metafunc._calls[:] = [some[len(some) * number // count] for number in range(count)]
+    return done
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect exhaustive tests and most cases of parametrized ones, unless the flag is given or `-m` selects them."""
+    """Let each worker begin with the large tests, one of which at the end of the run would leave the others idle."""
     if config.getoption(FLAG):
-        # Each worker gets a share of the items in a row. It begins with the large ones: one of them at the end of the
-        # run would leave the other workers idle.
+        # Each worker gets a share of the items in a row.
         workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
         kinds = [
             [item for item in items if (item.get_closest_marker("exhaustive") is None) is small]
@@ -80,22 +111,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for of_kind in kinds
             for item in of_kind[len(of_kind) * worker // workers : len(of_kind) * (worker + 1) // workers]
         ]
-        return
-    if "exhaustive" in config.getoption("markexpr"):
-        return
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        marker = item.get_closest_marker("exhaustive")
-        if marker is None or "one_in" in marker.kwargs:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    chosen: set[pytest.Item] = set()
-    for of_test in cases.values():
-        marker = of_test[0].get_closest_marker("exhaustive")
-        some = of_test if marker is None else of_test[:: marker.kwargs["one_in"]]
-        # Spread over all, because neighbors are similar.
-        count = min(len(some), CASES)
-        chosen.update(some[len(some) * number // count] for number in range(count))
-    left_out = [item for item in items if item not in chosen]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item in chosen]

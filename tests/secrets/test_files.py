@@ -193,8 +193,6 @@ def test_no_command_prints_the_password_of_a_store(project, command):
 
 # An untrusted project cannot disclose the environment or files outside it without permission. Each attack is one
 # project; every command runs in it, in a separate process with a secret in its environment.
-
-
 FILE_SECRET = "marzipan-quokka-lamplight"  # noqa: S105 - a text to search for
 ENVIRONMENT_SECRET = "zebra-cardigan-umbrella"  # noqa: S105 - a text to search for
 

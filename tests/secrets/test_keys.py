@@ -155,8 +155,6 @@ def test_the_key_search_finds_pieces_in_texts_errors_and_stores(tmp_path):
 
 
 # Keys for MCP servers never appear in any output, even if the server repeats them; the keys have no known format.
-
-
 DIES = "import os, sys; sys.exit('so ' * int(sys.argv[1]) + 'cannot log in with ' + os.environ['API_TOKEN'])"
 
 
@@ -254,8 +252,6 @@ def test_stored_server_settings_have_masked_values(said, kept):
 
 
 # Credentials of the process and private keys in files are masked, whichever tool shows a part of them.
-
-
 WORDS = {
     "OPENAI_API_KEY": "zebra-cardigan-lamplight-quokka",
     "ANTHROPIC_AUTH_TOKEN": "walnut/harbour+trombone=mosaic",

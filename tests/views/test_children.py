@@ -149,8 +149,6 @@ def test_links_lead_from_a_call_to_its_child_and_back(tab, tmp_path, width):
 
 
 # The section of a report with the changes of files: diffs in colors, also those of child runs, escaped.
-
-
 def changed(run, at, path, before, after, *, call_id="none", **others):
     """Return a run that has changed a file."""
     diff = diff_of(path, before, after)
@@ -188,8 +186,6 @@ def test_a_long_diff_is_cut():
 
 
 # The report of a fork and of its source: both side by side, and what was copied marked as such.
-
-
 async def pair(folder):
     """Make a run and its fork at turn 2; return both as stored."""
     desk = StoredRunHarness(folder)
@@ -246,8 +242,6 @@ async def test_f_4_the_source_may_be_gone(tmp_path):
 
 
 # The report of a run that changed its model.
-
-
 async def test_m_2_the_report_says_which_model_answered_what():
     """The models, the change between the turns, and why the cache was not read."""
     cached = replace(looks(1), usage=Usage(10, 0, 5_000, 5))

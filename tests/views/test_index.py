@@ -111,8 +111,6 @@ def test_a_malformed_outcome_does_not_break_the_index(evidence):
 
 
 # The page of a batch: its data and its text.
-
-
 def test_each_item_is_a_row():
     """A row has number, input, status, beginning of the answer, quotes found, calls, cost and time."""
     page = page_of(*(item(number, status) for number, status in enumerate(STATUSES, 1)))
@@ -205,8 +203,6 @@ def test_an_offline_answer_says_so():
 
 
 # The page of an eval.
-
-
 HOSTILE = "<script>window.harmed = 1</script><img src=x onerror='window.harmed=1'> {{ 7 * 7 }} \u202e"
 
 
@@ -281,8 +277,6 @@ def test_e12_hostile_texts_are_escaped():
 
 
 # The page of a run that no model answered says so, above the answer.
-
-
 SHOWN = '<p class="unjudged">No model judged: this ran offline, by ranked search and verbatim quotes.</p>'
 
 

@@ -18,15 +18,14 @@ from tests.wire.simulator import MessagesSimulator
 from tests.wire.specialists import Asker
 
 StartSimulator = Callable[..., MessagesSimulator]
-FOLDER = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makemodule():
     """Let the ordinary run take every third case of each test here: most run on several APIs, streamed and not."""
-    for item in items:
-        if item.path.is_relative_to(FOLDER) and item.get_closest_marker("exhaustive") is None:
-            item.add_marker(pytest.mark.exhaustive(one_in=3))
+    module = yield
+    module.add_marker(pytest.mark.exhaustive(one_in=3))
+    return module
 
 
 def starting(kind: type) -> Iterator[Callable[..., Any]]:
@@ -128,10 +127,7 @@ def runs(
 
 @pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
 def endpoint(
-    request: pytest.FixtureRequest,
-    messages_api: StartSimulator,
-    chat_api: Callable[..., ChatSimulator],
-    tmp_path: Path,
+    request: pytest.FixtureRequest, messages_api: StartSimulator, chat_api: Callable[..., ChatSimulator], tmp_path: Path
 ) -> Callable[..., Endpoint]:
     """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
     kind, _, stream = request.param.partition("-")

@@ -113,10 +113,7 @@ async def test_leaving_the_loop_stores_the_ends_and_the_same_call_goes_on(start,
     assert all(times <= 2 for times in paid(served).values())
 
 
-AWAY = {
-    "rate_limited": (faults.rate_limited, 60),
-    "quota": (lambda: faults.invalid(OUT_OF_CREDIT), 1800),
-}
+AWAY = {"rate_limited": (faults.rate_limited, 60), "quota": (lambda: faults.invalid(OUT_OF_CREDIT), 1800)}
 
 
 @pytest.mark.exhaustive

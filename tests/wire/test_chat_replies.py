@@ -180,10 +180,7 @@ async def test_the_maximum_output_is_learned_from_a_refusal(chat_api):
     [
         ("max_tokens is too large: 16000. This model supports at most 8192 completion tokens", 8192),
         ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8192),
-        (
-            "This model's maximum context length is 8192 tokens and your request has 568 input tokens (16000 > ",
-            7624,
-        ),
+        ("This model's maximum context length is 8192 tokens and your request has 568 input tokens (16000 > ", 7624),
     ],
 )
 async def test_a_request_for_too_many_output_tokens_is_repeated_with_fewer(ask_chat, words, room):

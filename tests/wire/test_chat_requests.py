@@ -438,11 +438,7 @@ def piece(arguments, name="", **fields):
 
 HALF, REST, OTHER = '{"query": ', '"a"}', '"b"}'
 STREAMED = {
-    "name in the first fragment only": [
-        piece("", "look", index=0, id="1"),
-        piece(HALF, index=0),
-        piece(REST, index=0),
-    ],
+    "name in the first fragment only": [piece("", "look", index=0, id="1"), piece(HALF, index=0), piece(REST, index=0)],
     "everything at once": [piece(HALF + REST, "look", index=0, id="1")],
     "no index": [piece(HALF, "look", id="1"), piece(REST)],
     "id and name in every fragment": [piece(half, "look", index=0, id="1") for half in (HALF, REST)],

@@ -144,8 +144,6 @@ async def test_g12_a_slow_index_is_not_waited_for(runs, recorded, monkeypatch):
 
 
 # The short request of a local model.
-
-
 SHORT_MESSAGE = f"""\
 notes/owls.md (Owls)
 [1] Owls eat mice.
@@ -197,13 +195,7 @@ async def test_g12_a_local_model_answers_with_the_short_request(local_runs):
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [
-        short([], prompts.SAYS_NOTHING),
-        short([1], prompts.SAYS_NOTHING),
-        short([7], "x"),
-        says("Words."),
-    ],
+    "reply", [short([], prompts.SAYS_NOTHING), short([1], prompts.SAYS_NOTHING), short([7], "x"), says("Words.")]
 )
 async def test_g12_the_loop_follows_a_short_request_without_an_answer(local_runs, reply):
     """No line, nothing said, no such line, no JSON: the run begins with its own prompt and the passages."""

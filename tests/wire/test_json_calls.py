@@ -300,8 +300,6 @@ async def test_g8_a_run_whose_reply_was_cut_is_resumed_with_the_same_history(end
 
 
 # The format that `tool_calls: auto` chooses when a run begins.
-
-
 @pytest.fixture
 def formats(chat_api, tmp_path):
     """Return a function that asks several questions in one Runner, and tells how each run called its tools."""

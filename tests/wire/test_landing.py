@@ -238,10 +238,7 @@ async def test_x_6_of_json_that_is_cut_twice_what_can_be_read_is_kept(landing, l
 
 
 @pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    "refusal",
-    ["{}.schema: Extra inputs are not permitted", "{}: not supported by this model"],
-)
+@pytest.mark.parametrize("refusal", ["{}.schema: Extra inputs are not permitted", "{}: not supported by this model"])
 async def test_g1_a_refused_schema_is_no_rung_and_is_remembered(landing, refusal):
     """After a 400 that names the parameter the ladder is the one before; the next run does not send it again."""
     text = refusal.format("output_config.format" if landing.api == "messages" else "response_format")

@@ -172,10 +172,7 @@ def huge(wire):
 
 
 @pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    "lie",
-    [-4096, 10**18, b"<html>busy</html>", huge, lambda wire: wire.hold(None, 1)],
-)
+@pytest.mark.parametrize("lie", [-4096, 10**18, b"<html>busy</html>", huge, lambda wire: wire.hold(None, 1)])
 async def test_a_server_that_lies_about_it_is_ignored(finder_context, local, monkeypatch, lie):
     """The run starts as on any other server: nothing is known about the context, and nothing is cut because of it."""
     monkeypatch.setattr("run_specialist.providers.local_servers.QUERY_PATIENCE", 0.3)

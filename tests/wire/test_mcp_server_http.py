@@ -198,11 +198,7 @@ async def test_each_refusal_has_its_status_and_reason():
 
 @pytest.mark.parametrize(
     ("text", "host", "port"),
-    [
-        ("127.0.0.1:8000", "127.0.0.1", 8000),
-        ("8000", "127.0.0.1", 8000),
-        ("[::1]:65535", "::1", 65535),
-    ],
+    [("127.0.0.1:8000", "127.0.0.1", 8000), ("8000", "127.0.0.1", 8000), ("[::1]:65535", "::1", 65535)],
 )
 def test_an_address_is_host_and_port_or_a_local_port(text, host, port):
     """`--http` takes HOST:PORT or a port of this machine; an IPv6 address is in brackets, as in a URL."""

@@ -25,11 +25,7 @@ def file(tmp_path) -> Path:
 
 @pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
-@pytest.mark.parametrize(
-    "run_id",
-    ["%" * 60_000, "../x", "a\0b"],
-    ids=lambda run_id: f"{run_id[:12]!a}-{len(run_id)}",
-)
+@pytest.mark.parametrize("run_id", ["%" * 60_000, "../x", "a\0b"], ids=lambda run_id: f"{run_id[:12]!a}-{len(run_id)}")
 async def test_a_malformed_id_is_refused_in_one_short_line(file, tool, run_id):
     """A malformed id is refused without reading the store, in one short line with the expected form and its start."""
     async with serving([says("Mice.")], store=str(file)) as served:

@@ -194,11 +194,7 @@ async def test_s3_1_without_a_notice_the_request_mentions_no_budget(ask_once, pr
 
 @pytest.mark.parametrize(
     ("limit", "lines"),
-    [
-        (5, [None, left(3, 5), left(2, 5), left(1, 5), NOW]),
-        (3, [left(2, 3), left(1, 3), NOW]),
-        (1, [NOW]),
-    ],
+    [(5, [None, left(3, 5), left(2, 5), left(1, 5), NOW]), (3, [left(2, 3), left(1, 3), NOW]), (1, [NOW])],
 )
 async def test_s3_2_the_last_three_calls_are_counted_down(ask_once, limit, lines):
     """The last three calls have the exact countdown lines, plural even at 1, and `finalize NOW` at the end."""
@@ -344,13 +340,7 @@ async def test_s2_3_an_answer_at_the_limit_causes_no_notice(ask_once):
 
 @pytest.mark.parametrize(
     ("limit", "sizes", "warned"),
-    [
-        (12, [2] * 6, [6]),
-        (6, [1, 3, 2], [3]),
-        (6, [3, 1, 1, 1], [2]),
-        (5, [2, 2, 2], [3]),
-        (6, [1, 5], []),
-    ],
+    [(12, [2] * 6, [6]), (6, [1, 3, 2], [3]), (6, [3, 1, 1, 1], [2]), (5, [2, 2, 2], [3]), (6, [1, 5], [])],
 )
 async def test_s1_1_the_warning_comes_before_the_last_turn_that_has_calls(ask_once, limit, sizes, warned):
     """The warning comes once the calls left are no more than the last turn made, and never after the last call."""

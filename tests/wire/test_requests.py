@@ -322,11 +322,7 @@ def test_of_two_processes_that_begin_an_id_at_once_one_sends_a_request(api, star
 def test_after_a_kill_only_the_request_under_way_is_sent_again(api, start, store_url, killed_at):
     """A process killed with SIGKILL while a request is under way: that one is sent again, and no stored reply."""
     gate = Gate()
-    turns = [
-        calls("search", {"query": "owls"}),
-        says(tool_use("search", {"query": "mice"})),
-        answers("Owls eat mice."),
-    ]
+    turns = [calls("search", {"query": "owls"}), says(tool_use("search", {"query": "mice"})), answers("Owls eat mice.")]
     held = says(*turns[killed_at - 1].content, gate=gate)
     served = api([*turns[: killed_at - 1], held, *turns[killed_at - 1 :]])
     first = start()

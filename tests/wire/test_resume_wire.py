@@ -5,13 +5,7 @@ import pytest
 from run_specialist.tools.base import Tool
 from tests.journals import load
 from tests.wire.connected import MESSAGES
-from tests.wire.resumed_requests import (
-    LOOKER,
-    Endpoint,
-    check_continued,
-    look,
-    resume_note,
-)
+from tests.wire.resumed_requests import LOOKER, Endpoint, check_continued, look, resume_note
 from tests.wire.simulator import faults, replies
 from tests.wire.specialists import noting
 

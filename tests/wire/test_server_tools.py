@@ -18,17 +18,7 @@ from tests.unit.tools.web_pages import replied, serving
 from tests.wire.chat import replies as chat_replies
 from tests.wire.connected import CHAT, MESSAGES
 from tests.wire.resumed_requests import LOOKER, Endpoint
-from tests.wire.server_tool_runs import (
-    BOTH,
-    FOUND,
-    PAGE,
-    SEARCH,
-    URL,
-    asked,
-    fetch,
-    search,
-    tools_of,
-)
+from tests.wire.server_tool_runs import BOTH, FOUND, PAGE, SEARCH, URL, asked, fetch, search, tools_of
 from tests.wire.simulator import ALL_RULES, faults
 from tests.wire.simulator.replies import answers, calls, cited, fetched, pauses, says, searched, thinking, tool_use
 from tests.wire.specialists import noting

@@ -26,11 +26,7 @@ from tests.wire.simulator.examples import (
 )
 from tests.wire.simulator.prompt import Block, canonical
 
-HEADERS = {
-    "x-api-key": "test-key",
-    "anthropic-version": "2026-10-21",
-    "content-type": "application/json",
-}
+HEADERS = {"x-api-key": "test-key", "anthropic-version": "2026-10-21", "content-type": "application/json"}
 
 
 def post(
@@ -53,10 +49,7 @@ BY_ID = {rule.id: rule for rule in RULES}
 def one_thought(_: Recorded) -> Reply:
     """Return a reply with two thinking blocks, a text and a call."""
     return replies.says(
-        replies.thinking("So."),
-        replies.redacted_thinking(),
-        "Let me look.",
-        replies.tool_use("search", {"q": "ü"}),
+        replies.thinking("So."), replies.redacted_thinking(), "Let me look.", replies.tool_use("search", {"q": "ü"})
     )
 
 
@@ -113,11 +106,7 @@ def ask(messages_api: Callable[..., MessagesSimulator]) -> Ask:
 
 def parts(usage: Usage) -> tuple[int, int, int]:
     """Return the tokens read from the cache, written to it, and uncached."""
-    return (
-        usage["cache_read_input_tokens"],
-        usage["cache_creation_input_tokens"],
-        usage["input_tokens"],
-    )
+    return (usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"], usage["input_tokens"])
 
 
 def sized(block: Block, tokens: int, *, key: str = "text") -> Block:

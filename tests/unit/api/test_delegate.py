@@ -240,8 +240,6 @@ def test_a_missing_answer_and_a_failure_are_errors(status, answer, failed):
 
 
 # Which specialists models see: all with `agents: ['*']`, except hidden ones; and servers that must be there.
-
-
 class Openings(ScriptedProvider):
     """Keeps the tools of each run."""
 
@@ -272,10 +270,7 @@ async def test_all_that_are_found_can_be_asked(write):
     write("hidden", "disable-model-invocation: true")
     write("broken", "tool_calls_limit: many")
     (above, below), outcome = await asked(
-        "lead",
-        calls(("delegate", {"specialist": "worker", "query": "And?"})),
-        respond("below"),
-        respond("above"),
+        "lead", calls(("delegate", {"specialist": "worker", "query": "And?"})), respond("below"), respond("above")
     )
     assert above["delegate"]["description"].endswith("- worker: Knows worker.")
     assert "delegate" not in below

@@ -136,8 +136,6 @@ def test_a_text_is_an_id_or_refused_in_one_line(text):
 
 
 # Messages speak of arguments in Python, and of flags on the command line and over MCP.
-
-
 @pytest.mark.parametrize(
     ("message", "shown"),
     [
@@ -307,8 +305,6 @@ async def test_s3_6_a_cancelled_run_keeps_its_outcome_in_ended(desk):
 
 
 # The models of a run are checked before its first request: names, prices, credentials and trust of each.
-
-
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "SPECIALIST_MODEL")
 
 
@@ -400,8 +396,6 @@ def test_m_9_the_environment_and_the_config_file_may_name_several(monkeypatch):
 
 
 # Places where runs may not change files, because they contain agents, permissions and runs of the user.
-
-
 FILE = "---\nname: fixer\ndescription: Fixes.\ntools: write, read\nwritable: .\n---\nYou fix.\n"
 CLOSED = [
     "docs/fixer.md",

@@ -125,8 +125,6 @@ async def test_the_default_model_depends_on_the_environment(monkeypatch, environ
 
 
 # The question is called `query` at every door, and `question` is accepted too.
-
-
 @pytest.mark.parametrize("given", [("What?", {}), (None, {"query": "What?"}), (None, {"question": "What?"})])
 async def test_python_calls_take_either_name(given):
     """By position or by either name, the model receives the question; a follow-up question works the same."""

@@ -390,8 +390,6 @@ def test_any_input_and_answer(tmp_path_factory, given_input, answer):
 
 
 # A process that dies while it writes answers loses no row, wherever it dies.
-
-
 PLACES = [
     ("write", "half"),
     ("write", 1),

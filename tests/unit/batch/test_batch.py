@@ -224,8 +224,6 @@ async def test_an_item_that_breaks_the_server_fails_after_three_attempts():
 
 
 # A cost limit is divided so that what is spent and granted never exceeds it, and nothing is lost.
-
-
 COSTS = st.floats(0, 10, allow_nan=False)
 TINY = 1e-8
 """Error of sums of floating-point numbers [USD]."""

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
 from run_specialist.batch.questions import LONGEST_QUESTION, Template, asked, check
-from run_specialist.batch.read_items import (
-    LONGEST_LINE,
-    csv_items,
-    decoded_lines,
-    files_source,
-    source_of,
-)
+from run_specialist.batch.read_items import LONGEST_LINE, csv_items, decoded_lines, files_source, source_of
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import INPUTS, JSON, TEXTS, inputs_in, items_in
 
@@ -378,11 +372,7 @@ def test_each_line_is_a_text(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [
-        (b'{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
-        (b'"a"\n{"a": 1}\n', ['"a"', '{"a": 1}']),
-        (b"", []),
-    ],
+    [(b'{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]), (b'"a"\n{"a": 1}\n', ['"a"', '{"a": 1}']), (b"", [])],
 )
 def test_standard_input_is_json_if_its_first_line_is_an_object(monkeypatch, content, expected):
     """Otherwise each line is a text."""

@@ -80,8 +80,6 @@ def test_a_quick_benchmark_prints_tables_and_writes_json(tmp_path, capsys):
 
 
 # The benchmark's server is as strict as the API, and computes cache savings by the documented rules.
-
-
 MARK = {"cache_control": {"type": "ephemeral"}}
 TOKENS = 2000
 

@@ -31,8 +31,7 @@ def test_s0_8_without_a_limit_the_phase_is_silent():
 
 
 @pytest.mark.parametrize(
-    ("start", "limit", "first"),
-    [(0.8, 30, 24), (0.07, 100, 7), (0.55, 20, 11), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)],
+    ("start", "limit", "first"), [(0.8, 30, 24), (0.07, 100, 7), (0.55, 20, 11), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)]
 )
 def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first):
     """The countdown starts at a spent share (float) or at a remaining number (int), both exact."""
@@ -132,8 +131,6 @@ TestAnyBudget.settings = settings(stateful_step_count=30)
 
 
 # The ladder of a landing: which rung follows.
-
-
 FORCE, ORDER, SCHEMA, NONE = Rung.FORCE, Rung.ORDER, Rung.SCHEMA, Rung.NONE
 COUNTED = {FORCE, ORDER, SCHEMA, Rung.FINALIZE, NONE}
 ENDPOINTS = [

@@ -321,8 +321,6 @@ def test_the_environment_decides_instead_of_the_project(choose, monkeypatch):
 
 
 # The line of each key in a TOML file, also among text that looks like a key.
-
-
 NAMES = ("tool", "run-specialist")
 
 

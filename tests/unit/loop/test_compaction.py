@@ -71,12 +71,7 @@ def request_text(provider: ScriptedProvider, at: int = 0) -> str:
     return message.content[0]["text"]
 
 
-RULES = (
-    *messages.RULES_BEFORE_BLOCKS,
-    *blocks.RULES_ON_SHAPE,
-    *blocks.RULES_ON_TEXT,
-    *messages.RULES,
-)
+RULES = (*messages.RULES_BEFORE_BLOCKS, *blocks.RULES_ON_SHAPE, *blocks.RULES_ON_TEXT, *messages.RULES)
 
 
 def planned(said, *, size=10_000, target=0, summary_limit=0, chunk_size=1_000) -> CompactionPlan:

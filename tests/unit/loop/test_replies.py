@@ -173,8 +173,6 @@ def test_a_salvage_never_raises_and_its_excerpts_are_bounded(why, last, results)
 
 
 # While a reply to a schema request streams: JSON is marked as input of `respond`, anything else is text.
-
-
 def pieces(text, places):
     """Cut a text at these places."""
     ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})

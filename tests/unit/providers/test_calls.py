@@ -226,8 +226,6 @@ def test_g8_what_arrived_of_an_answer_in_json_is_its_text(cuts):
 
 
 # Recognize tool calls that a server returned as text.
-
-
 TOOLS = ("read", "respond", "search")
 ONE = '{"name": "search", "arguments": {"query": "x"}}'
 TWO = '{"name": "read", "parameters": {"path": "a"}}'

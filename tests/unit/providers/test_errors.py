@@ -128,8 +128,6 @@ def test_the_wait_of_a_server_is_kept_unless_it_is_infinite(wait, told):
 
 
 # Headers that say whether and when to retry; servers lie in them.
-
-
 NOW = "Wed, 21 Oct 2026 07:28:00 GMT"
 
 

@@ -211,8 +211,6 @@ def test_p_5_lines_are_added_up_and_unknown_ones_stay_unknown():
 
 
 # Blocks of tools that the API runs, read as calls and results; whatever a server sends is read without an error.
-
-
 URL = "https://example.com"
 
 

@@ -145,8 +145,6 @@ def test_a_schema_may_be_nested_sixty_levels_deep():
 
 
 # The time to check an answer is bounded, whatever the schema and its patterns.
-
-
 def explosive(levels: int) -> dict[str, Any]:
     """Return a short schema whose check doubles the work at each level."""
     defs = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(levels)}
@@ -415,8 +413,6 @@ def test_an_invalid_schema_is_reported_beside_other_errors():
 
 
 # `evidence: require` beside `output_schema`: the schema needs a place for quotes.
-
-
 ITEM = {"type": "object", "properties": {"source": {"type": "string"}, "quote": {"type": "string"}}}
 LIST = {"type": "array", "items": ITEM}
 

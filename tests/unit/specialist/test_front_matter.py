@@ -433,8 +433,6 @@ PIECES = st.sampled_from([
     "<example>", "</example>", "<!--", "-->", "&a ", "*a", "!!int ", "none", "30", "Read", "word",
 ])
 # fmt: on
-
-
 def check(file: SpecialistFile, data: bytes | str) -> None:
     """Assert what holds for every loaded file."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")

@@ -188,14 +188,7 @@ def test_valid_front_matter_is_accepted(front: dict[str, object]) -> None:
     VALIDATOR.validate(front)
 
 
-@pytest.mark.parametrize(
-    "front",
-    [
-        {"tool_calls_limit": -1},
-        {"landing": "soon"},
-        {"countdown": {"form": 1}},
-    ],
-)
+@pytest.mark.parametrize("front", [{"tool_calls_limit": -1}, {"landing": "soon"}, {"countdown": {"form": 1}}])
 def test_invalid_front_matter_is_refused(front: dict[str, object]) -> None:
     """The schema refuses front matter that the loader refuses."""
     assert not VALIDATOR.is_valid(front)
@@ -288,8 +281,6 @@ def test_of_the_package_those_that_judge_refuse():
 
 
 # The key `permission` of opencode: uses that it does not explicitly allow are not allowed here.
-
-
 @pytest.mark.parametrize(
     ("permission", "allowed", "refused"),
     [
@@ -409,8 +400,6 @@ def test_unknown_names_are_reported() -> None:
 
 
 # The tools that change files: their names in other programs, and the key `writable` that they require.
-
-
 def problems(*lines):
     """Return the warnings and errors of a file with these keys."""
     return [problem.text for problem in loaded(*lines).problems if problem.level != "notice"]

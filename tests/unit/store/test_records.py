@@ -18,14 +18,7 @@ from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolR
 from run_specialist.store import rows as from_rows
 from run_specialist.store.location import Location
 from run_specialist.store.reader import Store
-from run_specialist.store.rows import (
-    LARGEST,
-    Rows,
-    column_text,
-    json_text,
-    row,
-    rows_of,
-)
+from run_specialist.store.rows import LARGEST, Rows, column_text, json_text, row, rows_of
 from run_specialist.store.selection import Selection
 from run_specialist.store.stored import StoredMessage, transcript_rows
 from run_specialist.store.writer import Writer

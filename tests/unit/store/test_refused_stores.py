@@ -21,17 +21,7 @@ from run_specialist.store.location import APPLICATION_ID
 from run_specialist.store.sqlite import open_engine
 from tests.stores import without_privileges
 from tests.unit.store.opened import add_run, count, refusal, snapshot
-from tests.unit.store.records import (
-    ask,
-    begun,
-    checkpointed,
-    counts,
-    ended,
-    received,
-    returned,
-    turn_of,
-    write,
-)
+from tests.unit.store.records import ask, begun, checkpointed, counts, ended, received, returned, turn_of, write
 
 
 def foreign(path, number=0, version=0):

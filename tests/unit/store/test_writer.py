@@ -115,7 +115,7 @@ def test_blocks_read_from_the_database_give_the_same_bytes(writer, store_url):
     messages: list[Message] = []
 
     @given(blocks=BLOCKS)
-    @settings(max_examples=examples(60))
+    @settings(max_examples=examples(40))
     def collect(blocks):
         messages.append(Message("assistant", tuple(blocks)))
 

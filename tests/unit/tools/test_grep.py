@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from run_specialist.errors import ToolError
 from run_specialist.tools import files as by_pattern
-from tests.plugins.tiers import LUCK, examples
+from tests.plugins.tiers import examples
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
 
@@ -198,7 +198,10 @@ LINES = st.lists(st.text("abé x1.\t\u4e00", max_size=12), max_size=8)
 
 @pytest.mark.exhaustive
 @needs_ripgrep
-@settings(max_examples=examples(12), suppress_health_check=[*LUCK, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(12),
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
 @given(PATTERNS, LINES, st.booleans(), st.sampled_from(["\n", "\r\n"]))
 def test_both_engines_agree(call, write, pattern, lines, ignore_case, end):
     """With and without ripgrep, the result is identical."""

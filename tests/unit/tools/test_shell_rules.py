@@ -134,7 +134,7 @@ PARTS = st.sampled_from(
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(120))
 @given(parts=st.lists(PARTS, max_size=9))
 def test_a_shell_runs_nothing_but_what_is_allowed(tmp_path_factory, parts):
     """A real bash runs each line that is allowed; a command that is not allowed would leave a mark."""

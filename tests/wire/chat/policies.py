@@ -9,13 +9,7 @@ from .replies import ChatReply, calls, says, tool_call
 from .simulator import Recorded
 
 
-def always_tool(
-    name: str,
-    *,
-    calls_per_turn: int = 1,
-    answer: str = "what was found",
-    obeys: bool = True,
-) -> Policy:
+def always_tool(name: str, *, calls_per_turn: int = 1, answer: str = "what was found", obeys: bool = True) -> Policy:
     """Play a model that calls a tool forever, and obeys `tool_choice` and the order to respond unless it is deaf."""
 
     def policy(request: Recorded) -> ChatReply:

@@ -265,12 +265,7 @@ SERVER_TOOLS = [
         ("tools.fields", "use_cache: Extra inputs", offered(use_cache=True), offered(user_location=None)),
         ("tools.bounds", "max_uses: Input should be greater than 0", offered(max_uses=0), offered(max_uses=1)),
         ("tools.domains", "without", offered(**SCHEME), offered(**SITE)),
-        (
-            "tools.domains",
-            "Only one of",
-            offered(**SITE, blocked_domains=["x.y"]),
-            offered(blocked_domains=["x.y"]),
-        ),
+        ("tools.domains", "Only one of", offered(**SITE, blocked_domains=["x.y"]), offered(blocked_domains=["x.y"])),
         ("results.role", "only be in `assistant`", searched(user(found())), SEARCHED),
         ("results.pairs", "before it", searched(assistant(found(), USE), user("And?")), SEARCHED),
         ("results.pairs", "before it", searched(assistant(USE, found(), found()), user("And?")), SEARCHED),
@@ -500,15 +495,4 @@ TOO_LONG = [
         request(model=HAIKU, system="a" * 400_000, messages=[user("a" * 399_900)]),
     ),
 ]
-EXAMPLES = (
-    *HTTP,
-    *OPTIONS,
-    *FORMATS,
-    *CHOICES,
-    *SERVER_TOOLS,
-    *MESSAGES,
-    *THINKING,
-    *replays(),
-    *CACHING,
-    *TOO_LONG,
-)
+EXAMPLES = (*HTTP, *OPTIONS, *FORMATS, *CHOICES, *SERVER_TOOLS, *MESSAGES, *THINKING, *replays(), *CACHING, *TOO_LONG)

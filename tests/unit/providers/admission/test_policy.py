@@ -10,16 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from run_specialist.errors import UsageError
 from run_specialist.providers import admission as gate_module
 from run_specialist.providers import anthropic
-from run_specialist.providers.admission import (
-    GATES,
-    GENEROUS,
-    LONGEST_CLOSING,
-    MINUTE,
-    VARIABLE,
-    Gate,
-    Gates,
-    ceiling,
-)
+from run_specialist.providers.admission import GATES, GENEROUS, LONGEST_CLOSING, MINUTE, VARIABLE, Gate, Gates, ceiling
 from run_specialist.providers.errors import Fault
 
 

@@ -149,7 +149,7 @@ CALL = st.tuples(
 )
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(100))
 @given(
     st.text(max_size=60) | st.lists(WORDS, max_size=8).map(" ".join),
     st.lists(CALL, max_size=6),

@@ -31,9 +31,7 @@ RULES.refuse(
     "request_too_large",
 )
 RULES.refuse(
-    "http.version",
-    "anthropic-version: header is required",
-    lambda call: not call.headers.get("anthropic-version"),
+    "http.version", "anthropic-version: header is required", lambda call: not call.headers.get("anthropic-version")
 )
 
 
