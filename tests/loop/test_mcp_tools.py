@@ -22,7 +22,7 @@ def write(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def write_file(*lines, servers):
-        entries = [f"  {name}: {{command: {list(script(*words))}}}" for name, words in servers.items()]
+        entries = [f"  {name}: {{command: {list(script(*words))}, timeout: 60}}" for name, words in servers.items()]
         text = "\n".join(
             ["---", "name: finder", "description: Finds", *lines, "mcp_servers:", *entries, "---", "Find."]
         )
