@@ -423,3 +423,39 @@ def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:
     begin = max(0, min(start, len(line)) - most // 4)
     mark = "… " if begin else ""
     return f"{mark}{line[begin : begin + most]} … [clipped: {length} characters; read it alone with limit=1]"
+
+
+# Read what these tools print. A program that acts on a result has it as text only: a stored run and a replay, too.
+
+ShownLine = tuple[str, int, str]
+"""Path, line number, and text."""
+_FOUND = re.compile(r"(.+?)([:-])(\d+)\2 (.*)")
+_NUMBERED = re.compile(r" *(\d+)\t(.*)")
+_CLIP_MARKS = re.compile(r"^… | …(?: \[clipped: .*\])?$")
+_NOTE = re.compile(r"^\[(.+?): (.*)\]$", re.MULTILINE)
+_COUNT = re.compile(r"(\S+) (\d+)")
+
+
+def shown_lines(result: str, read: str | None = None, *, around: bool = True) -> Iterator[ShownLine]:
+    """Yield the lines that a result shows.
+
+    read: path of the file for a result of `read`; None for a result of `search` or `grep`.
+    around: also the lines around the matches of `grep`.
+    """
+    for row in result.split("\n"):
+        if read is None and (found := _FOUND.fullmatch(row)) and (around or found[2] == ":"):
+            yield found[1], int(found[3]), found[4]
+        elif read is not None and (found := _NUMBERED.fullmatch(row)):
+            yield read, int(found[1]), found[2]
+
+
+def unclipped(text: str) -> str:
+    """Return a shown line without the marks of a line that is clipped or split."""
+    return _CLIP_MARKS.sub("", text)
+
+
+def word_counts(result: str) -> tuple[dict[str, int], str]:
+    """Return how many passages or files contain each word, as a search notes it, and its note of absent words."""
+    notes = dict(_NOTE.findall(result))
+    counted = next((words for kind, words in notes.items() if kind.endswith("per word")), "")
+    return {word: int(count) for word, count in _COUNT.findall(counted)}, notes.get("in no file", "")
