@@ -163,7 +163,7 @@ def lines_shown(executed: Iterable[CallRecord]) -> Lines:
         elif name not in {"search", "grep"}:
             found = _RESULT.search(text)
             path, text = (found[1], text[found.end() :]) if found else ("", "")
-        for of_line, number, line in () if call.is_error else shown_lines(text, path):
+        for of_line, number, line in () if call.is_error else shown_lines(text, path, around=name == "grep"):
             lines = shown.setdefault(of_line, {})
             lines[number] = max(lines.get(number, ""), unclipped(line), key=len)
     return shown

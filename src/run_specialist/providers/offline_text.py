@@ -187,7 +187,7 @@ class Findings:
         name, arguments = completed.call.name, completed.call.arguments or {}
         path = str(arguments.get("path", ""))
         if name in ("search", "grep", "read"):
-            for shown in shown_lines(completed.result, path if name == "read" else None, around=False):
+            for shown in shown_lines(completed.result, path if name == "read" else None):
                 self._keep(*shown, is_read=name == "read")
         if name == "search":
             counts, absent = word_counts(completed.result)

@@ -429,22 +429,24 @@ def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:
 
 ShownLine = tuple[str, int, str]
 """Path, line number, and text."""
-_FOUND = re.compile(r"(.+?)([:-])(\d+)\2 (.*)")
+_FOUND = re.compile(r"(.+?):(\d+): (.*)")
+# Not for all results: a path may look like the beginning of such a line.
+_FOUND_OR_AROUND = re.compile(r"(.+?)(?::(?=\d+:)|-(?=\d+-))(\d+)[:-] (.*)")
 _NUMBERED = re.compile(r" *(\d+)\t(.*)")
 _CLIP_MARKS = re.compile(r"^… | …(?: \[clipped: .*\])?$")
 _NOTE = re.compile(r"^\[(.+?): (.*)\]$", re.MULTILINE)
-_COUNT = re.compile(r"(\S+) (\d+)")
 
 
-def shown_lines(result: str, read: str | None = None, *, around: bool = True) -> Iterator[ShownLine]:
+def shown_lines(result: str, read: str | None = None, *, around: bool = False) -> Iterator[ShownLine]:
     """Yield the lines that a result shows.
 
     read: path of the file for a result of `read`; None for a result of `search` or `grep`.
-    around: also the lines around the matches of `grep`.
+    around: whether a result of `grep` may show lines around its matches.
     """
+    pattern = _FOUND_OR_AROUND if around else _FOUND
     for row in result.split("\n"):
-        if read is None and (found := _FOUND.fullmatch(row)) and (around or found[2] == ":"):
-            yield found[1], int(found[3]), found[4]
+        if read is None and (found := pattern.fullmatch(row)):
+            yield found[1], int(found[2]), found[3]
         elif read is not None and (found := _NUMBERED.fullmatch(row)):
             yield read, int(found[1]), found[2]
 
@@ -458,4 +460,5 @@ def word_counts(result: str) -> tuple[dict[str, int], str]:
     """Return how many passages or files contain each word, as a search notes it, and its note of absent words."""
     notes = dict(_NOTE.findall(result))
     counted = next((words for kind, words in notes.items() if kind.endswith("per word")), "")
-    return {word: int(count) for word, count in _COUNT.findall(counted)}, notes.get("in no file", "")
+    counts = (item.rpartition(" ") for item in counted.split(", "))
+    return {word: int(count) for word, _, count in counts if count.isdecimal()}, notes.get("in no file", "")
