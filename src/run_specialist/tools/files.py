@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from run_specialist.errors import ToolError
+from run_specialist.errors import ToolError, errors_as
 from run_specialist.tools import scripts
 from run_specialist.tools.base import Tool
 from run_specialist.tools.edit import WorkingCopy
@@ -193,10 +193,8 @@ class _FileTools:
         relative = self._existing(path)
         if not (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{escape_path(path)} is no folder; use read to see what it says")
-        try:
+        with errors_as(ToolError, f"{escape_path(path)} cannot be listed", OSError):
             found = entries(self._sandbox, relative)
-        except OSError as error:
-            raise ToolError(f"{escape_path(path)} cannot be listed: {error.strerror}") from error
         found.sort(key=lambda entry: (entry.kind != "folder", entry.relative))
 
         def note(taken: int) -> str:
