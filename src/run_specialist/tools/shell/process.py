@@ -290,8 +290,7 @@ class SandboxedProcess:
             self._find_init()
             if not has_begun and self._is_ready and self._is_bound(process.pid):
                 has_begun = True
-                with suppress(OSError):
-                    os.write(release, b"\n")
+                self._begin(release)
             tasks, memory = (0, 0) if self._init is None else usage(self._init, self._shared_before)
             if asyncio.get_running_loop().time() > until:
                 stopped = f"it took more than {seconds:.3g} seconds"
@@ -323,6 +322,10 @@ class SandboxedProcess:
             self._init is not None
             and all(_read(Path(f"/proc/{one}/stat")).rpartition(b")")[2][:2] == b" S" for one in (pid, self._init))
         )
+
+    def _begin(self, release: int) -> None:
+        with suppress(OSError):
+            os.write(release, b"\n")
 
     def _find_init(self) -> None:
         if self._reports is None:
