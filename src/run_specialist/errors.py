@@ -25,6 +25,8 @@ A spent budget is an outcome, not an exception.
 
 import math
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 ProviderErrorKind = Literal[
@@ -168,6 +170,27 @@ class ContextExceeded(ProviderError):
 
 class ToolError(RunSpecialistError):
     """A tool call failed; the model reads the message and can react to it."""
+
+
+@contextmanager
+def errors_as(kind: Callable[[str], Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Within the block, raise these errors as another kind: with what failed, and the reason."""
+    try:
+        yield
+    except errors as error:
+        # The text of the operating system, without the number and the path.
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise kind(f"{what}: {reason}") from error
+
+
+@contextmanager
+def on_error(undo: Callable[[], object]) -> Iterator[None]:
+    """Within the block, call a function before an error is passed on."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 # An argument in backticks, alone or with its value.

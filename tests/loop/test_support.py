@@ -42,7 +42,7 @@ OTHER = Evidence("owls.md:3", "Owls eat mice.", verified=True)
 )
 def test_g11_facts_are_looked_up_in_the_cited_lines(sentence, missing):
     """Numbers, dates, identifiers, files and names must occur in the cited lines, their source or the question."""
-    (one,) = support_of(sentence, [NOTE, OTHER], "What about Zebra?")
+    (one,) = support_of(sentence, (NOTE, OTHER), "What about Zebra?")
     assert one.missing == missing
     assert one.sentence == sentence
     assert one.is_borne_out is (not missing)
@@ -50,8 +50,8 @@ def test_g11_facts_are_looked_up_in_the_cited_lines(sentence, missing):
 
 def test_g11_a_sentence_without_facts_and_marks_is_not_judged():
     """Words that claim nothing that could be looked up are neither borne out nor doubtful; nor is anything offline."""
-    assert support_of("In short, it grew. That is all.", [NOTE], "") == ()
-    assert support_of("It has 25 connections.", [Evidence("a:1", "x", verified=False)], "") == ()
+    assert support_of("In short, it grew. That is all.", (NOTE,), "") == ()
+    assert support_of("It has 25 connections.", (Evidence("a:1", "x", verified=False),), "") == ()
 
 
 def test_g11_the_sentences_of_a_markdown_answer():
@@ -79,7 +79,7 @@ def test_g11_every_sentence_is_a_part_of_the_answer_in_order(answer):
     at = 0
     for sentence in sentences(answer):
         at = answer.index(sentence, at) + len(sentence)
-    support_of(answer, [NOTE], answer[:50])
+    support_of(answer, (NOTE,), answer[:50])
 
 
 # Where it is seen.
@@ -90,7 +90,7 @@ DOUBTFUL = ["It had **25** in *May* [1]. (not there: 25, May)", "`MaxPool` is ne
 
 def shown() -> Outcome:
     """Return an outcome with two sentences that its evidence bears out, and two others."""
-    support = support_of(ANSWER, [NOTE], "Redis? Zebra?")
+    support = support_of(ANSWER, (NOTE,), "Redis? Zebra?")
     calls = ToolCalls(used=2, limit=9, failed=0, skipped=0)
     fields = {"evidence": (NOTE,), "gaps": (), "output": None, "limits": {}, "landing": None, "cost_usd": None}
     return Outcome(
@@ -120,7 +120,7 @@ def test_g11_pages_mark_what_is_not_borne_out():
 def test_g11_an_answer_with_the_signs_of_the_program_is_not_marked():
     """Signs that the answer has itself stay what they are, and mark nothing."""
     text = "The pool ⸢has⸣ 25 [1]."
-    (one,) = support_of(text, [NOTE], "")
+    (one,) = support_of(text, (NOTE,), "")
     assert not one.is_borne_out
     assert with_doubts(text, [one]) == text
     assert "｢has｣" in answer_html({"text": text, "evidence": [], "support": [asdict(one)]})

@@ -19,7 +19,7 @@ from run_specialist.api.preview import effective_of
 from run_specialist.api.runner import Runner
 from run_specialist.batch.item import Input, InputRecord
 from run_specialist.batch.questions import Template, asked
-from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError
+from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError, errors_as, on_error
 from run_specialist.fleet import queue as queue_sql
 from run_specialist.fleet.queue import LARGEST, UNREADABLE, Queue, QueueAway
 from run_specialist.fleet.worker_log import Log
@@ -485,7 +485,7 @@ class BatchHere:
         self.frozen = frozen = FrozenBatch.from_json(content, batch_id)
         root = find_root(roots, frozen.root, frozen.root_ids, batch_id)
         self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
-        try:
+        with errors_as(UsageError, f"batch {batch_id} cannot run here", UsageError), on_error(self._copies.cleanup):
             here = Runner(root=root)
             self._allowed = here.environments.models.allowed
             self._file = frozen.file_on_this_host(here.registry, root, Path(self._copies.name))
@@ -501,11 +501,6 @@ class BatchHere:
                 trust=trust,
                 require_model=frozen.require_model or None,
             )
-        except BaseException as error:
-            self._copies.cleanup()
-            if isinstance(error, UsageError):
-                raise UsageError(f"batch {batch_id} cannot run here: {error}") from None
-            raise
         # Others may have written to the queue, so its settings are not those of a caller.
         self._data = Data(frozen.settings, lambda _: "its settings")
 

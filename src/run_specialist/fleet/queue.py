@@ -25,7 +25,7 @@ from psycopg.rows import dict_row
 from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.batch.limits import Grants
 from run_specialist.budget import dollars
-from run_specialist.errors import StoreUnusable, UsageError
+from run_specialist.errors import StoreUnusable, UsageError, errors_as
 from run_specialist.store.location import NAMESPACE, VERSION, newer_version_error, shown
 from run_specialist.store.postgresql import parsed, readable_server_errors, user_of
 from run_specialist.store.rows import pack, unpack
@@ -274,10 +274,8 @@ class Queue:
     async def frozen(self, batch_id: str) -> Mapping[str, Any]:
         """Return the frozen values of a batch; raises UsageError if they cannot be read."""
         rows = await self.fetch(SELECT_BATCH, batch_id)
-        try:
+        with errors_as(UsageError, f"batch {batch_id} cannot be read", *UNREADABLE):
             content = json.loads(unpack(bytes(rows[0]["frozen"]), LARGEST))
-        except UNREADABLE as error:
-            raise UsageError(f"batch {batch_id} cannot be read: {in_line(error)}") from None
         if not isinstance(content, dict):
             raise UsageError(f"batch {batch_id} was not made for a queue: it is no JSON object")
         return content
@@ -305,10 +303,8 @@ class Queue:
         Raises UsageError if its row is damaged.
         """
         for row in await self.fetch(BEGIN, job.run_id, job.batch_id):
-            try:
+            with errors_as(UsageError, "the question of the item cannot be read", *UNREADABLE):
                 return StartedItem(**row | {"question": unpack(bytes(row["question"]), LARGEST)})
-            except UNREADABLE as error:
-                raise UsageError(f"the question of the item cannot be read: {in_line(error)}") from None
         return None
 
     async def uncount(self, job: FleetJob) -> None:

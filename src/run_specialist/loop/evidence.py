@@ -12,6 +12,7 @@ from run_specialist.loop.support import support_of
 from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Child, Evidence, Support
 from run_specialist.tools.archive import NAME as ARCHIVE
+from run_specialist.tools.files import shown_lines, unclipped
 from run_specialist.tools.respond import MOST_EVIDENCE, PLACE, Citation, Response
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -29,11 +30,7 @@ _NOTICE = re.compile(r"^\[[^\] \n]* .*\]$", re.MULTILINE)
 # Replaces a notice, so that no quote matches across it; a lone surrogate, which no valid text contains.
 _GAP = "\ud800"
 _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
-# A line as `read` shows it, or as `search` and `grep` do.
-_NUMBERED = re.compile(r"(?:(?P<path>[^\t]+?)[:-](?=\d+[:-] ))? *(?P<line>\d+)(?:\t|[:-] )(?P<text>.*)")
-_SHOW_FILES = frozenset({"search", "grep", "read"})
-_RESULT = re.compile(r"\[(r\d+) .*\]")
-_CLIPPED = re.compile(r"^… | …(?: \[clipped: .*\])?$")
+_RESULT = re.compile(r"^\[(r\d+) .*\]$", re.MULTILINE)
 MOST_LINES = 20
 """Maximum number of lines that a reference quotes."""
 
@@ -160,14 +157,15 @@ def lines_shown(executed: Iterable[CallRecord]) -> Lines:
     """
     shown: Lines = {}
     for call in executed:
-        is_file_tool = call.call.name in _SHOW_FILES
-        path = str((call.call.arguments or {}).get("path", "")).removeprefix("./") if is_file_tool else ""
-        for row in () if call.is_error else call.text.split("\n"):
-            if not (is_file_tool or path):
-                path = _RESULT.sub(r"\1", row) if _RESULT.fullmatch(row) else ""
-            elif (found := _NUMBERED.fullmatch(row)) and (of_line := (is_file_tool and found["path"]) or path):
-                lines, number = shown.setdefault(of_line, {}), int(found["line"])
-                lines[number] = max(lines.get(number, ""), _CLIPPED.sub("", found["text"]), key=len)
+        text, name, path = call.text, call.call.name, None
+        if name == "read":
+            path = str((call.call.arguments or {}).get("path", "")).removeprefix("./")
+        elif name not in {"search", "grep"}:
+            found = _RESULT.search(text)
+            path, text = (found[1], text[found.end() :]) if found else ("", "")
+        for of_line, number, line in () if call.is_error else shown_lines(text, path, around=name == "grep"):
+            lines = shown.setdefault(of_line, {})
+            lines[number] = max(lines.get(number, ""), unclipped(line), key=len)
     return shown
 
 
@@ -189,7 +187,7 @@ def _filled(source: str, shown: Lines) -> Evidence | None:
     return Evidence(f"{paths[0]}:{wanted[0]}{to}", quote, verified=True) if quote.strip() else None
 
 
-def support(job: Job, response: Response, checked: Sequence[Evidence]) -> tuple[Support, ...]:
+def support(job: Job, response: Response, checked: tuple[Evidence, ...]) -> tuple[Support, ...]:
     """Return what bears out the sentences of an answer; none for quotes without a model, and for JSON values."""
     if response.output is not None or not job.provider.capabilities.is_language_model:
         return ()

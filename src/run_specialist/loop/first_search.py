@@ -22,6 +22,7 @@ from run_specialist.providers.base import Choice
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.messages import Reply, Stop, ToolCall
 from run_specialist.record.outcome import Status
+from run_specialist.tools.files import ShownLine, shown_lines, word_counts
 from run_specialist.tools.respond import Citation, Response
 from run_specialist.tools.search import content_terms, stems
 
@@ -37,12 +38,6 @@ MOST_ADDED = 2
 ONLY_READ = {"search", "grep", "glob", "read", "ls", "respond", "get_tool_response"}
 """Tools beside which the short request is possible."""
 
-Line = tuple[str, int, str]
-"""Path, line number, and a line or a sentence of it."""
-
-_LINE = re.compile(r"(.+?):(\d+): (.*)")
-_NOTE = re.compile(r"^\[(.+?): (.*)\]$", re.MULTILINE)
-_COUNT = re.compile(r"(\S+) (\d+)")
 _TOTAL = re.compile(r"best of (?:the passages of )?(\d+)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\"(])")
 # Length above which a line is split into sentences [characters].
@@ -66,7 +61,7 @@ class FirstSearch:
         self.is_short = False
         """Whether the short request is the next one, or its reply has not been acted upon."""
         # What a short reply refers to, and the first message of the run.
-        self._lines: list[Line] = []
+        self._lines: list[ShownLine] = []
         self._message = ""
         # The names of the question that occur in no file.
         self._unknown = ""
@@ -128,7 +123,7 @@ class FirstSearch:
 
         added: lines below the result, such as the countdown.
         """
-        question, absent = self._run.job.question, dict(_NOTE.findall(record.text)).get("in no file", "")
+        question, absent = self._run.job.question, word_counts(record.text)[1]
         names = (word for word in absent.split(", ") if not (word.islower() or question.lstrip().startswith(word)))
         self._unknown = ", ".join(word for word in names if word != "…")
         whole, numbered = [], []
@@ -182,11 +177,11 @@ class FirstSearch:
         return True
 
 
-def passages(result: str, question: str) -> Iterator[tuple[Sequence[Line], Sequence[Line]]]:
+def passages(result: str, question: str) -> Iterator[tuple[Sequence[ShownLine], Sequence[ShownLine]]]:
     """Yield the heading, if any, and the consecutive lines that match best, of each passage in a search result."""
     weights = _weights(result, question)
     for block in result.split("\n\n"):
-        lines = [(line[1], int(line[2]), line[3]) for line in map(_LINE.fullmatch, block.split("\n")) if line]
+        lines = list(shown_lines(block))
         heading = [line for line in lines[:1] if line[2].startswith("#") and lines[1:]]
         units = list(_units(lines[len(heading) :]))
         # A window is consecutive lines that fit, or one line.
@@ -198,15 +193,14 @@ def passages(result: str, question: str) -> Iterator[tuple[Sequence[Line], Seque
 
 def _weights(result: str, question: str) -> Mapping[str, float]:
     """Return the rarity of each stem of the question, from the counts below a search result."""
-    listed = next((words for kind, words in _NOTE.findall(result) if kind.endswith("per word")), "")
-    counts = {word: int(count) for word, count in _COUNT.findall(listed)}
+    counts, _ = word_counts(result)
     total = _TOTAL.search(result)
     size = int(total[1]) if total else _FREQUENT
     rarity = {term: math.log(1 + size / counts.get(term, _FREQUENT)) for term in content_terms(question)}
     return {stem: rarity[term] for term in rarity for stem in stems(term)}
 
 
-def _units(lines: Iterable[Line]) -> Iterable[Line]:
+def _units(lines: Iterable[ShownLine]) -> Iterable[ShownLine]:
     """Yield short lines whole, and the sentences of long ones, each cut to the length of a passage."""
     for path, number, text in lines:
         for part in _SENTENCE_END.split(text) if len(text) > _LONG_LINE else [text]:
@@ -214,6 +208,6 @@ def _units(lines: Iterable[Line]) -> Iterable[Line]:
             yield path, number, part if part == cut else cut.rpartition(" ")[0] or cut
 
 
-def _value(lines: Sequence[Line], weights: Mapping[str, float]) -> float:
+def _value(lines: Sequence[ShownLine], weights: Mapping[str, float]) -> float:
     found = [stem for _, _, text in lines for stem in stems(text) & weights.keys()]
     return sum(weights[stem] for stem in {*found}) + 0.05 * sum(weights[stem] for stem in found)

@@ -6,7 +6,8 @@ or a number, either is found.
 
 import re
 from calendar import month_abbr, month_name
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 
 from run_specialist.record.outcome import Evidence, Support, without_links
 from run_specialist.tools.search import STOP_WORDS, stem
@@ -35,7 +36,9 @@ _DIGITS = {word: str(number) for number, word in enumerate(_NUMERALS, 1)} | {
 }
 
 
-def support_of(answer: str, evidence: Sequence[Evidence], question: str) -> tuple[Support, ...]:
+# An answer that must be borne out is checked when it arrives, and again for the outcome.
+@lru_cache(maxsize=32)
+def support_of(answer: str, evidence: tuple[Evidence, ...], question: str) -> tuple[Support, ...]:
     """Return for each sentence with facts or marks the evidence it rests on, and the facts that this lacks.
 
     evidence: as the marks number it; only verified pieces count. Without any there is nothing to check against.

@@ -51,7 +51,6 @@ class Dispatcher:
         self._running = range(0)
         # The budget after the calls of the current turn that have returned so far.
         self._budget = Budget(())
-        self._longest = inf
 
     @property
     def executed(self) -> tuple[CallRecord, ...]:
@@ -105,7 +104,6 @@ class Dispatcher:
         calls: no more than the budget allows.
         most: timeout of each call, beside those of the specialist and the tool [s].
         """
-        self._longest = most
         # `self._budget` follows the calls as they return, `budget` as the model reads them, in call order.
         budget = self._budget = self._run.account.budget
         # Spent before they run: an interrupted call was an attempt, too.
@@ -115,7 +113,7 @@ class Dispatcher:
         # The children of a turn share the remaining budget.
         self._run.account.waiting_children = sum(self._tools.runs_child(call.name) for call in calls)
         async with asyncio.TaskGroup() as group:
-            tasks = [self._start(group, call, number) for number, call in enumerate(calls, first_number)]
+            tasks = [self._start(group, call, number, most) for number, call in enumerate(calls, first_number)]
         # Before the first result is read, the time of all calls is spent.
         budget = budget.spend(self._run.account.limit(Kind.TIME).used - budget[Kind.TIME].used, Kind.TIME)
         results = []
@@ -153,16 +151,16 @@ class Dispatcher:
         self._run.observers.notify(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
 
-    def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int) -> asyncio.Task[CallRecord]:
+    def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int, most: float) -> asyncio.Task[CallRecord]:
         if number in self._cut_off:
             return group.create_task(self._recall(call, number))
         tool = self._tools.get(call.name)
         if tool is None or not tool.repeatable:
-            return group.create_task(self._execute(call, number))
+            return group.create_task(self._execute(call, number, most))
         first = self._first.get(call.key)
         if first is not None:
             return group.create_task(self._repeat(first, call, number))
-        task = self._first[call.key] = group.create_task(self._execute(call, number))
+        task = self._first[call.key] = group.create_task(self._execute(call, number, most))
         return task
 
     async def _recall(self, call: ToolCall, number: int) -> CallRecord:
@@ -179,13 +177,13 @@ class Dispatcher:
             self._run.job.archive.add(call.id, done.all)
         return self._record(replace(done, call=call, repeated=True), number, 0.0)
 
-    async def _execute(self, call: ToolCall, number: int) -> CallRecord:
+    async def _execute(self, call: ToolCall, number: int, most: float) -> CallRecord:
         self._run.observers.notify(Called("started", call.id, call.name, call.arguments))
         hide = self._run.job.hide
         async with self._gate:
             begun = time.monotonic()
             with observing.execute_tool(call) as span:
-                output, raised, drawn = await self._answer(call)
+                output, raised, drawn = await self._answer(call, most)
                 is_error = raised is not None or output.is_error
                 text, tool = hide(output.text), self._tools.get(call.name)
                 if tool and tool.numbered and not is_error:
@@ -194,7 +192,7 @@ class Dispatcher:
                 span.returned(record.text, raised, is_error=is_error)
             return self._record(record, number, time.monotonic() - begun)
 
-    async def _answer(self, call: ToolCall) -> tuple[Output, BaseException | None, Mapping[Kind, float]]:
+    async def _answer(self, call: ToolCall, most: float) -> tuple[Output, BaseException | None, Mapping[Kind, float]]:
         """Call the tool; return its output, the exception that the output describes, and what a child run spent.
 
         Raises only cancellations, KeyboardInterrupt and GeneratorExit.
@@ -203,7 +201,7 @@ class Dispatcher:
         child_budget = ChildBudget(self._run.account, self._run.observers, shared=shared)
         raised: BaseException | None = None
         try:
-            output = await self._output(call, child_budget)
+            output = await self._output(call, child_budget, most)
         except ToolError as error:
             output, raised = Output(prompts.failed(call.name, str(error))), error
         except (KeyboardInterrupt, GeneratorExit):
@@ -219,13 +217,13 @@ class Dispatcher:
             child_budget.leave()
         return output, raised, child_budget.drawn
 
-    async def _output(self, call: ToolCall, child_budget: ChildBudget) -> Output:
+    async def _output(self, call: ToolCall, child_budget: ChildBudget, most: float) -> Output:
         tool = self._tools.get(call.name)
         if tool is None:
             raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
         if call.arguments is None:
             raise ToolError("the arguments are no JSON object")
-        seconds = min(self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout, self._longest)
+        seconds = min(self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout, most)
         left, reason = self._run.account.seconds_left(in_landing=False), ""
         if left is not None and left < seconds:
             seconds, reason = left, ", when the time of the run was up"

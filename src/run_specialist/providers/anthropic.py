@@ -7,7 +7,7 @@ blocks, and instead of the tail in a request that orders the model to end.
 """
 
 import re
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter, is_
@@ -66,10 +66,6 @@ class AnthropicProvider(InformedProvider):
         """Return the cost of one request [USD]; None if the price is unknown."""
         return models.cost(usage, self.model, "anthropic")
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.client.close()
-
 
 def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's own options
     """Return an SDK client with limits on timeouts and the size of replies.
@@ -116,18 +112,22 @@ class AnthropicConversation:
         messages = self._unanswered.removed(request.messages, may_run=request.choice is Choice.AUTO)
         if messages is not request.messages:
             request = replace(request, messages=messages)
+        client, retries = self._provider.client, request.retries
+        begin = partial(StreamedMessage, self._watch) if self._watch else None
         try:
             async with GatedRequest(self._gate, self._provider, MESSAGES, request) as gated:
                 block = None
                 while block is None:
                     try:
-                        block = await self._send(request, gated)
+                        block = await send(
+                            client, self._url, self._body(request), MESSAGES, gated.accepted, retries, begin
+                        )
                     except Exception as error:
                         if not self._has_adapted(error, request):
                             raise
             reply = read_reply(block, self._sent.ids)
         except ProviderError as error:
-            raise final(error, self._provider.client) from None
+            raise final(error, client) from None
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.
         except Exception as error:
             raise self._failure(error, request) from error
@@ -195,11 +195,6 @@ class AnthropicConversation:
             self._provider.knowledge.refused(Choice.NONE, str(error))
             return True
         return False
-
-    def _send(self, request: Request, gated: GatedRequest) -> Awaitable[Block]:
-        client, body = self._provider.client, self._body(request)
-        begin = partial(StreamedMessage, self._watch) if self._watch else None
-        return send(client, self._url, body, MESSAGES, gated.accepted, request.retries, begin)
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -313,12 +308,7 @@ class StreamedMessage:
         self._blocks: dict[int, dict[str, Any]] = {}
         self._grown: dict[tuple[int, str], list[str]] = {}
         self._complete = False
-        self._white_space = WhiteSpace()
-
-    @property
-    def is_endless(self) -> bool:
-        """True once only white space keeps arriving."""
-        return self._white_space.is_endless
+        self.white_space = WhiteSpace()
 
     def add(self, event: object) -> None:
         """Process the next event; unknown types are ignored."""
@@ -346,7 +336,7 @@ class StreamedMessage:
             # Joined at the end: appending each piece to a long string would copy it every time.
             self._grown.setdefault((index, key), []).append(piece)
             if key in {"text", _ARGUMENTS}:
-                self._white_space.add(piece)
+                self.white_space.add(piece)
                 self._watch(Delta(piece, tool=str(block.get("name", "")) if key == _ARGUMENTS else None))
 
     def result(self) -> Block:
@@ -354,7 +344,7 @@ class StreamedMessage:
 
         Raises ProviderError if the stream ended early.
         """
-        if self.is_endless:
+        if self.white_space.is_endless:
             pieces_so_far = (pieces for (_, key), pieces in self._grown.items() if key in {"text", _ARGUMENTS})
             self._message["stop_reason"] = transport.stop_reason(map("".join, pieces_so_far))
         elif not self._complete:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from run_specialist.errors import NoCredentials, ProviderError, ProviderErrorKind, UsageError
-from run_specialist.providers.anthropic import AnthropicProvider
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Capabilities, Conversation, Opening, Provider, Watch
 from run_specialist.providers.errors import CHAT, MESSAGES, OPENAI_URL, Endpoint
 from run_specialist.providers.local_servers import SERVERS, WEIGHTS_ENDPOINT, prefix_of
@@ -106,8 +106,6 @@ def keys_of(provider: Provider) -> tuple[str, ...]:
 def _messages_provider(model: str) -> Provider:
     check_credentials(model)
     _refuse_secrets_in(MESSAGES)
-    from run_specialist.providers.anthropic import make_client  # noqa: PLC0415 - a heavy import
-
     key = _set(MESSAGES.key)
     # A local server needs no key, but the SDK requires one.
     options = {"api_key": key} if key else {} if _credentials() else {"api_key": NO_KEY}
@@ -320,9 +318,7 @@ def described(model: str) -> DescribedModel:
     model: as returned by `chosen_models`.
     """
     if model == OFFLINE:
-        from run_specialist.providers.offline import OfflineProvider  # noqa: PLC0415 - loaded on demand
-
-        return DescribedModel(OfflineProvider(), None)
+        return DescribedModel(make_provider(OFFLINE), None)
     prefix, _, name = model.partition(":")
     if prefix_of(model):
         endpoint = SERVERS[f"{prefix}:"].endpoint if f"{prefix}:" in SERVERS else WEIGHTS_ENDPOINT

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ProviderError, ProviderErrorKind, Unavailable, UsageError
+from run_specialist.safety.credentials import MASK
+from run_specialist.safety.redact import redact
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -115,9 +118,6 @@ def fault_of(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asy
 
     client: as for `failure`.
     """
-    from run_specialist.safety.credentials import MASK  # noqa: PLC0415 - fast `--help`
-    from run_specialist.safety.redact import redact  # noqa: PLC0415 - fast `--help`
-
     credentials = (client.api_key, getattr(client, "auth_token", None))
     keys = [key for key in credentials if key and len(key) >= SHORTEST_KEY]
 
@@ -139,8 +139,6 @@ def final(error: ProviderError, client: "AsyncAnthropic | AsyncOpenAI") -> Provi
 
 def tidy(text: str) -> str:
     """Return untrusted text as one redacted line of limited length."""
-    from run_specialist.safety.redact import redact  # noqa: PLC0415 - fast `--help`
-
     text = redact(" ".join(text.split()))
     return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]} …"
 
@@ -217,8 +215,6 @@ def _connection_fault(causes: list[BaseException], endpoint: Endpoint, base_url:
 
 def _could_not_connect(causes: list[BaseException]) -> bool:
     """Return whether nothing was sent, because a server did not accept the connection; False for an unknown host."""
-    import socket  # noqa: PLC0415 - fast `--help`
-
     import aiohttp  # noqa: PLC0415 - as above
     import httpx2  # noqa: PLC0415 - as above
 
@@ -376,10 +372,9 @@ def requested_wait(headers: Mapping[str, str]) -> float | None:
         with suppress(ValueError):
             wait = float(headers.get(header, "")) / per_second
             return wait if wait > 0 else None
-    try:
+    with suppress(LookupError, TypeError, ValueError, OverflowError):
         # An HTTP date, by the clock of the server if the headers contain its time.
         now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
         wait = (parsedate_to_datetime(headers["retry-after"]) - now).total_seconds()
-    except (LookupError, TypeError, ValueError, OverflowError):
-        return None
-    return wait if wait > 0 else None
+        return wait if wait > 0 else None
+    return None

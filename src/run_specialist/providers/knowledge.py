@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -221,12 +222,9 @@ class Knowledge:
 
 def _obeys(request: Request, reply: Reply) -> bool:
     """Return whether a reply is JSON that matches the schema of the request."""
-    if reply.calls:
-        return False
-    try:
-        return matches(json.loads(reply.text), request.schema or {})
-    except (ValueError, RecursionError):
-        return False
+    with suppress(ValueError, RecursionError):
+        return not reply.calls and matches(json.loads(reply.text), request.schema or {})
+    return False
 
 
 _VENDORS = frozenset({"api.anthropic.com", "api.openai.com"})
@@ -243,6 +241,10 @@ class InformedProvider:
         """May be replaced by that of another provider of the same endpoint."""
         self.requests_at_once: int | None = None
         """Maximum of running requests at the endpoint while one of this provider waits or runs; None = any number."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.close()
 
     @property
     def address(self) -> tuple[str, str]:

@@ -40,11 +40,15 @@ class LlamaServer:
     """A server that is loading, running or ended."""
 
     def __init__(self, name: str, config: Mapping[str, Any]) -> None:
-        """Start the process; `wait` returns when the model is loaded.
+        """Start the process, without waiting for it.
 
         name: of the model, for messages.
-        config: as `llama_process.serve` reads it.
+        config: as `llama_process.serve` reads it, without the key.
         """
+        self.key = secrets.token_urlsafe(24)
+        """API key, which keeps other users of the machine out."""
+        self.url: Future[str] = Future()
+        """URL of the server once the model is loaded; UsageError with the reason if it cannot be loaded."""
         self._name = name
         self._log: deque[str] = deque(maxlen=_KEPT_LINES)
         self._stopped = False
@@ -63,22 +67,30 @@ class LlamaServer:
         self._drain.start()
         with suppress(OSError):
             assert self._process.stdin is not None  # noqa: S101 - a pipe
-            self._process.stdin.write(json.dumps(dict(config)).encode() + b"\n")
+            self._process.stdin.write(json.dumps({**config, "key": self.key}).encode() + b"\n")
             self._process.stdin.flush()
+        threading.Thread(target=self._wait, daemon=True).start()
 
-    def wait(self) -> str:
-        """Block until the model is loaded, and return the URL of the server.
+    def _wait(self) -> None:
+        """Wait until the model is loaded."""
+        try:
+            assert self._process.stdout is not None  # noqa: S101 - a pipe
+            line = self._process.stdout.readline()
+            answer = json.loads(line) if line.endswith(b"\n") else {}
+            if url := answer.get("url"):
+                self.url.set_result(str(url))
+                return
+            self._process.wait()
+            self._drain.join(PATIENCE)
+            why = f"`model={self._name}`: {self._reason(answer.get('error', ''))}"
+        except Exception as error:  # noqa: BLE001 - the pipe was closed by `stop`, or the answer is not JSON
+            why = f"llama.cpp did not start: {error}"
+        self.url.set_exception(UsageError(why))
 
-        Raises UsageError with the reason if it cannot be loaded.
-        """
-        assert self._process.stdout is not None  # noqa: S101 - a pipe
-        line = self._process.stdout.readline()
-        answer = json.loads(line) if line.endswith(b"\n") else {}
-        if url := answer.get("url"):
-            return str(url)
-        self._process.wait()
-        self._drain.join(PATIENCE)
-        raise UsageError(f"`model={self._name}`: {self._reason(answer.get('error', ''))}")
+    @property
+    def has_ended(self) -> bool:
+        """True if loading has failed, or the process has ended since."""
+        return bool(self.failure()) or (self.url.done() and self.url.exception() is not None)
 
     def failure(self, patience: float = 0) -> str:
         """Return why the server has ended; empty while it runs.
@@ -146,7 +158,7 @@ class ModelFiles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._servers: dict[str, _Shared] = {}
+        self._servers: dict[str, LlamaServer] = {}
         self._is_closed = False
         # Ends the processes even if the program never calls `aclose`.
         weakref.finalize(self, _stop_all, self._servers)
@@ -167,12 +179,12 @@ class ModelFiles:
         client = chat_client(
             model, WEIGHTS_ENDPOINT, api_key=shared.key, base_url=f"{url}/v1", direct=True, max_retries=0
         )
-        provider = ChatProvider(model.removeprefix(WEIGHTS), client, WEIGHTS_ENDPOINT, shared.server.failure)
+        provider = ChatProvider(model.removeprefix(WEIGHTS), client, WEIGHTS_ENDPOINT, shared.failure)
         # What llama.cpp has chosen: the context of the model, or less if the memory is short of it.
         ((_, props),) = await ask_all(url, shared.key, PROPS)
         return with_context(provider, of_llamacpp(props))
 
-    def _shared(self, model: str, report: Report | None) -> "_Shared":
+    def _shared(self, model: str, report: Report | None) -> LlamaServer:
         """Return the server of a file; called in a thread, because disks are slow."""
         path = Path(os.path.realpath(Path(model.removeprefix(WEIGHTS)).expanduser()))
         config = _config(model, path)
@@ -182,10 +194,10 @@ class ModelFiles:
             found = self._servers.get(str(path))
             if found is None or found.has_ended:
                 if found:
-                    found.server.stop()
+                    found.stop()
                 if report:
                     report(f"loading {path.name} ({_size(path)})")
-                found = self._servers[str(path)] = _Shared(model, config)
+                found = self._servers[str(path)] = LlamaServer(model, config)
         return found
 
     async def aclose(self) -> None:
@@ -199,40 +211,16 @@ class ModelFiles:
         await in_thread(stop)
 
 
-class _Shared:
-    """A server and its API key, which keeps other users of the machine out."""
-
-    def __init__(self, model: str, config: dict[str, Any]) -> None:
-        self.key = secrets.token_urlsafe(24)
-        self.server = LlamaServer(model, {**config, "key": self.key})
-        self.url: Future[str] = Future()
-        threading.Thread(target=self._wait, daemon=True).start()
-
-    @property
-    def has_ended(self) -> bool:
-        """True if loading has failed, or the process has ended since."""
-        return bool(self.server.failure()) or (self.url.done() and self.url.exception() is not None)
-
-    def _wait(self) -> None:
-        try:
-            self.url.set_result(self.server.wait())
-        except UsageError as error:
-            self.url.set_exception(error)
-        except Exception as error:  # noqa: BLE001 - the pipe was closed by `stop`, or the answer is not JSON
-            self.url.set_exception(UsageError(f"llama.cpp did not start: {error}"))
-
-
-def _stop_all(servers: dict[str, _Shared]) -> None:
+def _stop_all(servers: dict[str, LlamaServer]) -> None:
     while servers:
-        servers.popitem()[1].server.stop()
+        servers.popitem()[1].stop()
 
 
 def _is_installed(name: str) -> bool:
-    try:
+    # Raised if something has blocked the module.
+    with suppress(ValueError):
         return find_spec(name) is not None
-    except ValueError:
-        # Something has blocked the module.
-        return False
+    return False
 
 
 def _config(model: str, path: Path) -> dict[str, Any]:

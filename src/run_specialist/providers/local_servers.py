@@ -6,16 +6,15 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from run_specialist.errors import RunSpecialistError, UsageError
+from run_specialist.errors import RunSpecialistError, UsageError, errors_as
 from run_specialist.providers.errors import Endpoint
-
-if TYPE_CHECKING:
-    from run_specialist.providers.openai_chat import ChatProvider
+from run_specialist.providers.openai_chat import NO_KEY, ChatProvider, chat_client
 
 API = "/v1"
 """Path of the chat completions API."""
@@ -94,11 +93,10 @@ def _netloc(host: str, port: int | None) -> str:
 
 
 def _is_address(host: str) -> bool:
-    try:
+    with suppress(ValueError):
         ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _refuse_user(place: str) -> None:
@@ -126,11 +124,6 @@ class LocalServer:
     """Returns the base URL for the value of its variable and its default port; raises ValueError."""
 
     @property
-    def prefix(self) -> str:
-        """Prefix of its models, with the colon."""
-        return self.endpoint.prefix
-
-    @property
     def base_url(self) -> str:
         """Base URL of its chat completions API: from its variable, otherwise its default port on loopback.
 
@@ -153,7 +146,7 @@ LLAMACPP = LocalServer("llama.cpp", _endpoint("llamacpp"), 8080, "`llama-server 
 OLLAMA = LocalServer("Ollama", _endpoint("ollama", "OLLAMA_HOST"), 11434, "`ollama serve`", ollama_url)
 LMSTUDIO = LocalServer("LM Studio", _endpoint("lmstudio"), 1234, "`lms server start`")
 VLLM = LocalServer("vLLM", _endpoint("vllm"), 8000, "`vllm serve NAME`")
-SERVERS = {server.prefix: server for server in (OLLAMA, LMSTUDIO, LLAMACPP, VLLM)}
+SERVERS = {server.endpoint.prefix: server for server in (OLLAMA, LMSTUDIO, LLAMACPP, VLLM)}
 """Servers by their prefix."""
 WEIGHTS_ENDPOINT = Endpoint("openai", "chat completions", WEIGHTS.removesuffix(":"), "the key", "the file of the model")
 """Endpoint of a server started by this program; it has no environment variable."""
@@ -202,22 +195,18 @@ class ContextLength(NamedTuple):
     """A warning for the user; empty = none."""
 
 
-async def local_provider(model: str) -> "ChatProvider":
+async def local_provider(model: str) -> ChatProvider:
     """Return the provider of a model whose id has the prefix of a local server.
 
     Raises UsageError if nothing listens there, if the server does not have the model, or if the configuration is
     invalid.
     """
-    from run_specialist.providers import openai_chat  # noqa: PLC0415 - fast `--help`
-
     prefix, _, name = model.partition(":")
     server = SERVERS[f"{prefix}:"]
-    try:
+    with errors_as(UsageError, server.endpoint.url, ValueError):
         url = server.base_url
-    except ValueError as error:
-        raise UsageError(f"{server.endpoint.url}: {error}") from None
-    options = {"api_key": server.key or openai_chat.NO_KEY, "base_url": url, "direct": is_loopback(url)}
-    client = openai_chat.chat_client(model, server.endpoint, **options)
+    options = {"api_key": server.key or NO_KEY, "base_url": url, "direct": is_loopback(url)}
+    client = chat_client(model, server.endpoint, **options)
     try:
         name, context = await _find(server, name.strip(), root_of(url))
     except NothingListens:
@@ -228,10 +217,10 @@ async def local_provider(model: str) -> "ChatProvider":
     except BaseException:
         await client.close()
         raise
-    return with_context(openai_chat.ChatProvider(name, client, server.endpoint), context)
+    return with_context(ChatProvider(name, client, server.endpoint), context)
 
 
-def with_context(provider: "ChatProvider", context: ContextLength) -> "ChatProvider":
+def with_context(provider: ChatProvider, context: ContextLength) -> ChatProvider:
     """Return a provider that knows the length of its context, which bounds its replies."""
     if context.tokens is not None:
         known = provider.capabilities
@@ -255,14 +244,14 @@ async def _find(server: LocalServer, name: str, root: str) -> tuple[str, Context
     elif name and server is OLLAMA:
         queries += [("/api/show", {"model": name}), ("/api/ps", None)]
     listed, *others = await ask_all(root, server.key, *queries)
+    nameless = f"`model={server.endpoint.prefix}` needs the name of a model"
     if server is LLAMACPP:
         names = [name] if name else loaded_names(listed[1])
         if len(names) != 1:
-            problem = "needs the name of a model, unless exactly one is loaded"
-            raise UsageError(f"`model={server.prefix}` {problem}; {_on_offer(server, root, listed)}")
+            raise UsageError(f"{nameless}, unless exactly one is loaded; {_on_offer(server, root, listed)}")
         return names[0], of_llamacpp(others[0][1])
     if not name:
-        raise UsageError(f"`model={server.prefix}` needs the name of a model; {_on_offer(server, root, listed)}")
+        raise UsageError(f"{nameless}; {_on_offer(server, root, listed)}")
     if server is LMSTUDIO:
         return name, of_lmstudio(name, others[0][1], listed[1])
     if server is OLLAMA:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from run_specialist.prompts import ASKS
 from run_specialist.record.messages import Block, CompletedCall, Message, ToolCall, text_of
+from run_specialist.tools.files import shown_lines, unclipped, word_counts
 from run_specialist.tools.search import content_terms, parts, spellings, stem
 
 _T = TypeVar("_T")
@@ -130,13 +131,6 @@ def is_about_behaviour(question: str) -> bool:
     return bool(_BEHAVIOUR.search(question)) and not _NOT_BEHAVIOUR.search(question)
 
 
-_FOUND = re.compile(r"(.+?):(\d+): (.*)")
-_READ = re.compile(r" *(\d+)\t(.*)")
-_CLIPPED = re.compile(r"^… | …(?: \[clipped: .*\])?$")
-_COUNTS = re.compile(r"\[(?:passages|files) per word: (.*)\]")
-_ABSENT = re.compile(r"\[in no file: (.*)\]")
-
-
 @dataclass(slots=True)
 class SeenLine:
     """A line of a file, as far as it was shown."""
@@ -192,18 +186,15 @@ class Findings:
         self._last = "", 0
         name, arguments = completed.call.name, completed.call.arguments or {}
         path = str(arguments.get("path", ""))
-        for line in completed.result.split("\n"):
-            if name in ("search", "grep"):
-                if found := _FOUND.fullmatch(line):
-                    self._keep(found[1], int(found[2]), found[3], is_read=False)
-                elif counted := _COUNTS.fullmatch(line):
-                    words = (item.rpartition(" ") for item in counted[1].split(", "))
-                    self.counts.update((word.casefold(), int(count)) for word, _, count in words if count.isdigit())
-                elif absent := _ABSENT.fullmatch(line):
-                    self.counts.update((word.casefold(), 0) for word in absent[1].split(", ") if word != "…")
-            elif name == "read" and (found := _READ.fullmatch(line)):
-                self._keep(path, int(found[1]), found[2], is_read=True)
-            elif name in ("glob", "ls") and line and not line.startswith("["):
+        if name in ("search", "grep", "read"):
+            for shown in shown_lines(completed.result, path if name == "read" else None):
+                self._keep(*shown, is_read=name == "read")
+        if name == "search":
+            counts, absent = word_counts(completed.result)
+            self.counts.update((word.casefold(), count) for word, count in counts.items())
+            self.counts.update((word.casefold(), 0) for word in absent.split(", ") if word not in ("", "…"))
+        for line in completed.result.split("\n") if name in ("glob", "ls") else ():
+            if line and not line.startswith("["):
                 entry = line.split("  ")[0]
                 self.files.append(entry if name == "glob" or path in ("", ".") else f"{path.rstrip('/')}/{entry}")
 
@@ -211,7 +202,7 @@ class Findings:
         if self._last != (path, number - 1):
             self._rows += 1
         self._last = path, number
-        text = _CLIPPED.sub("", text)[:_LONGEST]
+        text = unclipped(text)[:_LONGEST]
         known = self.lines.setdefault(path, {}).setdefault(number, SeenLine([], self._rows))
         # What was read is longer than what a search shows.
         known.origin = self._rows if is_read else known.origin

@@ -106,10 +106,6 @@ class ChatProvider(InformedProvider):
         # A local model may have the name of one that the vendor sells.
         return models.cost(usage, self.id, "openai") if self.endpoint is CHAT else None
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.client.close()
-
 
 def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
     """Return an SDK client with limits on timeouts and the size of replies.

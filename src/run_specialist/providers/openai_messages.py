@@ -197,12 +197,7 @@ class StreamedCompletion:
         self._usage: object = None
         self._model: object = None
         self._complete = False
-        self._white_space = WhiteSpace()
-
-    @property
-    def is_endless(self) -> bool:
-        """True once only white space keeps arriving."""
-        return self._white_space.is_endless
+        self.white_space = WhiteSpace()
 
     def add(self, chunk: object) -> None:
         """Process the next chunk; anything that is not a chunk of a completion is ignored."""
@@ -240,7 +235,7 @@ class StreamedCompletion:
                     elif text:
                         self._parts.append(text)
                     if text:
-                        self._white_space.add(text)
+                        self.white_space.add(text)
                         self._watch(Delta(text))
                 case dict():
                     self._parts.append(part)
@@ -256,7 +251,7 @@ class StreamedCompletion:
         if arguments is not None:
             text = arguments if isinstance(arguments, str) else encode(arguments).decode()
             function["arguments"] = str(function.get("arguments") or "") + text
-            self._white_space.add(text)
+            self.white_space.add(text)
             self._watch(Delta(text, tool=str(function["name"] or "")))
         for key, value in values.items():
             function[key] = _joined(function.get(key), value)
@@ -282,7 +277,7 @@ class StreamedCompletion:
 
         Raises ProviderError if the stream ended early.
         """
-        if self.is_endless:
+        if self.white_space.is_endless:
             # The text and call arguments received so far.
             texts = [part for part in self._parts if isinstance(part, str)]
             arguments = [str(call["function"].get("arguments") or "{}") for call in self._calls]

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from importlib import import_module
 from operator import is_
 from typing import TYPE_CHECKING, Any, Protocol
@@ -73,13 +73,11 @@ async def stay_at_origin(response: "httpx2.Response") -> None:
 class StreamedReply(Protocol):
     """Assembles a reply from the events of its stream."""
 
+    white_space: "WhiteSpace"
+    """That at the end of what has arrived: once it is endless, waiting is useless."""
+
     def add(self, event: object) -> None:
         """Process the next event."""
-        ...
-
-    @property
-    def is_endless(self) -> bool:
-        """True once only white space keeps arriving, so that waiting is useless."""
         ...
 
     def result(self) -> Block:
@@ -124,7 +122,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
         reply = begin()
         async for event in stream:
             reply.add(event)
-            if reply.is_endless:
+            if reply.white_space.is_endless:
                 # Leaving the context closes the connection, so that the server stops.
                 break
         return reply.result()
@@ -165,15 +163,11 @@ def read_arguments(text: str, *, cut: bool) -> object:
     """
     from jiter import from_json  # noqa: PLC0415 - installed with the SDKs, needed only after a request
 
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(text)
-    except (ValueError, RecursionError):
-        if not cut:
-            return None
-        try:
-            return from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings")
-        except ValueError:
-            return None
+    with suppress(ValueError):
+        return from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings") if cut else None
+    return None
 
 
 def count(values: object, key: str) -> int:

@@ -58,11 +58,10 @@ class AnswerSchema:
         moved = outer = _moved(own, pointer)
         for name in reversed(pointer.split("/")[1:]):
             outer = {name: outer}
-        try:
+        with suppress(ValueError):
             schema_checks.check(outer)
-        except ValueError:
-            return None
-        return moved  # type: ignore[no-any-return] # a map, as `own` is
+            return moved  # type: ignore[no-any-return] # a map, as `own` is
+        return None
 
 
 def _moved(part: object, pointer: str) -> Any:  # noqa: ANN401 - any JSON
@@ -206,10 +205,9 @@ class _Converter:
 
     def convert(self) -> Part:
         """Return the whole schema, in which each property has an equal share of the possible parts."""
-        try:
+        with suppress(_NotExpressible):
             return self._expressed(self._root, (), 0)
-        except _NotExpressible:
-            return _json_string(self._root)
+        return _json_string(self._root)
 
     def _part(self, schema: object, references: tuple[str, ...], depth: int) -> Part:
         is_of_root = depth == OBJECT_DEPTH

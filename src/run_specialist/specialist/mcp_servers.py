@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
 from pathlib import Path
@@ -93,14 +94,12 @@ class ServerConfig:
     @property
     def is_loopback(self) -> bool:
         """Whether its URL always points to this machine, where any user may run the server."""
-        try:
+        with suppress(ValueError):
             parts = urlsplit(self.url or "")
             host = parts.hostname or ""
-            if "$" in parts.netloc or not _AUTHORITY.fullmatch(parts.netloc):
-                return False
-            return host == "localhost" or ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return False
+            if "$" not in parts.netloc and _AUTHORITY.fullmatch(parts.netloc):
+                return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return False
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -171,11 +170,10 @@ class ServerConfig:
 
 def _without_secrets(url: str) -> str:
     """Return a URL without password and query, which may contain credentials."""
-    try:
+    with suppress(ValueError):
         parts = urlsplit(url)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-    except ValueError:
-        return "an invalid URL"
+    return "an invalid URL"
 
 
 LONGEST_START = 600.0

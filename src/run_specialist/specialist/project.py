@@ -39,9 +39,7 @@ def project_root(start: Path, meant: Path | None = None) -> Path:
     """
     folder = Path(os.path.abspath(start))  # noqa: PTH100, resolve() would leave the tree through a symlink
     top = git_folder(folder)
-    if top is None or not (is_same(top, meant) or ownership_problem(top) is None):
-        return folder
-    return top
+    return top if top is not None and (is_same(top, meant) or ownership_problem(top) is None) else folder
 
 
 def project_path(root: Path) -> str:
@@ -89,7 +87,8 @@ def project_of(path: Path, known: Collection[Path] = ()) -> Path | None:
     known: Folders that count as projects even without `.git`.
     """
     tops = {os.path.realpath(one) for one in known}
-    try:
+    # Where a link cannot be read, no file can be opened either.
+    with suppress(OSError, ValueError):
         for _ in range(_MOST_LINKS):
             path = Path(os.path.abspath(path))  # noqa: PTH100, as above
             above = () if is_own(path) else (path, *path.parents)
@@ -100,9 +99,6 @@ def project_of(path: Path, known: Collection[Path] = ()) -> Path | None:
             if real == path and not os.path.islink(path):  # noqa: PTH114, as above
                 return None
             path = real if real != path else real.parent / os.readlink(path)  # noqa: PTH115, as above
-    except (OSError, ValueError):
-        # No file can be opened there either.
-        return None
     return None
 
 

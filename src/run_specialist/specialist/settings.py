@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from run_specialist.budget import PRESETS, Preset
-from run_specialist.errors import SpecialistUnusable, UsageError
+from run_specialist.errors import SpecialistUnusable, UsageError, errors_as
 from run_specialist.specialist.fields import CANONICAL, EXPECTED, Countdown, Specialist, nearest
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import without_secrets
@@ -150,10 +150,8 @@ def _checked_data(file: SpecialistFile, call: Specialist, data: Data) -> Special
     below = resolve(file, {}).settings
     allowed = {*data.models, below.model, *below.fallback_models, call.model, *call.fallback_models}
     for key, value in data.settings.items():
-        try:
+        with errors_as(UsageError, data.place(key), UsageError):
             given = getattr(checked({key: value}), key)
-        except UsageError as error:
-            raise UsageError(f"{data.place(key)}: {error}") from None
         models = {one for one in allowed if one is not None}
         if why := refusal(key, given, "data", without=getattr(below, key), allowed=models):
             raise UsageError(f"{data.place(key)}: {key}: {why}")

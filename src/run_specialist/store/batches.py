@@ -125,13 +125,8 @@ class BatchWriter:
         Raises StoreUnusable.
         """
         statement = _SELECT_BEGUN if of_all_calls else f"{_SELECT_BEGUN} and items.number is not null"
-
-        def costs() -> dict[str, float]:
-            with self._session.transaction():
-                found = self._session.read(statement, batch_id=column_text(batch_id))
-            return {run_id: cost or 0.0 for run_id, cost in found}
-
-        return self._retried(costs)
+        found = self._retried(lambda: self._session.read(statement, batch_id=column_text(batch_id)))
+        return {run_id: cost or 0.0 for run_id, cost in found}
 
     def set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
         """Set the state of a batch; cancelling it cancels the items that have not begun.
@@ -181,9 +176,8 @@ class BatchWriter:
         """Execute statements in one transaction, each once per row."""
 
         def write() -> None:
-            with self._session.transaction():
-                for statement, rows in changes:
-                    self._session.write(statement, rows)
+            for statement, rows in changes:
+                self._session.write(statement, rows)
 
         self._retried(write)
 
@@ -196,8 +190,10 @@ class BatchWriter:
         return count
 
     def _retried(self, operation: Callable[[], _T]) -> _T:
+        """Run an operation in a transaction, with retries during an outage."""
+
         def alone() -> _T:
-            with self._lock:
+            with self._lock, self._session.transaction():
                 return operation()
 
         return retried(alone, self._url, self._session, self._backoff)

@@ -74,15 +74,12 @@ class Ledger:
             self._session = open_session(url)
             parts.callback(self._session.close)
             self._owner = owners.acquire(url)
+            self.owner = self._owner.token
+            """The token of this process."""
             parts.callback(self._owner.close)
             self._parts = parts.pop_all()
         self._file = file_of(url)
         self._identity = self._identify()
-
-    @property
-    def owner(self) -> str:
-        """The token of this process."""
-        return self._owner.token
 
     def write_batch(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
         """Write the rows of several runs in one transaction, with retries during an outage.
@@ -91,7 +88,9 @@ class Ledger:
         run over, False if it was deleted.
         Raises StoreUnusable if the store accepts no writes at all; any other exception is caused by a row.
         """
-        lost = self._retried(lambda: self._write(batch))
+        # An outcome that was reported must survive a power failure, and what files were before they are replaced.
+        lasting = any(rows.ending or "changes" in rows.added for rows in batch)
+        lost = self._retried(lambda: self._write(batch), lasting=lasting)
         if self._identity != self._identify():
             # Commits to an unlinked file still succeed.
             raise StoreUnusable(f"{shown(self._url)} was deleted during the run")
@@ -101,32 +100,39 @@ class Ledger:
         """Sync recent commits to disk if that is due; called when no run waits for it."""
         self._session.sync()
 
-    def _retried(self, operation: Callable[[], _T]) -> _T:
+    def _retried(self, operation: Callable[[], _T], *, lasting: bool = False) -> _T:
+        """Run an operation in a transaction, with retries during an outage."""
+
+        def attempt() -> _T:
+            with self._session.transaction(lasting=lasting):
+                return operation()
+
         def renew() -> None:
             # If the connection broke during the commit, the commit may have succeeded; the writes are idempotent.
             with suppress(StoreUnusable):
                 self._owner.renew()
 
-        return retried(operation, self._url, self._session, self._backoff, self._on_outage, renew)
+        try:
+            return retried(attempt, self._url, self._session, self._backoff, self._on_outage, renew)
+        finally:
+            self._taking = None
 
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
         write, read = self._session.write, self._session.read
-        # An outcome that was reported must survive a power failure, and what files were before they are replaced.
-        with self._session.transaction(lasting=any(rows.ending or "changes" in rows.added for rows in batch)):
-            write(_INSERT_RUN, _added("runs", batch))
-            # The query also locks the runs that this process still owns against takeover until the commit.
-            ids = {f"run_{number}": rows.run_id for number, rows in enumerate(batch)}
-            names = ", ".join(f":{name}" for name in ids)
-            owned_ids = f"select run_id from runs where owner = :owner and run_id in ({names}){self._session.lock}"  # noqa: S608
-            owned = {run_id for (run_id,) in read(owned_ids, owner=self.owner, **ids)}
-            kept = [rows for rows in batch if rows.run_id in owned]
-            self._add(kept)
-            write(_UPDATE_END, [rows.ending for rows in kept if rows.ending])
-            write(_INSERT_SEARCH, _added("search", kept))
-            write(_UPDATE_ANSWER, [rows.answer for rows in kept if rows.answer])
-            return {
-                rows.run_id: bool(read(_SELECT_OWNER, run_id=rows.run_id)) for rows in batch if rows.run_id not in owned
-            }
+        write(_INSERT_RUN, _added("runs", batch))
+        # The query also locks the runs that this process still owns against takeover until the commit.
+        ids = {f"run_{number}": rows.run_id for number, rows in enumerate(batch)}
+        names = ", ".join(f":{name}" for name in ids)
+        owned_ids = f"select run_id from runs where owner = :owner and run_id in ({names}){self._session.lock}"  # noqa: S608
+        owned = {run_id for (run_id,) in read(owned_ids, owner=self.owner, **ids)}
+        kept = [rows for rows in batch if rows.run_id in owned]
+        self._add(kept)
+        write(_UPDATE_END, [rows.ending for rows in kept if rows.ending])
+        write(_INSERT_SEARCH, _added("search", kept))
+        write(_UPDATE_ANSWER, [rows.answer for rows in kept if rows.answer])
+        return {
+            rows.run_id: bool(read(_SELECT_OWNER, run_id=rows.run_id)) for rows in batch if rows.run_id not in owned
+        }
 
     def _add(self, batch: Sequence[Rows]) -> None:
         """Write turns, calls, events, messages and snapshots."""
@@ -143,12 +149,7 @@ class Ledger:
 
         Raises StoreUnusable if the store cannot be queried.
         """
-
-        def look() -> KnownRun | None:
-            with self._session.transaction():
-                return self._known(run_id)
-
-        return self._retried(look)
+        return self._retried(lambda: self._known(run_id))
 
     def _known(self, run_id: str) -> KnownRun | None:
         found = self._session.read(_SELECT_KNOWN, run_id=run_id)
@@ -165,21 +166,17 @@ class Ledger:
         Raises StoreUnusable if the store cannot be written.
         """
         rows = rows_of(opened.run_id, self.owner, [opened, *more], 1)
-        try:
-            return self._retried(lambda: self._begin(rows))
-        finally:
-            self._taking = None
+        return self._retried(lambda: self._begin(rows))
 
     def _begin(self, rows: Rows) -> KnownRun | None:
-        with self._session.transaction():
-            if not self._session.write(f"{_BEGIN} on conflict (run_id) do nothing", rows.added["runs"]):
-                known = self._known(rows.run_id)
-                # If the connection broke during our commit, the run may be the one that this call has begun.
-                return None if known and self._taking == rows.run_id and known.owner == self.owner else known
-            self._taking = rows.run_id
-            self._session.write(_INSERT_SEARCH, rows.added["search"])
-            self._add([rows])
-            return None
+        if not self._session.write(f"{_BEGIN} on conflict (run_id) do nothing", rows.added["runs"]):
+            known = self._known(rows.run_id)
+            # If the connection broke during our commit, the run may be the one that this call has begun.
+            return None if known and self._taking == rows.run_id and known.owner == self.owner else known
+        self._taking = rows.run_id
+        self._session.write(_INSERT_SEARCH, rows.added["search"])
+        self._add([rows])
+        return None
 
     def claim(self, run: StoredRun, dead: Collection[str] = ()) -> int:
         """Take over a run to resume it; return the number of its next event.
@@ -188,41 +185,35 @@ class Ledger:
         Raises OwnerLooksDead for an owner that must be checked again, AtWork if the owner is alive or another process
         was faster, NotResumable if the run was deleted, StoreUnusable if the store cannot be queried.
         """
-        try:
-            return self._retried(lambda: self._claim(run, dead))
-        finally:
-            self._taking = None
+        return self._retried(lambda: self._claim(run, dead))
 
     def _claim(self, run: StoredRun, dead: Collection[str]) -> int:
-        with self._session.transaction():
-            found = self._session.read(_SELECT_OWNER, run_id=run.run_id)
-            if not found:
-                raise NotResumable(f"{run.run_id} is no longer in {shown(self._url)}")
-            ((status, owner),) = found
-            # If the connection broke during our commit, this process may own the run already.
-            if self._taking is None or owner != self.owner:
-                is_idle = status != RUNNING or (owner == self.owner and owner in dead)
-                if not is_idle and is_alive(self._url, owner):
-                    raise AtWork(f"{run.run_id} is still running: {describe(self._url, owner)}")
-                if not is_idle and file_of(self._url) is None and owner not in dead:
-                    raise OwnerLooksDead(run.run_id, owner)
-            self._taking = run.run_id
-            change = {"new_owner": self.owner, "run_id": run.run_id, "owner": owner, "status": status}
-            hit = self._session.write(_CHANGE_OWNER, [change])
-            ((turns, calls, event),) = self._session.read(_COUNT, run_id=run.run_id)
-            # Another process may have resumed the run, and died, since it was loaded.
-            if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
-                raise AtWork(f"another process has already resumed {run.run_id}")
-            return int(event) + 1
+        found = self._session.read(_SELECT_OWNER, run_id=run.run_id)
+        if not found:
+            raise NotResumable(f"{run.run_id} is no longer in {shown(self._url)}")
+        ((status, owner),) = found
+        # If the connection broke during our commit, this process may own the run already.
+        if self._taking is None or owner != self.owner:
+            is_idle = status != RUNNING or (owner == self.owner and owner in dead)
+            if not is_idle and is_alive(self._url, owner):
+                raise AtWork(f"{run.run_id} is still running: {describe(self._url, owner)}")
+            if not is_idle and file_of(self._url) is None and owner not in dead:
+                raise OwnerLooksDead(run.run_id, owner)
+        self._taking = run.run_id
+        change = {"new_owner": self.owner, "run_id": run.run_id, "owner": owner, "status": status}
+        hit = self._session.write(_CHANGE_OWNER, [change])
+        ((turns, calls, event),) = self._session.read(_COUNT, run_id=run.run_id)
+        # Another process may have resumed the run, and died, since it was loaded.
+        if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
+            raise AtWork(f"another process has already resumed {run.run_id}")
+        return int(event) + 1
 
     def _identify(self) -> tuple[int, int] | None:
-        if self._file is None:
-            return None
-        try:
-            found = self._file.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+        with suppress(OSError):
+            if self._file is not None:
+                found = self._file.stat()
+                return found.st_dev, found.st_ino
+        return None
 
     def close(self) -> None:
         """Close the store and release the owner lock."""

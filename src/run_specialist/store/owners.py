@@ -86,10 +86,9 @@ def describe(url: str, token: str) -> str:
         from run_specialist.store import postgresql  # noqa: PLC0415 - a database library
 
         return postgresql.describe(url, token) or UNKNOWN
-    try:
+    with suppress(OSError):
         return _file(store, token).read_text(errors="replace").strip() or UNKNOWN
-    except OSError:
-        return UNKNOWN
+    return UNKNOWN
 
 
 def _folder(store: Path) -> Path:
@@ -142,13 +141,8 @@ def make_locked(file: Path, text: str) -> int:
 def is_free(file: Path) -> bool:
     """Return whether a file is unlocked or does not exist; False if permissions forbid the check."""
     try:
-        descriptor = os.open(file, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+        with file.open("r+b" if sys.platform == "win32" else "rb", buffering=0) as opened:
+            _lock(opened.fileno(), wait=False)
     except OSError as error:
         return isinstance(error, (FileNotFoundError, NotADirectoryError))
-    try:
-        _lock(descriptor, wait=False)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
     return True

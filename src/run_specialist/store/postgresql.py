@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, exc, make_url, text
 
-from run_specialist.errors import StoreMissing, StoreUnusable
+from run_specialist.errors import StoreMissing, StoreUnusable, on_error
 from run_specialist.installation import adding
 from run_specialist.store.base import Owner, Session, StoreFailure, StoreOutage, digest, process_description
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, NAMESPACE, VERSION, newer_version_error, shown
@@ -48,17 +48,13 @@ def open_database(url: str, *, write: bool) -> Engine:
     """Open the store in a database, with the arguments and errors of `opening.open_engine`."""
     with readable_server_errors(url):
         engine = _engine(url, write=write)
-        try:
+        with on_error(engine.dispose):
             with engine.connect() as connection:
                 version = _version(connection, url)
             if version is None and not write:
-                reason = f"there is no store at {shown(url)} yet; the first run creates it"
-                raise StoreMissing(reason)  # noqa: TRY301 - closes the engine like any other error
+                raise StoreMissing(f"there is no store at {shown(url)} yet; the first run creates it")
             if version is None or version < VERSION:
                 _create_or_upgrade(url)
-        except BaseException:
-            engine.dispose()
-            raise
         return engine
 
 
@@ -188,11 +184,8 @@ class ServerOwner(Owner):
         with readable_server_errors(url):
             self._connection = self._locked()
         self._waker, self._woken = socket.socketpair()
-        try:
+        with on_error(self._connection.close):
             threading.Thread(target=self._keep_alive, name="run-specialist owner", daemon=True).start()
-        except RuntimeError:
-            self._connection.close()
-            raise
 
     def renew(self) -> None:
         """Ping the session; if it has ended, acquire the lock in a new one."""
@@ -238,13 +231,10 @@ class ServerOwner(Owner):
     def _locked(self) -> Connection:
         """Return a new session that holds the lock."""
         connection = _connect(self._url, process_description())
-        try:
+        with on_error(connection.close):
             connection.execute(text(_DROP_VANISHED), {"milliseconds": str(DEAD_PEER_TIMEOUT * 1_000)})
             # A shared lock does not wait for a broken session that the server has not detected yet.
             connection.execute(text("select pg_advisory_lock_shared(:key)"), {"key": _key(self.token)})
-        except exc.SQLAlchemyError:
-            connection.close()
-            raise
         return connection
 
     def _release(self) -> None:
@@ -338,7 +328,7 @@ class ServerSession(Session):
         except (exc.DataError, exc.IntegrityError):
             raise
         except exc.SQLAlchemyError as error:
-            self._disconnect()
+            self.close()
             raise (StoreOutage if isinstance(error, _TEMPORARY) else StoreFailure)(reason_of(error)) from error
 
     def write(self, statement: str, rows: Sequence[Row]) -> int:
@@ -349,16 +339,12 @@ class ServerSession(Session):
         """Return the rows of a query with these parameters."""
         return [tuple(row) for row in self._connected().exec_driver_sql(_of_server(statement), values)]
 
-    def close(self) -> None:
-        """Close the connection and its engine."""
-        self._disconnect()
-
     def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
         return self._connection
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
         """Close the connection and the engine's pool: after a failure, pooled connections may be broken too."""
         connection, self._connection = self._connection, None
         if connection is not None:

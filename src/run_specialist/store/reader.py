@@ -398,20 +398,16 @@ def _remove(path: Path, url: str, ids: Collection[str]) -> bool:
     Return False if it contains other runs, or if another process uses it.
     """
     path = path.resolve()
-    try:
-        # The connection stays open until the files are removed, so that no process writes to an unlinked file.
-        with closing(connect(path, ALONE)) as alone:
-            found = alone.execute("select run_id, status, owner from runs").fetchall()
-            if any(
-                run_id not in ids or (status == RUNNING and is_alive(url, owner)) for run_id, status, owner in found
-            ):
-                return False
-            # The database first: a WAL without its database has no effect.
-            for suffix in ("", "-wal", "-shm"):
-                path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
-    except sqlite3.Error:
-        return False
-    return True
+    # The connection stays open until the files are removed, so that no process writes to an unlinked file.
+    with suppress(sqlite3.Error), closing(connect(path, ALONE)) as alone:
+        found = alone.execute("select run_id, status, owner from runs").fetchall()
+        if any(run_id not in ids or (status == RUNNING and is_alive(url, owner)) for run_id, status, owner in found):
+            return False
+        # The database first: a WAL without its database has no effect.
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+        return True
+    return False
 
 
 def _require_finished(connection: Connection, url: str, ids: Sequence[str]) -> None:

@@ -53,16 +53,8 @@ class KnownRun:
 def known_run(run_id: str, *columns: Any) -> KnownRun:  # noqa: ANN401 - values of a database driver
     """Build a run from the columns that `Ledger.look` reads, whose long texts are packed."""
     status, owner, specialist, model, question, frozen, outcome = columns
-    return KnownRun(
-        run_id,
-        status,
-        owner,
-        specialist,
-        model,
-        unpack(question),
-        json.loads(unpack(frozen)),
-        None if outcome is None else outcome_of(json.loads(unpack(outcome))),
-    )
+    ended = None if outcome is None else outcome_of(json.loads(unpack(outcome)))
+    return KnownRun(run_id, status, owner, specialist, model, unpack(question), json.loads(unpack(frozen)), ended)
 
 
 # Fields of an outcome that `--json` does not print.

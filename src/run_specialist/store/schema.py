@@ -83,7 +83,7 @@ SCHEMAS = {
     # A batch of a fleet has a row while its endpoint refuses requests.
     "gates": Schema.of("batch_id", "batch_id text, until float, probe float, failures integer, reason text"),
 }
-_SQLITE = {
+SQLITE = {
     "text": "VARCHAR",
     "packed": "BLOB",
     "folded": "BLOB",
@@ -92,6 +92,7 @@ _SQLITE = {
     "float": "FLOAT",
     "flag": "BOOLEAN",
 }
+"""SQLite's names of the column types."""
 
 
 def sqlite_statements() -> list[str]:
@@ -99,7 +100,7 @@ def sqlite_statements() -> list[str]:
     made = []
     for name, schema in SCHEMAS.items():
         columns = [
-            f"{column} {_SQLITE[kind.removesuffix('?')]}{'' if kind.endswith('?') else ' NOT NULL'}"
+            f"{column} {SQLITE[kind.removesuffix('?')]}{'' if kind.endswith('?') else ' NOT NULL'}"
             for column, kind in schema.columns.items()
         ]
         made.append(f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY ({', '.join(schema.key)}))")

@@ -10,7 +10,7 @@ from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import StoreMissing, StoreUnusable
+from run_specialist.errors import StoreMissing, StoreUnusable, on_error
 from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, FOLDER, VERSION, file_of, newer_version_error
 from run_specialist.store.rows import Row
@@ -85,11 +85,8 @@ class FileSession(Session):
             return
         try:
             # SQLite holds no lock on this file, which closing it would release.
-            wal = os.open(self._wal, os.O_RDWR)
-            try:
-                os.fsync(wal)
-            finally:
-                os.close(wal)
+            with self._wal.open("r+b", buffering=0) as wal:
+                os.fsync(wal.fileno())
         except OSError:
             # The next commit syncs itself, and reports a failing disk.
             self._sync_failed = True
@@ -143,7 +140,7 @@ def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
         if version != VERSION:
             _create_or_upgrade(path)
         raw = connect(path, "rw" if write else reading(path))
-        try:
+        with on_error(raw.close):
             with transaction(raw, write=write):
                 _version(path, raw)
             if write:
@@ -151,9 +148,6 @@ def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
                 # it.
                 with suppress(sqlite3.OperationalError):
                     raw.execute("pragma journal_mode = wal")
-        except BaseException:
-            raw.close()
-            raise
         return raw
 
 
@@ -164,14 +158,11 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     """
     uri = f"{path.as_uri()}?mode={'rw' if mode == ALONE else mode}"
     raw = sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
-    try:
+    # An open connection would keep its shared lock.
+    with on_error(raw.close):
         if mode == ALONE:
             raw.execute("pragma locking_mode = exclusive")
         raw.execute("pragma synchronous = full")
-    except BaseException:
-        # An open connection would keep its shared lock.
-        raw.close()
-        raise
     return raw
 
 

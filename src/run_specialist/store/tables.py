@@ -13,7 +13,7 @@ from sqlalchemy.types import TypeDecorator
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.location import VERSION, shown
 from run_specialist.store.rows import pack, unpack
-from run_specialist.store.schema import SCHEMAS
+from run_specialist.store.schema import SCHEMAS, SQLITE
 
 
 class PackedText(TypeDecorator[str]):
@@ -31,15 +31,8 @@ class PackedText(TypeDecorator[str]):
         return None if value is None else unpack(value)
 
 
-_TYPES = {
-    "text": sa.String,
-    "packed": PackedText,
-    "folded": sa.LargeBinary,
-    "integer": sa.Integer,
-    "ordinal": sa.Integer,
-    "float": sa.Float,
-    "flag": sa.Boolean,
-}
+# SQLAlchemy has the same names; other databases have another type of bytes.
+_TYPES = {kind: getattr(sa, name) for kind, name in SQLITE.items()} | {"packed": PackedText, "folded": sa.LargeBinary}
 metadata = sa.MetaData()
 
 

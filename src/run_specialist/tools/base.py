@@ -21,7 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ArgsKwargs, PydanticSerializationError, to_jsonable_python
 
 from run_specialist.budget import Budget, Kind, Limit
-from run_specialist.errors import ToolError, UsageError
+from run_specialist.errors import ToolError, UsageError, errors_as
 from run_specialist.record.events import Event
 from run_specialist.record.journal import Record
 from run_specialist.record.outcome import Child
@@ -428,11 +428,10 @@ def as_text(result: Any) -> str:  # noqa: ANN401 - any return value
         return str(result)
     if isinstance(result, bytes | bytearray):
         return result.decode("utf-8", "replace")
-    try:
+    kinds = (PydanticSerializationError, TypeError, ValueError, RecursionError)
+    with errors_as(ToolError, "what it returned is no text and cannot be written as JSON", *kinds):
         plain = to_jsonable_python(result, bytes_mode="utf8", serialize_unknown=True)
         return json.dumps(plain, ensure_ascii=False)
-    except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
-        raise ToolError(f"what it returned is no text and cannot be written as JSON: {error}") from error
 
 
 def few(names: Sequence[str], most: int) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from run_specialist.errors import ToolError
+from run_specialist.errors import ToolError, errors_as
 from run_specialist.record.events import FileChanged, Warned
 from run_specialist.record.journal import FileChanging
 from run_specialist.safety import safe_files
@@ -254,18 +254,14 @@ class EditTools:
         """Return the record of a possible change, with the content before and after it, and their difference."""
         relative = self._locate(path)
         shown = escape_path(relative)
-        try:
+        with errors_as(ToolError, f"{shown} cannot be changed", OSError):
             before = self._copy.content(relative)
-        except OSError as error:
-            raise ToolError(f"{shown} cannot be changed: {error.strerror or error}") from error
         digest = None if before is None else safe_files.digest_of(before)
         if digest is not None and self._copy.known.get(relative) != digest:
             raise ToolError((_READ_AGAIN if relative in self._copy.known else _READ_FIRST).format(shown))
-        try:
+        with errors_as(ToolError, shown, ToolError):
             text = None if before is None else text_edit.decoded(before)
             after = text_edit.encoded(revise(text))
-        except ToolError as error:
-            raise ToolError(f"{shown}: {error}") from error
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
         above = relative.split("/")[:-1] if before is None else []

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from run_specialist.errors import ToolError
+from run_specialist.errors import ToolError, errors_as, on_error
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
 from run_specialist.safety.safe_files import LARGEST, Folder, state_at, state_of, temporary_name
@@ -240,16 +240,10 @@ class FileCheckpoint:
         Raises ToolError with the reason if that fails.
         """
         before = read_tree(root, writable, closed)
-        try:
+        with errors_as(ToolError, "nothing was run, because no checkpoint can be made", OSError):
             checkpoint = cls(_new_place(run_id), root, writable, closed, call_id, before)
-            try:
+            with on_error(checkpoint.discard):
                 checkpoint._keep()
-            except BaseException:
-                checkpoint.discard()
-                raise
-        except OSError as error:
-            why = error.strerror or error
-            raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
         return checkpoint
 
     def _keep(self) -> None:

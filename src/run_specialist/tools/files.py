@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from run_specialist.errors import ToolError
+from run_specialist.errors import ToolError, errors_as
 from run_specialist.tools import scripts
 from run_specialist.tools.base import Tool
 from run_specialist.tools.edit import WorkingCopy
@@ -193,10 +193,8 @@ class _FileTools:
         relative = self._existing(path)
         if not (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{escape_path(path)} is no folder; use read to see what it says")
-        try:
+        with errors_as(ToolError, f"{escape_path(path)} cannot be listed", OSError):
             found = entries(self._sandbox, relative)
-        except OSError as error:
-            raise ToolError(f"{escape_path(path)} cannot be listed: {error.strerror}") from error
         found.sort(key=lambda entry: (entry.kind != "folder", entry.relative))
 
         def note(taken: int) -> str:
@@ -423,3 +421,42 @@ def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:
     begin = max(0, min(start, len(line)) - most // 4)
     mark = "… " if begin else ""
     return f"{mark}{line[begin : begin + most]} … [clipped: {length} characters; read it alone with limit=1]"
+
+
+# Read what these tools print. A program that acts on a result has it as text only: a stored run and a replay, too.
+
+ShownLine = tuple[str, int, str]
+"""Path, line number, and text."""
+_FOUND = re.compile(r"(.+?):(\d+): (.*)")
+# Not for all results: a path may look like the beginning of such a line.
+_FOUND_OR_AROUND = re.compile(r"(.+?)(?::(?=\d+:)|-(?=\d+-))(\d+)[:-] (.*)")
+_NUMBERED = re.compile(r" *(\d+)\t(.*)")
+_CLIP_MARKS = re.compile(r"^… | …(?: \[clipped: .*\])?$")
+_NOTE = re.compile(r"^\[(.+?): (.*)\]$", re.MULTILINE)
+
+
+def shown_lines(result: str, read: str | None = None, *, around: bool = False) -> Iterator[ShownLine]:
+    """Yield the lines that a result shows.
+
+    read: path of the file for a result of `read`; None for a result of `search` or `grep`.
+    around: whether a result of `grep` may show lines around its matches.
+    """
+    pattern = _FOUND_OR_AROUND if around else _FOUND
+    for row in result.split("\n"):
+        if read is None and (found := pattern.fullmatch(row)):
+            yield found[1], int(found[2]), found[3]
+        elif read is not None and (found := _NUMBERED.fullmatch(row)):
+            yield read, int(found[1]), found[2]
+
+
+def unclipped(text: str) -> str:
+    """Return a shown line without the marks of a line that is clipped or split."""
+    return _CLIP_MARKS.sub("", text)
+
+
+def word_counts(result: str) -> tuple[dict[str, int], str]:
+    """Return how many passages or files contain each word, as a search notes it, and its note of absent words."""
+    notes = dict(_NOTE.findall(result))
+    counted = next((words for kind, words in notes.items() if kind.endswith("per word")), "")
+    counts = (item.rpartition(" ") for item in counted.split(", "))
+    return {word: int(count) for word, _, count in counts if count.isdecimal()}, notes.get("in no file", "")

@@ -46,10 +46,8 @@ def compile_globs(globs: Iterable[str]) -> re.Pattern[str]:
     found = []
     for glob in globs:
         body = glob.removesuffix("/")
-        try:
+        with suppress(re.error):
             found.append(_path_regex(body if "/" in body else f"**/{body}") + ("(?:/.*)?" if body == glob else "/.*"))
-        except re.error:
-            continue
     return compile_quietly("|".join(found) or "(?!)", re.DOTALL)
 
 

@@ -116,9 +116,7 @@ def tools_of(
     call: calls a tool by its name on the server, with its arguments.
     taken: names already in use; the new names are added.
     """
-    by_call: dict[str, ListedTool] = {}
-    for one in listed:
-        by_call.setdefault(one.name, one)
+    by_call = {one.name: one for one in reversed([*listed])}
     # A stable order, so that a resumed run gets the same names.
     for called, one in sorted(by_call.items()):
         name = tool_name(server, called)

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
 
+from run_specialist.errors import errors_as
 from run_specialist.safety.safe_files import open_file
 from run_specialist.specialist.mcp_servers import ServerConfig
 
@@ -163,10 +164,8 @@ def _module_of(spec: ModuleSpec) -> Module:
     if not spec.has_location or spec.origin is None:
         return Module(spec.name, None, folders=folders)
     path = Path(spec.origin)
-    try:
+    with errors_as(CannotImport, f"{path} cannot be read", OSError):
         return Module(spec.name, path, path.read_bytes(), folders)
-    except OSError as error:
-        raise CannotImport(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _is_same(module: Module, spec: ModuleSpec) -> bool:

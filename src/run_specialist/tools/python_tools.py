@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, overload
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.safety.redact import redact
 from run_specialist.specialist.tool_names import RESERVED
 from run_specialist.tools import project_modules
@@ -50,11 +50,9 @@ def find(reference: str, root: Path) -> FoundFunction:
 
     Raises UsageError if it is missing or ambiguous.
     """
-    try:
+    with errors_as(UsageError, reference, CannotImport):
         chain = project_modules.find(reference.partition(":")[0], root)
         return FoundFunction(reference, chain, *imported(chain, root))
-    except CannotImport as error:
-        raise UsageError(f"{reference}: {error}") from None
 
 
 def load(found: FoundFunction, root: Path) -> Tool:
@@ -62,25 +60,21 @@ def load(found: FoundFunction, root: Path) -> Tool:
 
     Raises UsageError, also for any exception of the module.
     """
-    try:
-        value: Any = project_modules.load(found.chain, root, found.imported)
-    except CannotImport as error:
-        raise UsageError(f"{found.reference}: {error}") from None
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - a module may raise anything, even SystemExit
-        raise UsageError(f"{found.reference}: importing {found.module.name} failed: {_describe_error(error)}") from None
-    for name in found.reference.partition(":")[2].split("."):
+    with errors_as(UsageError, found.reference, CannotImport, UsageError):
         try:
-            value = getattr(value, name)
-        except Exception:  # noqa: BLE001 - `__getattr__` may raise anything
-            similar = get_close_matches(name, [one for one in dir(value) if not one.startswith("_")], 3)
-            hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
-            raise UsageError(f"{found.reference}: {found.module.name} has no {name}{hint}") from None
-    try:
+            value: Any = project_modules.load(found.chain, root, found.imported)
+        except (CannotImport, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a module may raise anything, even SystemExit
+            raise UsageError(f"importing {found.module.name} failed: {_describe_error(error)}") from None
+        for name in found.reference.partition(":")[2].split("."):
+            try:
+                value = getattr(value, name)
+            except Exception:  # noqa: BLE001 - `__getattr__` may raise anything
+                similar = get_close_matches(name, [one for one in dir(value) if not one.startswith("_")], 3)
+                hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+                raise UsageError(f"{found.module.name} has no {name}{hint}") from None
         return value if isinstance(value, Tool) else tool(value)
-    except UsageError as error:
-        raise UsageError(f"{found.reference}: {error}") from None
 
 
 def check_name(

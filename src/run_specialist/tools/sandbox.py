@@ -137,9 +137,7 @@ class Sandbox:
 
     def relative(self, real: Path) -> str | None:
         """Return a resolved path relative to the root; empty for the root itself, None outside it."""
-        if not real.is_relative_to(self.root):
-            return None
-        return "/".join(real.relative_to(self.root).parts)
+        return "/".join(real.relative_to(self.root).parts) if real.is_relative_to(self.root) else None
 
     def locate(self, path: str) -> str:
         """Resolve the symlinks of a path and return it relative to the root; it need not exist.

@@ -73,20 +73,17 @@ def scan_lines(pattern: str, flags: str, most: str, *paths: str) -> None:
     r"""Print `path\0line:column:` for each matching line, at most `most` for each file."""
     compiled = re.compile(pattern, int(flags))
     for path in paths:
-        try:
-            with open(path, "rb") as file:  # noqa: PTH123 - importing pathlib would double the start-up time
-                encoding = encoding_of(file.read(DETECTION_SIZE) or b"") or "latin-1"
-                file.seek(0)
-                found = (
-                    f"{number}:{len(line[: match.start()].encode('utf-8', 'replace')) + 1}:\n"
-                    for number, (line, _) in enumerate(lines_of(file, encoding), 1)
-                    if (match := compiled.search(line))
-                )
-                for place in islice(found, int(most)):
-                    sys.stdout.buffer.write(os.fsencode(path) + b"\0" + place.encode())
-                sys.stdout.buffer.flush()
-        except OSError:
-            continue
+        with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - importing pathlib would double the start-up time
+            encoding = encoding_of(file.read(DETECTION_SIZE) or b"") or "latin-1"
+            file.seek(0)
+            found = (
+                f"{number}:{len(line[: match.start()].encode('utf-8', 'replace')) + 1}:\n"
+                for number, (line, _) in enumerate(lines_of(file, encoding), 1)
+                if (match := compiled.search(line))
+            )
+            for place in islice(found, int(most)):
+                sys.stdout.buffer.write(os.fsencode(path) + b"\0" + place.encode())
+            sys.stdout.buffer.flush()
 
 
 MEMORY = 4 * 1024**3

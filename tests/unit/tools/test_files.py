@@ -13,7 +13,7 @@ from pathspec import GitIgnoreSpec
 from run_specialist.errors import ToolError
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Output
-from run_specialist.tools.files import file_tools
+from run_specialist.tools.files import file_tools, shown_lines, word_counts
 from run_specialist.tools.ignore import compile_globs
 from run_specialist.tools.secret_files import (
     PROTECTED_NAMES,
@@ -45,6 +45,22 @@ def test_read_numbers_lines_and_gives_the_next_offset(call, write):
         "   912\tline 912",
         "[lines 911-912 of 912]",
     ]
+
+
+def test_what_the_tools_print_is_read_back(call, write):
+    """Lines with their path and number, counts of words and absent words are read as the tools have printed them."""
+    write({"part-3- b.md": "In 2024 owls came.\nThey stayed.\n"})
+    found = call("search", query="owls 2024 zebra")
+    assert [*shown_lines(found)] == [
+        ("part-3- b.md", 1, "In 2024 owls came."),
+        ("part-3- b.md", 2, "They stayed."),
+    ]
+    assert word_counts(found) == ({"owls": 1, "2024": 1}, "zebra")
+    assert [*shown_lines(call("read", path="part-3- b.md", offset=2), "b")] == [("b", 2, "They stayed.")]
+    write({"c.md": "Owls\nand mice\n"})
+    around = call("grep", pattern="mice", context=1)
+    assert [line for _, line, _ in shown_lines(around)] == [2]
+    assert [line for _, line, _ in shown_lines(around, around=True)] == [1, 2]
 
 
 def test_read_past_the_end_is_an_error_and_an_empty_file_is_reported(call, write):
