@@ -51,6 +51,7 @@ _ELSEWHERE: Mapping[str, tuple[str, str, type[TyperCommand] | None]] = {
     "eval": (_MANY, "eval", GroupedCommand),
     "worker": (_SEVERAL, "fleet", None),
     "mcp": (_OTHERS, "mcp", None),
+    "install": (_OTHERS, "install", None),
     "fleet": (_SEVERAL, "fleet", None),
 }
 
