@@ -50,16 +50,20 @@ def test_a_client_gets_an_entry_in_its_own_format(client: str, project: Path) ->
     words = entry["command"] if client == "opencode" else [entry["command"], *entry["args"]]
     assert os.access(words[0], os.X_OK)
     assert Path(words[0]).is_absolute()
-    assert words[words.index("mcp", -3) :] == (["mcp"] if client == "codex" else ["mcp", "--root", str(project)])
+    ends = ["specialists", "mcp", *(() if client == "codex" else ("--root", str(project)))]
+    assert [Path(words[-len(ends)]).name, *words[1 - len(ends) :]] == ends
     others = {key: value for key, value in entry.items() if key not in {"command", "args"}}
-    assert others == {
-        "claude-code": {"type": "stdio"},
-        "codex": {"env_vars": ["ANTHROPIC_API_KEY"], "startup_timeout_sec": 30, "tool_timeout_sec": 900},
-        "gemini": {"env": {"ANTHROPIC_API_KEY": "$ANTHROPIC_API_KEY"}, "timeout": 900_000},
-        "vscode": {"type": "stdio"},
-        "cursor": {"env": {"ANTHROPIC_API_KEY": "${env:ANTHROPIC_API_KEY}"}, "type": "stdio"},
-        "opencode": {"type": "local"},
-    }[client]
+    assert (
+        others
+        == {
+            "claude-code": {"type": "stdio"},
+            "codex": {"env_vars": ["ANTHROPIC_API_KEY"], "startup_timeout_sec": 30, "tool_timeout_sec": 900},
+            "gemini": {"env": {"ANTHROPIC_API_KEY": "$ANTHROPIC_API_KEY"}, "timeout": 900_000},
+            "vscode": {"type": "stdio"},
+            "cursor": {"env": {"ANTHROPIC_API_KEY": "${env:ANTHROPIC_API_KEY}"}, "type": "stdio"},
+            "opencode": {"type": "local"},
+        }[client]
+    )
 
 
 OWN_JSON = (
@@ -147,7 +151,7 @@ def test_a_changed_entry_and_a_symlink_are_left_alone(project: Path) -> None:
 def test_nothing_is_written_without_consent(project: Path) -> None:
     """`--dry-run` shows the change only; without a terminal `--yes` is required, and other clients are refused."""
     result = call("install", "gemini", "--dry-run")
-    assert (result.exit_code, "+  \"mcpServers\"" in result.stdout) == (0, True)
+    assert (result.exit_code, '+  "mcpServers"' in result.stdout) == (0, True)
     assert call("install", "gemini").exit_code == 2
     assert not Path(".gemini").exists()
     assert "name one of claude-code, codex" in call("install", "emacs").stderr
