@@ -61,27 +61,6 @@ FOUND = "A search for the question found these passages, as `path:line: text`. T
 NOTHING_FOUND = "A search for the question found nothing."
 
 
-def when_to_ask(offered: Mapping[str, str]) -> str:
-    """Return the skill of a plugin of Claude Code that says when a parent should ask which specialist.
-
-    offered: description by name.
-    """
-    listed = "\n".join(f"- `{name}`: {' '.join(description.split())}" for name, description in offered.items())
-    return f"""---
-name: ask-specialists
-description: Says which specialist to ask instead of reading many files, how, and how far to trust its answer.
----
-Each specialist is a tool of the MCP server `specialists`. It reads within a budget and returns checked quotes:
-
-{listed}
-
-- Ask if the answer needs several files or must be quoted. If one file that you know has it, read that yourself.
-- Put everything it has to know into `query`: it sees nothing of this conversation. Ask independent questions at once.
-- Cite the `source` of quotes with `verified: true`, and check the others yourself. What `gaps` names is not known.
-- After `partial` or `landed`, pass on what was found, or ask a narrower question.
-"""
-
-
 def skill(name: str, text: str, folder: str) -> str:
     """Return the part of a system prompt for a skill.
 

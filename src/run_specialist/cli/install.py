@@ -21,9 +21,7 @@ import typer
 
 from run_specialist.cli import console, flags
 from run_specialist.installation import PACKAGE, adding
-from run_specialist.prompts import when_to_ask
-from run_specialist.safety import safe_files
-from run_specialist.safety.redact import redact
+from run_specialist.safety import redact, safe_files
 from run_specialist.tools.text_edit import diff_of
 from run_specialist.version import release
 
@@ -86,10 +84,9 @@ def install(
             project, top, then = top, Path(os.path.realpath(plugin)), f"try it: claude --plugin-dir {plugin}"
             files = _plugin(top, project, entry, meant=root is not None)
         else:
-            name = known.file
-            if is_own:
-                path = Path(name).expanduser()
-                top, name = Path(os.path.realpath(os.environ.get("CODEX_HOME") or path.parent)), path.name
+            path = Path(known.file).expanduser()
+            top = Path(os.path.realpath(os.environ.get("CODEX_HOME") or path.parent)) if is_own else top
+            name = path.name if is_own else known.file
             try:
                 files = {name: _edited(top, name, known, entry)}
             except (OSError, RecursionError, ValueError) as error:
@@ -101,9 +98,7 @@ def install(
                 if entry:
                     console.print_line(_toml(known, entry) if name.endswith(".toml") else _json(known.keys, entry))
                 raise typer.Exit(2) from None
-        _write(top, files, dry_run=dry_run, yes=yes)
-        if not remove:
-            console.say(f"next: {then}")
+        _write(top, files, "" if remove else f"; next: {then}", dry_run=dry_run, yes=yes)
 
 
 def _command(*options: str) -> list[str]:
@@ -124,8 +119,7 @@ def _entry(client: Client, words: Sequence[str], names: Sequence[str] | None = N
 
     names: variables that it refers to; None = those that are set, if the client does not pass all on.
     """
-    if names is None:
-        names = [name for name in _VARIABLES if client.reference and os.environ.get(name)]
+    names = [one for one in _VARIABLES if client.reference and os.environ.get(one)] if names is None else names
     is_one_list, is_toml = client.fixed.get("type") == "local", client.file.endswith(".toml")
     command = {"command": [*words]} if is_one_list else {"command": words[0], "args": [*words[1:]]}
     passed = {"env_vars": [*names]} if is_toml else {"env": {name: client.reference.format(name) for name in names}}
@@ -240,11 +234,13 @@ def _plugin(
     about = {"name": NAME, "version": release(), "description": f"Asks specialists: {', '.join(offered)}."}
     # Makes the folder a marketplace, from which the plugin can be installed permanently.
     shop = {"name": PACKAGE, "owner": {"name": PACKAGE}, "plugins": [{"name": NAME, "source": "./"}]}
+    skill = Path(__file__).with_name("ask-specialists.md").read_text(encoding="utf-8")
+    listed = (f"- `{name}`: {' '.join(description.split())}" for name, description in offered.items())
     texts = {
         ".claude-plugin/plugin.json": json.dumps(about, ensure_ascii=False, indent=2) + "\n",
         ".claude-plugin/marketplace.json": json.dumps(shop, indent=2) + "\n",
         ".mcp.json": _json(_SERVERS, entry) + "\n",
-        "skills/ask-specialists/SKILL.md": when_to_ask(offered),
+        "skills/ask-specialists/SKILL.md": skill.format(names=", ".join(offered), listed="\n".join(listed)),
     }
     found = {name: safe_files.read_content(top, name, safe_files.LARGEST) for name in texts if top.is_dir()}
     if (
@@ -256,15 +252,18 @@ def _plugin(
     return {name: ((found.get(name) or b"").decode(errors="replace") or None, text) for name, text in texts.items()}
 
 
-def _write(top: Path, files: Mapping[str, tuple[str | None, str | None]], *, dry_run: bool, yes: bool) -> None:
+def _write(
+    top: Path, files: Mapping[str, tuple[str | None, str | None]], then: str, *, dry_run: bool, yes: bool
+) -> None:
     """Show what would change below a folder, ask, and write; exit if nothing is to be written.
 
     files: content before and after by path; None = there is no such file.
+    then: what follows in the line that says what was written.
     """
     changed = {name: pair for name, pair in files.items() if pair[0] != pair[1]}
     for name, pair in changed.items():
         # Lines around the change may contain keys of other servers.
-        console.print_diff(redact(diff_of(str(console.relative(top / name)).lstrip("/"), *pair).text))
+        console.print_diff(redact.redact(diff_of(str(console.relative(top / name)).lstrip("/"), *pair).text))
     shown = ", ".join(str(console.relative(top / name)) for name in changed or files)
     if dry_run or not changed:
         console.fail("nothing was written" if changed else f"nothing to change in {shown}", 0)
@@ -276,4 +275,4 @@ def _write(top: Path, files: Mapping[str, tuple[str | None, str | None]], *, dry
     for name, (before, after) in changed.items():
         expected = None if before is None else safe_files.digest_of(before.encode())
         safe_files.replace_file(top, name, (after or "").encode(), expected=expected)
-    console.say(f"written: {shown}")
+    console.say(f"written: {shown}{then}")
