@@ -105,9 +105,8 @@ def _command(*options: str) -> list[str]:
     """Return the words that start the server, from any folder and with any PATH; exit if they would not work."""
     environment = Path(sys.prefix)
     clone, program = environment.parent, environment / f"bin/{NAME}"
-    # In a clone uv adds the extra again if `uv sync` has removed it; `uv run` names its own program.
-    uv = os.environ.get("UV") or shutil.which("uv")
-    if uv and (clone / "uv.lock").is_file() and Path(__file__).is_relative_to(clone / "src"):
+    # In a clone uv adds the extra again if `uv sync` has removed it.
+    if (uv := shutil.which("uv")) and (clone / "uv.lock").is_file() and Path(__file__).is_relative_to(clone / "src"):
         return [uv, "run", "--project", str(clone), "--extra", "mcp", NAME, "mcp", *options]
     if find_spec("mcp_types") is None or find_spec("mcp") is None or not program.is_file():
         console.fail(f"the server needs the extra `mcp`; {adding('mcp')}")
