@@ -361,6 +361,8 @@ MEANINGS = {
     "manage.py: name": ["VISUAL", "EDITOR"],
     # Git gets these unchanged; they are no settings.
     "git.py: name": [],
+    # Only their names are written.
+    "install.py: one": [*CREDENTIALS[:1], MESSAGES.url, CHAT.key, CHAT.url],
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
     "models.py: CHAT.url": [CHAT.url],
     "local_servers.py: self.endpoint.url": [one.url for one in ENDPOINTS],

@@ -33,6 +33,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.batch.item import Counts
 from run_specialist.batch.read_items import FORMATS
 from run_specialist.cli import batch_options, manage, map_progress
+from run_specialist.cli.install import CLIENTS
 from run_specialist.cli.manage import app
 from run_specialist.cli.map_progress import TELLING
 from run_specialist.evals.comparison import Verdict, fewest_cases
@@ -459,13 +460,7 @@ def test_documented_numbers_equal_those_of_the_code():
 
 # docs/agents.md: each snippet can be parsed and starts the real server.
 SNIPPETS = re.findall(r"^```(json|toml) (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-KEYS = {
-    ".mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
-    "~/.codex/config.toml": ("mcp_servers", {"command", "args", "env_vars", "startup_timeout_sec", "tool_timeout_sec"}),
-    ".gemini/settings.json": ("mcpServers", {"command", "args", "env", "timeout"}),
-    ".vscode/mcp.json": ("servers", {"type", "command", "args", "env"}),
-    ".cursor/mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
-}
+KEYS = {".mcp.json": ("mcpServers", {"type", "command", "args", "env"})}
 """The client's key for its servers, and those of one server that the page uses, by file."""
 
 
@@ -485,18 +480,11 @@ def registered():
     return [*typed, *([server["command"], *server["args"]] for _, server in servers().values())]
 
 
-def test_every_client_has_a_snippet_in_its_own_format():
-    """Each file of the table has one snippet, with the keys that its client reads."""
+def test_the_clients_and_the_manual_form_are_documented():
+    """The manual form has the keys that its client reads, and the table each client of `install` with its file."""
     assert {file: set(server) for file, (_, server) in servers().items()} == {file: KEYS[file][1] for file in KEYS}
-    listed = [name for row in table(TEXT, "## Register the MCP server") for name in re.findall("`([^`]+)`", row[1])]
-    assert set(KEYS) <= set(listed)
-
-
-def test_a_referenced_input_is_declared():
-    """The key that VS Code asks for is declared under `inputs`, as a password."""
-    value, server = servers()[".vscode/mcp.json"]
-    (name,) = re.findall(r"\$\{input:([\w-]+)\}", server["env"]["ANTHROPIC_API_KEY"])
-    assert [(one["id"], one["password"]) for one in value["inputs"]] == [(name, True)]
+    rows = {row[1].strip("`"): row[2].strip("`") for row in table(TEXT, "## Register the MCP server")}
+    assert rows == {name: client.file for name, client in CLIENTS.items()}
 
 
 @pytest.mark.exhaustive(one_in=9)

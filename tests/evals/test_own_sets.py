@@ -97,3 +97,37 @@ def test_e14_a_set_keeps_its_score(name, one_index_per_sandbox, tmp_path, monkey
     print(f"{name}: {score:.3f}, {len(passed)} of {len(runs)} passed")  # noqa: T201 - the next measurement
     assert score >= measured.score - MARGIN, passed
     assert len(passed) >= measured.passed - 3, passed
+
+
+EXAMPLES = ROOT / "examples/specialists"
+WITHOUT_MODEL = {
+    "release-notes": set(),
+    "runbook-reader": set(),
+    "test-explainer": {"discount"},
+    "upgrade-scout": set(),
+}
+"""The examples that can be asked offline, with the cases that need a model."""
+
+
+def test_the_examples_load_without_warnings_and_their_cases_parse(monkeypatch):
+    """`check --strict` accepts all five, and each has cases; their page names each, on at most 40 lines."""
+    monkeypatch.chdir(ROOT)
+    checked = json.loads(CliRunner().invoke(app, ["check", "--strict", "--json", str(EXAMPLES)]).stdout)["files"]
+    names = {*WITHOUT_MODEL, "inbox-sorter"}
+    assert {file["name"]: file["status"] for file in checked} == dict.fromkeys(names, "ok")
+    words = ["eval", "inbox-sorter", "--dir", str(EXAMPLES), "--root", "examples", "--dry-run", "--model", "sonnet"]
+    assert CliRunner().invoke(app, words, env={"ANTHROPIC_API_KEY": "none"}).exit_code == 0
+    text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"\(specialists/([a-z-]+)\.md\)", text)} == names
+    assert len(text.splitlines()) <= 40
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", WITHOUT_MODEL)
+def test_the_examples_answer_their_cases_offline(name, tmp_path, monkeypatch):
+    """Each case that needs no model passes, on the data that comes along."""
+    monkeypatch.chdir(ROOT)
+    places = ["--dir", str(EXAMPLES), "--root", "examples", "--store", f"{tmp_path}/runs.db"]
+    result = CliRunner().invoke(app, ["eval", name, "--json", "--quiet", "--model", "offline", *places])
+    assert result.exit_code == 0, result.stderr
+    assert {run["case"] for run in json.loads(result.stdout)["runs"] if not run["passed"]} == WITHOUT_MODEL[name]

@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "eval": (_MANY, "eval"),
     "worker": (_SEVERAL, "fleet"),
     "mcp": (_OTHERS, "mcp"),
+    "install": (_OTHERS, "install"),
     "fleet": (_SEVERAL, "fleet"),
 }
 """Heading and module of each command; it is imported when it is called or listed, so that the others start fast.
