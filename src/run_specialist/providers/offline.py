@@ -22,6 +22,7 @@ from run_specialist.providers.offline_text import (
     is_about_behaviour,
     is_code,
     prose_units,
+    root,
     roots,
     synonyms,
     terms_of,
@@ -252,6 +253,8 @@ _FIRST, _OTHER, _BEGINNING = 380, 280, 6
 _MIN_SCORE, _GROWS, _SAME_FILE = 0.4, 0.7, 0.95
 # Minimum coverage by the best unit if no name of the question was found; number of quotes from a weak match.
 _LEAST, _MOST_WEAK = 0.3, 2
+# Minimum share of the question's weight in quotes whose numbers are compared.
+_SAME_THING = 0.6
 
 
 class Quote(NamedTuple):
@@ -286,6 +289,9 @@ def answer(ranking: Ranking) -> tuple[Response, str]:
             if size <= left and len(quotes) < most:
                 quotes.append(quote)
                 left -= size
+    if differing := _differing(quotes, ranking):
+        quotes.sort(key=lambda quote: quote not in differing)
+        lead = f"{differing[0].source} and {differing[1].source} give different numbers.\n\n{lead}"
     gaps = [term.text for term in absent or (ranking.missing if quotes and is_weak else ())]
     if not quotes:
         gaps = gaps or [text for text in [ranking.gathered.question[:200].strip()] if text]
@@ -313,6 +319,39 @@ def _lead(absent: Sequence[Term], *, is_weak: bool) -> str:
     if names := _listed(term for term in absent if term.is_name or is_weak):
         return f"{start} files do not mention {names}; nearest to the question they say:"
     return f"{start} files say nearest to the question:" if is_weak else "The files say, best match first:"
+
+
+# A number and what it counts, or a name and its value.
+_COUNTED = re.compile(r"(?<![\w.,/-])(\d[\d.,]*)%?\s+((?:[^\W\d_]+\s*){1,2})")
+_VALUED = re.compile(r"([^\W\d_]+)[\s:=*`]+(?:(?:is|was|to|of|at|most)\s+){0,2}(\d[\d.,]*)(?![\w/-])")
+
+
+def _differing(quotes: Sequence[Quote], ranking: Ranking) -> Sequence[Quote]:
+    """Return the first two quotes of prose with other numbers for a thing that the question asks about, if any.
+
+    Both must hold most of the question, so that they are about the same thing.
+    """
+    asked = frozenset[str]().union(*(form for term in ranking.terms for form in term.forms))
+    asked -= _numbers(ranking.gathered.question).keys()
+    least = _SAME_THING * sum(ranking.weights.values())
+    said: list[tuple[Quote, dict[str, set[str]]]] = []
+    for quote in quotes:
+        if not quote.is_code and ranking.rate(quote.text) >= least:
+            numbers = _numbers(quote.text)
+            for earlier, others in said:
+                if any(numbers[one].isdisjoint(others[one]) for one in asked & numbers.keys() & others.keys()):
+                    return earlier, quote
+            said.append((quote, numbers))
+    return ()
+
+
+def _numbers(text: str) -> dict[str, set[str]]:
+    """Return the numbers beside each word of a text, by its root."""
+    found: dict[str, set[str]] = {}
+    counted = ((word, number) for number, words in _COUNTED.findall(text) for word in words.split())
+    for word, number in chain(counted, _VALUED.findall(text)):
+        found.setdefault(root(word), set()).add(number.rstrip(".,"))
+    return found
 
 
 def _listed(terms: Iterable[Term]) -> str:
