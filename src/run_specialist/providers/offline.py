@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, takewhile, zip_longest
+from itertools import chain, combinations, pairwise, takewhile, zip_longest
 from math import log
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -89,14 +89,12 @@ class OfflineConversation:
 
 # Number of passages from which on a word has hardly any weight; assumed number for a word not searched for yet.
 _COMMON, _UNKNOWN = 1000, 30
-# Maximum weight of a word that is not a name; factors for names, and for participles in questions about code: names in
-# code usually describe the subject.
-_ORDINARY, _NAME, _VERB = 3.5, 1.3, 0.6
-_PARTICIPLE = re.compile(r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|written|taken|given")
+# Maximum weight of a word that is not a name; factor for names.
+_ORDINARY, _NAME = 3.5, 1.3
 # Bonus for a unit whose headings and path contain all terms of the question: for prose, for code.
 _TOPIC, _NAMED = 0.6, 0.8
-# Factors: for prose where code answers; for code where prose answers: statements, and comments.
-_PROSE, _CODE_ASIDE, _COMMENT_ASIDE = 0.55, 0.6, 1.6
+# Factor for prose where code answers.
+_PROSE = 0.55
 # Factor for how much reading an unread definition may reveal.
 _UNREAD = 1.8
 # Minimum share of the question's weight in one file, and in one unit, else the match is weak; terms that count for it.
@@ -119,8 +117,7 @@ class Ranking:
         for term in self.terms:
             weight = log(1 + _COMMON / max(gathered.counts.get(term.text.casefold(), _UNKNOWN), 1))
             # A rare name is specific; an ordinary word that is rare in the notes is not.
-            ordinary = min(weight, _ORDINARY) * (_VERB if self.in_code and _PARTICIPLE.fullmatch(term.text) else 1.0)
-            self.weights[term] = _NAME * weight if term.is_name else ordinary
+            self.weights[term] = _NAME * weight if term.is_name else min(weight, _ORDINARY)
         # No file has half of a long brief.
         self._total = self._weigh(self.terms) * min(1.0, _MOST_COUNTED / max(len(self.terms), 1)) or 1.0
         self.units: list[Unit] = []
@@ -156,9 +153,7 @@ class Ranking:
     def _factor(self, unit: Unit) -> float:
         above = self._weigh(term for term in self.terms if term.is_in(unit.above)) / self._total
         factor = unit.form * (1 + (_NAMED if unit.is_code else _TOPIC) * above)
-        if unit.is_code:
-            return factor * (1.0 if self.in_code else _COMMENT_ASIDE if unit.is_comment else _CODE_ASIDE)
-        return factor * (_PROSE if self.in_code else 1.0)
+        return factor * (_PROSE if self.in_code and not unit.is_code else 1.0)
 
     def rate(self, text: str) -> float:
         """Rate how well a piece of a unit stands for it, by the terms in it."""
@@ -327,21 +322,15 @@ _VALUED = re.compile(r"([^\W\d_]+)[\s:=*`]+(?:(?:is|was|to|of|at|most)\s+){0,2}(
 
 
 def _differing(quotes: Sequence[Quote], ranking: Ranking) -> Sequence[Quote]:
-    """Return the first two quotes of prose with other numbers for a thing that the question asks about, if any.
-
-    Both must hold most of the question, so that they are about the same thing.
-    """
+    """Return the first two quotes of prose that hold most of the question and differ in a number it asks for, if any."""
     asked = frozenset[str]().union(*(form for term in ranking.terms for form in term.forms))
     asked -= _numbers(ranking.gathered.question).keys()
     least = _SAME_THING * sum(ranking.weights.values())
-    said: list[tuple[Quote, dict[str, set[str]]]] = []
-    for quote in quotes:
-        if not quote.is_code and ranking.rate(quote.text) >= least:
-            numbers = _numbers(quote.text)
-            for earlier, others in said:
-                if any(numbers[one].isdisjoint(others[one]) for one in asked & numbers.keys() & others.keys()):
-                    return earlier, quote
-            said.append((quote, numbers))
+    close = [quote for quote in quotes if not quote.is_code and ranking.rate(quote.text) >= least]
+    for one, other in combinations(close, 2):
+        numbers, others = _numbers(one.text), _numbers(other.text)
+        if any(numbers[word].isdisjoint(others[word]) for word in asked & numbers.keys() & others.keys()):
+            return one, other
     return ()
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from calendar import day_name, month_name
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ _ASKING = frozenset(
     stood summarise summarize summary think told whole
     """.split()  # noqa: SIM905 - as in STOP_WORDS
 )
-_CALENDAR = {*month_name, *day_name}
 _NAME_SHAPE = re.compile(r"[A-Z].*[A-Z]|\d|[_/#@+]|[a-z][A-Z]|\w\.\w|::")
 _BEHAVIOUR = re.compile(r"(?i)\b(?:how|where|when|what happens|what does|which|does|do|is|are|can)\b")
 _NOT_BEHAVIOUR = re.compile(
@@ -112,7 +110,7 @@ def terms_of(question: str) -> tuple[Term, ...]:
         kin = frozenset(map(root, synonyms(pieces[0]))) if len(pieces) == 1 else frozenset[str]()
         # The first word of a sentence is always capitalized.
         inside = rf"(?<![.?!:]\s)(?<!^)(?<!\n)\b{re.escape(word)}"
-        is_capital = word[:1].isupper() and word not in _CALENDAR and re.search(inside, question)
+        is_capital = word[:1].isupper() and re.search(inside, question)
         is_name = bool(is_capital or _NAME_SHAPE.search(word))
         found.setdefault(forms[0], Term(word, forms, kin, is_name))
     return tuple(found.values())[:_MOST_TERMS]
@@ -351,23 +349,18 @@ _ACTION = re.compile(
     r"\b(?:for|while|loop|if|elif|else|switch|case|match|try|except|catch|raise|throw|return|yield|await|with|until)\b"
     r"|[\w\])]\("
 )
-_STUB = re.compile(r"\s*(?:pass|\.\.\.|raise NotImplementedError.*|return;?)\s*(?:#.*)?$")
 _TEST = re.compile(
     r"(?i)(?:^|/)(?:tests?|__tests__|spec|specs|testing|fixtures?|examples?|samples?|bench\w*|docs?|docs_src|scripts?|"
     r"vendor\w*|third_party|node_modules|migrations)/|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*[._-](?:test|spec)s?\.\w+)$"
 )
-_CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__eq__", "toString"})
-# Factors on the score of code: by its number of lines that do something; for comments, for what every object does, for
-# files beside the program itself.
-_ACTIONS, _COMMENTS, _CONSTRUCTOR, _IN_TESTS = (0.5, 0.8, 1.0), 0.5, 0.85, 0.4
+# Factors on the score of code: by its number of lines that do something; for comments; for files beside the program.
+_ACTIONS, _COMMENTS, _IN_TESTS = (0.5, 0.8, 1.0), 0.5, 0.4
 _COMMENT = re.compile(r"\s*(?:#(?:[\s#!:]|$)|//|/\*|\*(?:\s|/|$)|--\s|;;)")
-_LICENCE = re.compile(r"(?i)\b(?:copyright|licen[cs]ed)\b")
-_DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
 _TRIPLE = re.compile(r"\"\"\"|'''")
+_DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
 _CLOSING = re.compile(r"\s*(?:[)\]}]|end\b)")
-# Length at which a block always ends, and at which it ends at the next blank line [characters]; number of unknown lines
-# after which a method is no longer assumed to continue.
-_LONGEST_BLOCK, _ENOUGH, _FAR = 700, 240, 80
+# Length at which a block always ends, and at which it ends at the next blank line [characters].
+_LONGEST_BLOCK, _ENOUGH = 700, 240
 
 
 @dataclass(eq=False)
@@ -407,13 +400,11 @@ def code_units(path: str, lines: tuple[tuple[int, str, int], ...]) -> tuple[Unit
 
 def _in_scopes(lines: Iterable[tuple[int, str, int]], suffix: str) -> Iterator[_CodeLine]:
     """Yield the lines with the innermost definition around each, which collects its docstring and comments."""
-    scopes, comments, quoted, before = [_Scope(-1, 0, ())], list[str](), "", 0
+    scopes, comments, is_quoted, before = [_Scope(-1, 0, ())], list[str](), False, 0
     for number, text, origin in lines:
         if number > before + 1:
-            quoted, comments = "", []
-        if number > before + _FAR:
-            del scopes[2:]
-        was_quoted, quoted, before = bool(quoted), _quoted(quoted, text), number
+            is_quoted, comments = False, []
+        was_quoted, is_quoted, before = is_quoted, is_quoted != bool(len(_TRIPLE.findall(text)) % 2), number
         is_docstring = not was_quoted and bool(_DOCSTRING.match(text))
         is_comment = was_quoted or is_docstring or bool(_COMMENT.match(text))
         indent = len(text.expandtabs(4)) - len(text.expandtabs(4).lstrip())
@@ -439,15 +430,12 @@ def _code_unit(path: str, suffix: str, group: Sequence[_CodeLine], known: set[in
     filled = [at for at, line in enumerate(group) if line.text.strip()]
     kept = group[filled[0] : filled[-1] + 1] if filled else ()
     text = "\n".join(line.text for line in kept)
-    if not re.search(r"\w", text) or (kept[0].is_comment and _LICENCE.search(text)):
+    if not re.search(r"\w", text):
         return None
     scope, line, form = kept[0].scope, kept[0].number, _COMMENTS
     if not kept[0].is_comment:
-        texts = [
-            line.text for line in kept if scope.line and not (_STUB.match(line.text) or defined(line.text, suffix))
-        ]
+        texts = [line.text for line in kept if scope.line and not defined(line.text, suffix)]
         form = _ACTIONS[min(sum(map(bool, map(_ACTION.search, texts))), len(_ACTIONS) - 1)]
-        form *= _CONSTRUCTOR if scope.names and scope.names[-1] in _CONSTRUCTORS else 1.0
     return Unit(
         path,
         line,
@@ -460,15 +448,6 @@ def _code_unit(path: str, suffix: str, group: Sequence[_CodeLine], known: set[in
         start=scope.line,
         is_unread=len(group) == 1 and line == scope.line and line + 1 not in known,
     )
-
-
-def _quoted(opened: str, text: str) -> str:
-    """Return the end of the multi-line text or comment that is open after this line; empty if none is."""
-    if opened == "*/" or (not opened and text.lstrip().startswith("/*")):
-        return "" if "*/" in text else "*/"
-    for mark in _TRIPLE.findall(text):
-        opened = mark if not opened else "" if mark == opened else opened
-    return opened
 
 
 # Suffixes of languages in which a keyword begins each definition.
