@@ -26,13 +26,13 @@ def test_list_and_check_show_every_file_and_problem(project: Path) -> None:
     assert lines[0].split() == ["NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"]
     assert ["finder", "ok", "12", "Finds", "notes"] in [line.split() for line in lines]
     problems = [
-        "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve",
-        "specialists/bad.md:5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
+        "specialists/bad.md:4:19: error: tool_calls_limit: must be an integer of at least 0, or none, got twelve",
+        "specialists/bad.md:5:13: error: cost_limit: must be an amount in USD of at least 0, or none, got $5",
     ]
     assert problems[0] in lines
     checked = call("check")
     assert checked.exit_code == 2
-    assert checked.stdout.splitlines() == [*problems, "2 files: 1 ok, 1 with errors"]
+    assert checked.stdout.splitlines() == [*problems, "2 files: 1 ok, 1 with errors (2 errors)"]
 
 
 def test_the_list_names_the_dialect_of_files_of_other_programs(project: Path) -> None:
@@ -51,7 +51,7 @@ def test_check_has_an_error_for_a_missing_skill(project: Path) -> None:
     (project / "specialists" / "skilled.md").write_text(GOOD.replace("---\n", "---\nskills: [nope]\n", 1))
     result = call("check", "specialists/skilled.md")
     assert result.exit_code == 2
-    assert "skilled.md:2:1: skills: no skill named nope" in result.stderr + result.stdout
+    assert "skilled.md:2:1: error: skills: no skill named nope" in result.stderr + result.stdout
 
 
 def test_check_strict(project: Path) -> None:
@@ -229,7 +229,7 @@ def test_show_prints_each_setting_with_its_source(project: Path) -> None:
     assert rows["tool_timeout"] == ["default", "60"]
     assert rows["countdown"] == ["default", "from: 0.5, style: remaining, warn_at: none"]
     assert list(rows)[:3] == ["tools", "tool_calls_limit", "paths"]
-    assert "specialists/finder.md:4:1: quux: unknown key" in result.stdout
+    assert "specialists/finder.md:4:1: warning: quux: unknown key" in result.stdout
     assert "\n\nYou find notes.\n\nWhat a run gets:\n" in result.stdout
 
 

@@ -420,9 +420,10 @@ def relative(path: Path) -> Path:
 
 
 def print_problems(problems: Sequence["Problem"]) -> None:
-    """Print a line for each problem, with the path relative to the current folder; its color shows the level."""
+    """Print a line for each problem, with its level and the path relative to the current folder."""
     for problem in problems:
-        print_wrapped(with_flags(str(replace(problem, path=relative(problem.path)))), _COLORS.get(problem.level))
+        text = replace(problem, path=relative(problem.path)).printed(f"{problem.level}: ")
+        print_wrapped(with_flags(text), _COLORS.get(problem.level))
 
 
 def one_line(text: str) -> str:

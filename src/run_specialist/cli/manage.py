@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
@@ -124,7 +125,7 @@ def list_(dir_: flags.Dir = None, root: flags.ProjectRoot = None, json_: flags.J
 def check(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH", help="Files or folders.  [default: the specialists of the project]"),
+        typer.Argument(metavar="PATH", help="Files, folders or names.  [default: the specialists of the project]"),
     ] = None,
     dir_: flags.Dir = None,
     root: flags.ProjectRoot = None,
@@ -139,16 +140,16 @@ def check(
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
-        if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
-            console.fail(f"no such file: {', '.join(missing)}")
         from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
 
         project, meant = console.project_folder(root), root is not None
         config = read_config(project, meant=meant)
         dir_ = dir_ or config.get("dir")
-        named = [SearchFolder.at(path, project) for path in paths or ()]
+        known = places(project, dir_, meant=meant)
+        found = [path if os.path.lexists(path) else Registry(known).find(str(path)).path for path in paths or ()]
+        named = [SearchFolder.at(path, project) for path in found]
         checked = named or project_places(project, dir_, meant=meant)
-        files = with_skills_checked(Registry(checked, places(project, dir_, meant=meant)).files(), project)
+        files = with_skills_checked(Registry(checked, known).files(), project)
         files = with_trust_noted(files, project, Trust())
         if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
@@ -159,7 +160,10 @@ def check(
                 console.print_problems(file.problems)
             counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
             by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
-            console.print_line(f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}")
+            levels = Counter(problem.level for file in files for problem in file.problems)
+            total = ", ".join(counted(levels[level], level) for level in ("error", "warning", "notice") if levels[level])
+            line = f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}{f' ({total})' if total else ''}"
+            console.print_line(line)
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 
