@@ -464,11 +464,12 @@ class AnswerFolder:
         self._states[done.state] += 1
         return path
 
-    def finish(self, specialist: str, asked: str | None) -> str:
+    def finish(self, specialist: str, asked: str | None, question: str = "") -> str:
         """Write the index and return the question for the specialist that reads the folder; raises OSError.
 
         specialist: the name of the specialist that answered.
         asked: its question, as a template; None if each item was its own question.
+        question: what to ask about the answers; empty = to bring them together.
         """
         total = f"{len(self._lines):,} answer{'' if len(self._lines) == 1 else 's'}"
         counts = ", ".join(f"{count} {state}" for state, count in self._states.most_common()) or "none"
@@ -476,10 +477,11 @@ class AnswerFolder:
         lines = "\n".join(self._lines[number] for number in sorted(self._lines))
         index = f"# {total} of the specialist {specialist}\n\n{counts}\n\n{about}\n\n{lines}\n"
         (self.folder / INDEX).write_text(index, encoding="utf-8", errors="replace")
-        return (
+        # A question of the caller's comes first, where lists of runs show it.
+        return f"{question}\n\n".lstrip() + (
             f"The folder contains {total} of the specialist `{specialist}`, one file for each item ({counts}). "
-            f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}\n\n{_TASK}"
-        )
+            f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}"
+        ) + ("" if question else f"\n\n{_TASK}")
 
 
 def _quoted(text: str) -> str:

@@ -181,15 +181,18 @@ def new(
         str | None, typer.Option(metavar="MODEL", help="sonnet, opus, haiku, a full id, or inherit.")
     ] = None,
     tool_calls_limit: flags.ToolCallsLimit = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="SPECIALIST", help="Copy this specialist, with these changes.")
+    ] = None,
     dir_: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
     ] = None,
     root: flags.ProjectRoot = None,
     force: flags.Overwrite = False,
 ) -> None:
-    """Create a specialist file from a template.
+    """Create a specialist file from a template, or as a copy of another one.
 
-    On a terminal, it asks for missing values.
+    On a terminal, it asks for missing values, unless it copies.
     """
     with console.guarded():
         from run_specialist.specialist.checks import PROBLEM  # noqa: PLC0415 - fast `--help`
@@ -202,11 +205,14 @@ def new(
         limit = None if tool_calls_limit is None else flags.setting(tool_calls_limit)
         asked = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
         given: dict[str, object] = {key: value for key, value in asked.items() if value is not None}
-        if description is None and sys.stdin is not None and sys.stdin.isatty():
+        copied = source and flags.configured_project(project, None, meant=root is not None)[0].find(source)
+        if not copied and description is None and sys.stdin is not None and sys.stdin.isatty():
             given |= ask_for(name, given)
-        given.setdefault("tool_calls_limit", LIMIT)
+        if not copied:
+            given.setdefault("tool_calls_limit", LIMIT)
         values = {key: given[key] for key in asked if key in given}
-        path = console.relative(write_new(folder.path, name, values, overwrite=force, project=folder.project))
+        path = write_new(folder.path, name, values, overwrite=force, project=folder.project, source=copied or None)
+        path = console.relative(path)
         console.print_line(str(path))
         if any(PROBLEM in problem.text for problem in load(path).problems):
             console.say(f"next: replace the lines with TODO in this file; `specialists check {path}` lists them")
@@ -347,7 +353,7 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
     copy: Whether to copy a file that must not be changed; None = ask on a terminal.
     Raises UsageError if there is no editor, if it fails, or if the file cannot be read or copied.
     """
-    from run_specialist.specialist.project import packaged  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import is_packaged  # noqa: PLC0415 - fast `--help`
 
     if not file.digest:
         raise UsageError(str(file.problems[0]))
@@ -358,9 +364,9 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
     if not command:
         hint = f"set {' or '.join(names)}, for example to `nano` or `code --wait`"
         raise UsageError(f"no editor: {hint}; the file is {shown_path}")
-    is_packaged = file.project is None and path.resolve().is_relative_to(packaged().resolve())
-    if is_packaged or not os.access(path, os.W_OK):
-        path = _copied(file, project, "is included in this package" if is_packaged else "cannot be written", copy=copy)
+    is_ours = file.project is None and is_packaged(path)
+    if is_ours or not os.access(path, os.W_OK):
+        path = _copied(file, project, "is included in this package" if is_ours else "cannot be written", copy=copy)
     before = path.read_bytes()
     failure = _run_editor(path.absolute(), command)
     is_unchanged = path.exists() and path.read_bytes() == before

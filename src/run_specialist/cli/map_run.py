@@ -33,7 +33,7 @@ from run_specialist.cli.fleet import queue_url
 from run_specialist.cli.help import given_words
 from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, label, reason_of, spread
 from run_specialist.cli.tables import duration_words
-from run_specialist.errors import StoreMissing, UsageError
+from run_specialist.errors import SpecialistNotFound, StoreMissing, UsageError
 from run_specialist.loop.account import rounded
 from run_specialist.record.outcome import Exit, Outcome
 from run_specialist.specialist.project import project_path
@@ -110,7 +110,12 @@ class MapCall:
         # The number of items; None if they can be read only once.
         self._count = len(self._inputs) if isinstance(self._inputs, Sized) else None
         # The file of the specialist that combines the answers; None without `--reduce`.
-        self._reducing = None if answers.reduce is None else self._runner.registry.find(answers.reduce).path
+        try:
+            self._reducing = None if answers.reduce is None else self._runner.registry.find(answers.reduce).path
+        except SpecialistNotFound:
+            if " " in str(answers.reduce).strip():
+                console.fail("--reduce takes the name of a specialist; give a text as --reduce-question TEXT beside it")
+            raise
         self._plan(batch_options.RETRIED[batch.retry])
 
     def work(self) -> int:
@@ -410,9 +415,10 @@ class MapCall:
 
         path: of its file.
         """
-        question = folder.finish(self.name, self._question)
+        asked = self.answers.reduce_question or ""
+        question = folder.finish(self.name, self._question, asked)
         runner = self._runner_in(folder.folder)
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(asked.encode())
         for one in sorted(folder.folder.glob("*.md")):
             digest.update(one.name.encode() + b"\0" + one.read_bytes() + b"\0")
         run_id = f"{self.batch.id}-reduced-{digest.hexdigest()[:16]}"

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -193,7 +193,7 @@ async def scored(
 ) -> CaseRun:
     """Return a run with its checks; `done` is None if it was not run."""
     case = planned.case
-    run = CaseRun(case.name, planned.subject.variant.name, planned.repeat, None, "not run")
+    run = CaseRun(case.name, planned.subject.variant.name, planned.repeat, None, "not run", question=case.question)
     outcome = None if done is None else done.outcome
     if outcome is None:
         return replace(run, error=None if done is None else done.error)
@@ -244,6 +244,9 @@ async def scored(
         seconds=outcome.duration_s,
         error="; ".join([outcome.error, *problems] if outcome.error else problems) or None,
         unmade_checks=len(problems),
+        answer=outcome.answer,
+        evidence=tuple(asdict(one) for one in outcome.evidence),
+        gaps=tuple(outcome.gaps),
     )
 
 

@@ -125,7 +125,9 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
     reason = reason_of(item)[1] if failed else None
     # A string unchanged, a row as its values, anything else as JSON.
     given = shown = item.input
-    if isinstance(given, Mapping) and all(isinstance(one, str | int | float | None) for one in given.values()):
+    if isinstance(given, Mapping) and given.keys() == {"path", "name", "stem"}:
+        shown = str(given["path"])  # an item of `--files`, whose other fields repeat parts of the path
+    elif isinstance(given, Mapping) and all(isinstance(one, str | int | float | None) for one in given.values()):
         shown = ", ".join("" if one is None else str(one) for one in given.values())
     elif not isinstance(given, str):
         shown = page.brief(given, LONGEST_BEGINNING)

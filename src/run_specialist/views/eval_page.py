@@ -1,6 +1,9 @@
 """HTML page of an eval: the verdicts, the variants, and a table of all cases with their runs."""
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 from statistics import fmean
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +14,13 @@ from run_specialist.views.page import HtmlPage
 
 MOST_CASES = 5_000
 """Maximum number of rows; further cases are counted, not listed."""
+MOST_MARKED = 500
+"""Maximum number of cases whose answers are compared word by word, which is slow."""
+LONGEST_ANSWER = 8_000
+"""Maximum length of an answer on the page [characters]."""
+LONGEST_QUOTE = 600
+LONGEST_CHECK = 120
+"""Maximum length of a text in a check to copy [characters]."""
 
 
 def amount(value: float, name: str) -> str:
@@ -43,13 +53,19 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
         by_cell.setdefault((run["case"], run["variant"]), []).append(run)
     cases = []
     for number, case in enumerate(result["cases"][:MOST_CASES], 1):
-        cells = []
+        cells: list[dict[str, Any]] = []
         for one in result["variants"]:
             cell = case, one["name"]
             runs = by_cell.get(cell, [])
             figures = {"runs": runs, "difference": differences.get(cell), **_figures(runs)}
             cells.append({"variant": one["name"], **figures})
-        cases.append({"number": number, "name": case, "cells": cells})
+        # Each answer is compared with that of the first other variant for the same repeat.
+        for cell_ in cells:
+            others = next((other["runs"] for other in cells if other is not cell_ and other["runs"]), ())
+            other_of = {run["repeat"]: run for run in others} if number <= MOST_MARKED else {}
+            cell_["read"] = [_read(run, other_of.get(run["repeat"])) for run in cell_["runs"]]
+        question = next((run.get("question") for cell_ in cells for run in cell_["runs"]), "") or ""
+        cases.append({"number": number, "name": case, "question": question, "cells": cells})
     variants = []
     for one in result["variants"]:
         runs = [run for run in result["runs"] if run["variant"] == one["name"]]
@@ -61,6 +77,30 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
     links = {run_id: quote(path) for run_id, path in (reports or {}).items()}
     shown = {"cases": cases, "variants": variants, "compared": plots, "amounts": AMOUNTS}
     return _PAGE.render({"result": result, "links": links, **shown})
+
+
+def _read(run: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a run with its answer in pieces, each with whether the other answer lacks it, and checks to copy."""
+    answer, evidence = str(run.get("answer") or "")[:LONGEST_ANSWER], page.quotes_in(run)
+    pieces, known = [(answer, False)], {one["quote"] for one in evidence}
+    if other is not None and answer and other.get("answer"):
+        theirs, ours = (re.findall(r"\S+|\s+", text) for text in (str(other["answer"])[:LONGEST_ANSWER], answer))
+        codes = SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes()
+        pieces = [("".join(ours[start:end]), tag != "equal") for tag, _, _, start, end in codes if end > start]
+        known = {one["quote"] for one in page.quotes_in(other)}
+    # A text in JSON is valid YAML, too.
+    given = [
+        (name, page.line(text, LONGEST_CHECK).rstrip("…"))
+        for one in evidence
+        if one["verified"]
+        for name, text in (("CitesPath", re.sub(r":\d+([-:]\d+)?$", "", one["source"])), ("Contains", one["quote"]))
+    ][:2] or ([("Contains", page.line(answer, LONGEST_CHECK).rstrip("…"))] if answer else [])
+    right = [f"- {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in given]
+    wrong = f"- Judge: {json.dumps(f'The answer does not claim: {page.line(answer, LONGEST_CHECK)}', ensure_ascii=False)}"
+    quotes = [
+        {**one, "only": one["quote"] not in known, "quote": page.cut(one["quote"], LONGEST_QUOTE)} for one in evidence
+    ]
+    return {"gaps": (), **run, "pieces": pieces, "evidence": quotes, "right": right, "wrong": wrong}
 
 
 def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

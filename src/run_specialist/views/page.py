@@ -151,7 +151,7 @@ class HtmlPage:
         page = Environment(
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
         )
-        formats = (clock, counted, iso, lasted, line, moment, path, percent, pretty, signed, ticks, total, dollars)
+        formats = (clock, counted, is_code, iso, lasted, line, moment, path, percent, pretty, signed, ticks, total, dollars)
         page.filters |= {**{one.__name__: one for one in formats}, **self.filters}
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")
@@ -189,6 +189,14 @@ def path(points: Sequence[Sequence[float]], seconds: float, top: float) -> str:
     """
     placed = ((round(BOX * at / seconds) if seconds > 0 else 0, round(BOX * (1 - share / top))) for at, share in points)
     return "M" + " ".join(f"{across} {down}" for (across, down), _ in groupby(placed))
+
+
+_PROSE = re.compile(r"(?:\.(?:md|markdown|txt|rst|adoc|org|html?|pdf|csv|eml)|^[^.]*)(?::\d+(?:[-:]\d+)?)?$", re.IGNORECASE)
+
+
+def is_code(source: str) -> bool:
+    """Return whether a quote from this source is shown like code: that of a file which does not contain prose."""
+    return "://" not in source and not _PROSE.search(source)
 
 
 def quotes_in(outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
