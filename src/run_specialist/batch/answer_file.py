@@ -436,8 +436,7 @@ class AnswerFolder:
         title = " ".join(main[: 4 * _LONGEST_TITLE].split())
         if len(title) > _LONGEST_TITLE:
             title = f"{title[: _LONGEST_TITLE - 1]}…"
-        plain = unicodedata.normalize("NFKD", main[: 4 * _LONGEST_SLUG]).encode("ascii", "ignore").decode()
-        slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_SLUG].strip("-") or "item"
+        slug = slug_of(main, _LONGEST_SLUG) or "item"
         path = self.folder / f"{done.number:05d}-{slug}.md"
 
         given, outcome = done.input, done.outcome
@@ -482,6 +481,12 @@ class AnswerFolder:
             f"The folder contains {total} of the specialist `{specialist}`, one file for each item ({counts}). "
             f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}"
         ) + ("" if question else f"\n\n{_TASK}")
+
+
+def slug_of(text: str, longest: int) -> str:
+    """Return the ASCII words of a text, joined by hyphens, for a name of at most so many characters; may be empty."""
+    plain = unicodedata.normalize("NFKD", text[: 4 * longest]).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:longest].strip("-")
 
 
 def _quoted(text: str) -> str:
