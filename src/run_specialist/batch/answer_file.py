@@ -477,10 +477,14 @@ class AnswerFolder:
         index = f"# {total} of the specialist {specialist}\n\n{counts}\n\n{about}\n\n{lines}\n"
         (self.folder / INDEX).write_text(index, encoding="utf-8", errors="replace")
         # A question of the caller's comes first, where lists of runs show it.
-        return f"{question}\n\n".lstrip() + (
-            f"The folder contains {total} of the specialist `{specialist}`, one file for each item ({counts}). "
-            f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}"
-        ) + ("" if question else f"\n\n{_TASK}")
+        return (
+            f"{question}\n\n".lstrip()
+            + (
+                f"The folder contains {total} of the specialist `{specialist}`, one file for each item ({counts}). "
+                f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}"
+            )
+            + ("" if question else f"\n\n{_TASK}")
+        )
 
 
 def slug_of(text: str, longest: int) -> str:

@@ -80,7 +80,9 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
         past = [] if store is None else store.past(file.name, project_path(runner.root))
         # Without the runs of judges.
         asked = ((store.find(one.run_id), one.outcome) for one in past if store)
-        text, doubtful = cases.new_cases(file.name, ((run.question, ended) for run, ended in asked if run.parent_id is None))
+        text, doubtful = cases.new_cases(
+            file.name, ((run.question, ended) for run, ended in asked if run.parent_id is None)
+        )
     try:
         write_file(path, text.encode(), overwrite=False)
     except FileExistsError:

@@ -134,13 +134,12 @@ def check(
 ) -> None:
     """Check specialist files for problems; exit with code 2 on errors."""
     with console.guarded():
+        from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.availability import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
-
-        from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
 
         project, meant = console.project_folder(root), root is not None
         config = read_config(project, meant=meant)
@@ -161,8 +160,12 @@ def check(
             counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
             by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
             levels = Counter(problem.level for file in files for problem in file.problems)
-            total = ", ".join(counted(levels[level], level) for level in ("error", "warning", "notice") if levels[level])
-            line = f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}{f' ({total})' if total else ''}"
+            total = ", ".join(
+                counted(levels[level], level) for level in ("error", "warning", "notice") if levels[level]
+            )
+            line = (
+                f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}{f' ({total})' if total else ''}"
+            )
             console.print_line(line)
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 

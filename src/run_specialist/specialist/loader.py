@@ -276,7 +276,7 @@ def strict_problems(name: str, given: Mapping[str, object]) -> list[Problem]:
     return [problem for problem in found if checks.PROBLEM not in problem.text]
 
 
-def write_new(
+def write_new(  # noqa: PLR0913 - the parts of a new file
     folder: Path,
     name: str,
     given: Mapping[str, object],

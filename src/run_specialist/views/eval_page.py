@@ -96,7 +96,9 @@ def _read(run: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, 
         for name, text in (("CitesPath", re.sub(r":\d+([-:]\d+)?$", "", one["source"])), ("Contains", one["quote"]))
     ][:2] or ([("Contains", page.line(answer, LONGEST_CHECK).rstrip("…"))] if answer else [])
     right = [f"- {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in given]
-    wrong = f"- Judge: {json.dumps(f'The answer does not claim: {page.line(answer, LONGEST_CHECK)}', ensure_ascii=False)}"
+    wrong = (
+        f"- Judge: {json.dumps(f'The answer does not claim: {page.line(answer, LONGEST_CHECK)}', ensure_ascii=False)}"
+    )
     quotes = [
         {**one, "only": one["quote"] not in known, "quote": page.cut(one["quote"], LONGEST_QUOTE)} for one in evidence
     ]

@@ -123,6 +123,9 @@ HIGHEST = 2.0
 HEADROOM = 1.12
 """Factor between the highest value and the top of the chart."""
 
+NEAR = 0.15
+"""Largest distance of landings with one text [share of the width]."""
+
 HOW = {
     Rung.FORCE: "the answer was forced",
     Rung.SCHEMA: "the answer was limited to JSON",
@@ -154,6 +157,14 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
         at, reached, how = axis(event.at), Kind(event.body["reason"]), Rung(event.body["how"])
         words = f"at {clock(at)} the limit of {reached.label} was reached: {HOW[how]}"
         landings.append({"at": at, "reason": reached.value, "how": how.value, "words": words})
+    # Texts of the marks: landings beside each other have one text, which lies outside of their lines.
+    labels = [{"first": one.offset, "last": one.offset, "text": "resumed"} for one in axis.spans[1:]]
+    for one in landings:
+        near = labels[-1]["last"] if labels and labels[-1]["text"] != "resumed" else -axis.seconds
+        if one["at"] - near <= NEAR * axis.seconds:
+            labels[-1].update(last=one["at"], text=f"{labels[-1]['text']}, {one['how']}")
+        else:
+            labels.append({"first": one["at"], "last": one["at"], "text": f"landing: {one['how']}"})
     return {
         "limited": any(kind["lines"] for kind in kinds),
         "seconds": axis.seconds,
@@ -161,6 +172,7 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
         "kinds": kinds,
         "bands": _bands(run, axis),
         "landings": landings,
+        "labels": labels,
         "resumptions": [
             {
                 "at": one.offset,

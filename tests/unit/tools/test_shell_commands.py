@@ -563,7 +563,7 @@ def environment(root, python):
 
 @pytest.mark.parametrize("settings", [{}, {"paths": ("src",)}, {"writable": (".",)}])
 async def test_commands_run_the_python_of_the_project(run, interpreter, settings):
-    """Its environment comes first on PATH; it and the interpreter are read-only, and nothing else of the home is seen."""
+    """Its environment comes first on PATH, read-only as the interpreter; nothing else of the home folder is seen."""
     run.write("src/a.py")
     environment(run.root, interpreter / "bin" / "python3.11")
     text = (
@@ -599,12 +599,19 @@ async def test_an_environment_opens_no_other_folder(run, interpreter, link):
     assert "private" not in text
 
 
-async def test_commands_run_the_tests_of_a_project(run, monkeypatch):
-    """A real environment, whose interpreter may lie in the home folder, runs them."""
-    monkeypatch.setenv("PYENV_ROOT", str(Path(sys.base_prefix).parents[1]))
-    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(Path(sys.base_prefix).parent))
-    python = os.path.realpath(Path(sys.base_prefix) / "bin" / "python3")
+@pytest.fixture
+def real_environment(run, monkeypatch):
+    """Make the environment of a project with the interpreter of these tests, as if uv or pyenv had installed it."""
+    prefix = Path(sys.base_prefix)
+    monkeypatch.setenv("PYENV_ROOT", str(prefix.parents[1]))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(prefix.parent))
+    python = os.path.realpath(prefix / "bin" / "python3")
     subprocess.run([python, "-m", "venv", "--without-pip", run.root / ".venv"], check=True)
+
+
+@pytest.mark.usefixtures("real_environment")
+async def test_commands_run_the_tests_of_a_project(run):
+    """A real environment, whose interpreter may lie in the home folder, runs them."""
     run.write(
         "test_a.py", "import unittest\nclass A(unittest.TestCase):\n    def test(self):\n        assert 1 + 1 == 2\n"
     )
