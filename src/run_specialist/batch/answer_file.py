@@ -476,15 +476,12 @@ class AnswerFolder:
         lines = "\n".join(self._lines[number] for number in sorted(self._lines))
         index = f"# {total} of the specialist {specialist}\n\n{counts}\n\n{about}\n\n{lines}\n"
         (self.folder / INDEX).write_text(index, encoding="utf-8", errors="replace")
-        # A question of the caller's comes first, where lists of runs show it.
-        return (
-            f"{question}\n\n".lstrip()
-            + (
-                f"The folder contains {total} of the specialist `{specialist}`, one file for each item ({counts}). "
-                f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}"
-            )
-            + ("" if question else f"\n\n{_TASK}")
+        told = (
+            f"The folder contains {total} of the specialist `{specialist}`, one file for each item ({counts}). "
+            f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}"
         )
+        # A question of the caller comes first, where lists of runs show it.
+        return f"{question}\n\n{told}" if question else f"{told}\n\n{_TASK}"
 
 
 def slug_of(text: str, longest: int) -> str:

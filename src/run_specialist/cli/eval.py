@@ -80,16 +80,13 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
         past = [] if store is None else store.past(file.name, project_path(runner.root))
         # Without the runs of judges.
         asked = ((store.find(one.run_id), one.outcome) for one in past if store)
-        text, doubtful = cases.new_cases(
-            file.name, ((run.question, ended) for run, ended in asked if run.parent_id is None)
-        )
+        questions = ((run.question, ended) for run, ended in asked if run.parent_id is None)
+        text, doubtful = cases.new_cases(file.name, questions)
     try:
         write_file(path, text.encode(), overwrite=False)
     except FileExistsError:
         fail(f"{path}:1:1: exists already, and was left unchanged; name another file with --cases")
     print_line(str(relative(path)))
-    if doubtful:
-        say("checks made from doubtful answers, which may be wrong:", follows=True)
     for line in doubtful:
-        say(f"  {line}", follows=True)
+        say(f"its checks come from a doubtful answer: {line}")
     say(f"read and edit the cases, then run: specialists eval {name}")

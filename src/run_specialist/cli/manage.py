@@ -160,13 +160,12 @@ def check(
             counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
             by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
             levels = Counter(problem.level for file in files for problem in file.problems)
-            total = ", ".join(
-                counted(levels[level], level) for level in ("error", "warning", "notice") if levels[level]
-            )
-            line = (
-                f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}{f' ({total})' if total else ''}"
-            )
-            console.print_line(line)
+            by_level = ", ".join(counted(levels[one], one) for one in ("error", "warning", "notice") if levels[one])
+            parts = [
+                f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}",
+                by_level and f"({by_level})",
+            ]
+            console.print_line(" ".join(filter(None, parts)))
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 
@@ -214,8 +213,8 @@ def new(
         if not copied:
             given.setdefault("tool_calls_limit", LIMIT)
         values = {key: given[key] for key in asked if key in given}
-        path = write_new(folder.path, name, values, overwrite=force, project=folder.project, source=copied or None)
-        path = console.relative(path)
+        new_file = write_new(folder.path, name, values, overwrite=force, project=folder.project, source=copied or None)
+        path = console.relative(new_file)
         console.print_line(str(path))
         if any(PROBLEM in problem.text for problem in load(path).problems):
             console.say(f"next: replace the lines with TODO in this file; `specialists check {path}` lists them")

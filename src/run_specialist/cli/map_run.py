@@ -113,9 +113,9 @@ class MapCall:
         try:
             self._reducing = None if answers.reduce is None else self._runner.registry.find(answers.reduce).path
         except SpecialistNotFound:
-            if " " in str(answers.reduce).strip():
-                console.fail("--reduce takes the name of a specialist; give a text as --reduce-question TEXT beside it")
-            raise
+            if " " not in str(answers.reduce).strip():
+                raise
+            console.fail("--reduce takes the name of a specialist; give a text as --reduce-question TEXT beside it")
         self._plan(batch_options.RETRIED[batch.retry])
 
     def work(self) -> int:
@@ -415,10 +415,9 @@ class MapCall:
 
         path: of its file.
         """
-        asked = self.answers.reduce_question or ""
-        question = folder.finish(self.name, self._question, asked)
+        question = folder.finish(self.name, self._question, self.answers.reduce_question or "")
         runner = self._runner_in(folder.folder)
-        digest = hashlib.sha256(asked.encode())
+        digest = hashlib.sha256((self.answers.reduce_question or "").encode())
         for one in sorted(folder.folder.glob("*.md")):
             digest.update(one.name.encode() + b"\0" + one.read_bytes() + b"\0")
         run_id = f"{self.batch.id}-reduced-{digest.hexdigest()[:16]}"

@@ -93,11 +93,9 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     text = f"{_VERDICTS[suggestion.verdict].format(now=now, limit=limit)}: {suggestion.reason}."
     console.print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if console.is_terminal() else text)
     if limit is not None and limit != now and file and is_packaged(file.path):
-        console.print_line(
-            "\nIts file is included in this package. These lines make a copy in your project and ask it:\n"
-        )
-        console.print_line(f"    specialists new {file.name} --from {file.name} --tool-calls-limit {limit}")
-        console.print_line(f"    run-specialist {file.name} QUERY")
+        copy = f"    specialists new {file.name} --from {file.name} --tool-calls-limit {limit}"
+        why = "Its file is included in this package. These lines make a copy in your project, and ask it:"
+        console.print_line(f"\n{why}\n\n{copy}\n    run-specialist {file.name} QUERY")
     elif limit is not None and limit != now:
         line = file.lines.get("tool_calls_limit") if file else None
         where = (

@@ -191,17 +191,17 @@ def case_schema() -> dict[str, Any]:
 
 def _doubts(outcome: Mapping[str, Any]) -> list[str]:
     """Return why the checks that its answer gives should not be trusted."""
-    support, evidence = outcome.get("support") or (), outcome.get("evidence") or ()
+    evidence = outcome.get("evidence") or ()
     unfound = sum(one.get("verified") is False for one in evidence)
-    missing = sum(bool(one.get("missing")) for one in support)
-    landing, offline = outcome.get("status") == "landed", outcome.get("model") == OFFLINE
-    return [
-        *(["was answered without a language model"] if offline else []),
-        *([f"{counted(missing, 'sentence')} not borne out by its evidence"] if missing else []),
-        *([f"{counted(unfound, 'quote')} not found in what was read"] if unfound else []),
-        *([] if evidence or outcome.get("gaps") else ["no quotes"]),
-        *(["landed at a limit"] if landing else []),
-    ]
+    missing = sum(bool(one.get("missing")) for one in outcome.get("support") or ())
+    reasons = {
+        "was answered without a language model": outcome.get("model") == OFFLINE,
+        f"{counted(missing, 'sentence')} not borne out by its evidence": missing,
+        f"{counted(unfound, 'quote')} not found in what was read": unfound,
+        "no quotes": not evidence and not outcome.get("gaps"),
+        "landed at a limit": outcome.get("status") == "landed",
+    }
+    return [reason for reason, holds in reasons.items() if holds]
 
 
 def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> tuple[str, list[str]]:

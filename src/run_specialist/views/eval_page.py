@@ -88,21 +88,20 @@ def _read(run: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, 
         codes = SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes()
         pieces = [("".join(ours[start:end]), tag != "equal") for tag, _, _, start, end in codes if end > start]
         known = {one["quote"] for one in page.quotes_in(other)}
-    # A text in JSON is valid YAML, too.
-    given = [
-        (name, page.line(text, LONGEST_CHECK).rstrip("…"))
-        for one in evidence
-        if one["verified"]
-        for name, text in (("CitesPath", re.sub(r":\d+([-:]\d+)?$", "", one["source"])), ("Contains", one["quote"]))
-    ][:2] or ([("Contains", page.line(answer, LONGEST_CHECK).rstrip("…"))] if answer else [])
-    right = [f"- {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in given]
-    wrong = (
-        f"- Judge: {json.dumps(f'The answer does not claim: {page.line(answer, LONGEST_CHECK)}', ensure_ascii=False)}"
-    )
+    first = next((one for one in evidence if one["verified"]), None)
+    right = [_check("Contains", first["quote"] if first else answer)]
+    if first:
+        right.insert(0, _check("CitesPath", re.sub(r":\d+([-:]\d+)?$", "", first["source"])))
+    wrong = _check("Judge", f"The answer does not claim: {answer}")
     quotes = [
         {**one, "only": one["quote"] not in known, "quote": page.cut(one["quote"], LONGEST_QUOTE)} for one in evidence
     ]
-    return {"gaps": (), **run, "pieces": pieces, "evidence": quotes, "right": right, "wrong": wrong}
+    return {"gaps": (), **run, "pieces": pieces, "evidence": quotes, "right": right if answer else (), "wrong": wrong}
+
+
+def _check(name: str, text: str) -> str:
+    # A text in JSON is valid YAML, too.
+    return f"- {name}: {json.dumps(page.line(text, LONGEST_CHECK).rstrip('…'), ensure_ascii=False)}"
 
 
 def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -151,23 +151,9 @@ class HtmlPage:
         page = Environment(
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
         )
-        formats = (
-            clock,
-            counted,
-            is_code,
-            iso,
-            lasted,
-            line,
-            moment,
-            path,
-            percent,
-            pretty,
-            signed,
-            ticks,
-            total,
-            dollars,
-        )
+        formats = (clock, counted, iso, lasted, line, moment, path, percent, pretty, signed, ticks, total, dollars)
         page.filters |= {**{one.__name__: one for one in formats}, **self.filters}
+        page.tests["code"] = is_code
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")
         parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package
@@ -206,9 +192,7 @@ def path(points: Sequence[Sequence[float]], seconds: float, top: float) -> str:
     return "M" + " ".join(f"{across} {down}" for (across, down), _ in groupby(placed))
 
 
-_PROSE = re.compile(
-    r"(?:\.(?:md|markdown|txt|rst|adoc|org|html?|pdf|csv|eml)|^[^.]*)(?::\d+(?:[-:]\d+)?)?$", re.IGNORECASE
-)
+_PROSE = re.compile(r"(\.(md|markdown|txt|rst|adoc|html?|pdf|csv|eml)|^[^.]*)(:\d[\d:-]*)?$", re.IGNORECASE)
 
 
 def is_code(source: str) -> bool:

@@ -158,11 +158,13 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
         words = f"at {clock(at)} the limit of {reached.label} was reached: {HOW[how]}"
         landings.append({"at": at, "reason": reached.value, "how": how.value, "words": words})
     # Texts of the marks: landings beside each other have one text, which lies outside of their lines.
-    labels = [{"first": one.offset, "last": one.offset, "text": "resumed"} for one in axis.spans[1:]]
+    labels: list[dict[str, Any]] = [
+        {"first": one.offset, "last": one.offset, "text": "resumed"} for one in axis.spans[1:]
+    ]
     for one in landings:
-        near = labels[-1]["last"] if labels and labels[-1]["text"] != "resumed" else -axis.seconds
-        if one["at"] - near <= NEAR * axis.seconds:
-            labels[-1].update(last=one["at"], text=f"{labels[-1]['text']}, {one['how']}")
+        before = labels[-1] if labels else {"text": "resumed"}
+        if before["text"] != "resumed" and one["at"] - before["last"] <= NEAR * axis.seconds:
+            before.update(last=one["at"], text=f"{before['text']}, {one['how']}")
         else:
             labels.append({"first": one["at"], "last": one["at"], "text": f"landing: {one['how']}"})
     return {
