@@ -211,9 +211,7 @@ class AnswerOptions:
     reduce: str | None = option(
         "SPECIALIST", "Then ask this specialist to combine the answers, which it reads as files."
     )
-    reduce_question: str | None = option(
-        "TEXT", "Question about all answers, for --reduce.  [default: what they have in common, and where they differ]"
-    )
+    reduce_question: str | None = option("TEXT", "The question for --reduce.")
     json_: bool = flag("Print the summary as one JSON object.")
     events: bool = flag("Print each event as one line of JSON, those of the runs with their `item`.")
     quiet: bool = flags.quiet_option("Print only rows, JSON and errors.")

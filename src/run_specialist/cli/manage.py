@@ -183,18 +183,16 @@ def new(
         str | None, typer.Option(metavar="MODEL", help="sonnet, opus, haiku, a full id, or inherit.")
     ] = None,
     tool_calls_limit: flags.ToolCallsLimit = None,
-    source: Annotated[
-        str | None, typer.Option("--from", metavar="SPECIALIST", help="Copy this specialist, with these changes.")
-    ] = None,
+    source: Annotated[str | None, typer.Option("--from", metavar="SPECIALIST", help="Copy this specialist.")] = None,
     dir_: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
     ] = None,
     root: flags.ProjectRoot = None,
     force: flags.Overwrite = False,
 ) -> None:
-    """Create a specialist file from a template, or as a copy of another one.
+    """Create a specialist file from a template or another specialist.
 
-    On a terminal, it asks for missing values, unless it copies.
+    On a terminal, it asks for missing values.
     """
     with console.guarded():
         from run_specialist.specialist.checks import PROBLEM  # noqa: PLC0415 - fast `--help`

@@ -98,11 +98,8 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
         console.print_line(f"\n{why}\n\n{copy}\n    run-specialist {file.name} QUERY")
     elif limit is not None and limit != now:
         line = file.lines.get("tool_calls_limit") if file else None
-        where = (
-            f"{console.relative(file.path)}{f', line {line}' if line else ''}"
-            if file
-            else "the front matter of its file"
-        )
+        at = f", line {line}" if line else ""
+        where = f"{console.relative(file.path)}{at}" if file else "the front matter of its file"
         console.print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
     when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
     console.print_line(f"\n{tuning.specialist}  {counted(tuning.runs, 'run')}{when}")

@@ -317,9 +317,10 @@ def _changed(source: SpecialistFile, given: Mapping[str, object]) -> str:
 
     Raises UsageError for a file that is not Markdown with front matter, or has errors.
     """
-    problems, data = Problems(source.path), read_file(source.path, source.project, LARGEST)
-    parts = cut(decode(data, problems), problems)
-    if source.specialist is None or is_toml(source.path) or parts is None or not parts.closed:
+    problems, parts = Problems(source.path), None
+    if source.specialist is not None and not is_toml(source.path):
+        parts = cut(decode(read_file(source.path, source.project, LARGEST), problems), problems)
+    if parts is None or not parts.closed:
         raise UsageError(f"{shown(str(source.path), None)} cannot be copied: it is no Markdown file with valid keys")
     front = parts.text[parts.start : parts.end]
     for key, value in given.items():
