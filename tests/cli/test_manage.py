@@ -134,6 +134,28 @@ def test_new_refuses_values_that_fail_a_strict_check(project: Path, flag: str, v
     assert not (project / "specialists" / "fresh.md").exists()
 
 
+def test_check_takes_names_and_says_how_to_mend_yaml(project: Path) -> None:
+    """A name is found as for a run; an unquoted `: ` and a tab are named with the remedy; levels are counted."""
+    (project / "specialists" / "odd.md").write_text("---\ndescription: Finds: notes\n---\nText.\n")
+    (project / "specialists" / "tab.md").write_text("---\ndescription: d\ncountdown:\n\tfrom: 3\n---\nText.\n")
+    odd, tab, missing = call("check", "odd", "finder"), call("check", "tab"), call("check", "odder")
+    assert "odd.md:2:19: warning: is not valid YAML (mapping values are not allowed in" in odd.stdout
+    assert 'put quotes around the value with ": " inside)' in odd.stdout
+    assert odd.stdout.endswith("2 files: 1 ok, 1 with warnings (1 warning, 1 notice)\n")
+    assert "line 4 begins with a tab; use spaces" in tab.stdout
+    assert (missing.exit_code, "did you mean odd" in missing.stderr) == (2, True)
+
+
+def test_new_copies_a_specialist(project: Path) -> None:
+    """Only the name and what flags give differ from the source; nothing is asked."""
+    text = GOOD.replace("---\n", "---\n# kept\n", 1)
+    (project / "specialists" / "finder.md").write_text(text)
+    assert call("new", "copy", "--from", "finder", "--tool-calls-limit", "24").stdout == "specialists/copy.md\n"
+    copied = (project / "specialists" / "copy.md").read_text()
+    assert copied == text.replace("name: finder", "name: copy").replace("tool_calls_limit: 12", "tool_calls_limit: 24")
+    assert call("new", "none", "--from", "nobody").exit_code == 2
+
+
 def test_new_without_a_terminal_writes_placeholders_that_check_reports(project: Path) -> None:
     """Without a terminal and a description, the file has placeholders, each a problem with file and line."""
     result = call("new", "fresh")

@@ -143,7 +143,7 @@ def test_a_first_set_comes_from_answered_runs(tmp_path):
     path.write_text(text)
     first, second = load_cases(path, no_judge)
     assert (first.name, second.name) == ("what-do-owls-eat", "and-zebras")
-    assert doubtful == ["what-do-owls-eat: 1 quote not found in what was read"]
+    assert doubtful == {"1 quote not found in what was read": ["what-do-owls-eat"]}
     assert (first.question, first.expected_output) == ("What do owls eat?", None)
     assert [str(one) for one in first.evaluators] == [
         "CitesPath(paths='notes/owls.md')",

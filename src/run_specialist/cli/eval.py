@@ -73,6 +73,7 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     from run_specialist.evals import cases, reuse  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.loader import stem  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
+    from run_specialist.tools.base import few  # noqa: PLC0415 - fast `--help`
 
     file = runner.registry.find(name)
     path = given or file.path.with_name(f"{stem(file.path)}{cases.ENDINGS[0]}")
@@ -87,6 +88,6 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     except FileExistsError:
         fail(f"{path}:1:1: exists already, and was left unchanged; name another file with --cases")
     print_line(str(relative(path)))
-    for line in doubtful:
-        say(f"its checks come from a doubtful answer: {line}")
+    for why, names in doubtful.items():
+        say(f"checks made from a doubtful answer ({why}): {few(names, 4)}")
     say(f"read and edit the cases, then run: specialists eval {name}")

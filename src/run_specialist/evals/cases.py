@@ -204,8 +204,8 @@ def _doubts(outcome: Mapping[str, Any]) -> list[str]:
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> tuple[str, list[str]]:
-    """Return the text of a file with cases, and a line for each whose answer is doubtful.
+def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> tuple[str, dict[str, list[str]]]:
+    """Return the text of a file with cases, and the names of those with a doubtful answer by the reason.
 
     Raises UsageError if there is no case.
 
@@ -219,8 +219,8 @@ def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> tuple[str, list[str
         raise UsageError(
             f"there are no stored runs of {name} with an answer to make cases from; ask it some questions first"
         )
-    cases, doubtful = [], []
-    names: Counter[str] = Counter()
+    cases: list[Any] = []
+    names, doubtful = Counter[str](), dict[str, list[str]]()
     for question, outcome in islice(newest.items(), MOST):
         checks: list[Any] = ["Gap"] if outcome.get("gaps") else []
         quotes: Sequence[Any] = [one for one in outcome.get("evidence") or () if one.get("verified")]
@@ -232,7 +232,7 @@ def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> tuple[str, list[str
         names[slug] += 1
         case = slug if names[slug] == 1 else f"{slug}-{names[slug]}"
         if doubts := _doubts(outcome):
-            doubtful.append(f"{case}: {', '.join(doubts)}")
+            doubtful.setdefault(", ".join(doubts), []).append(case)
         cases.append({"name": case, "inputs": question, "evaluators": checks})
     text = yaml.safe_dump({"cases": cases}, sort_keys=False, allow_unicode=True, width=110)
     return _HEADER.format(name=name) + text, doubtful

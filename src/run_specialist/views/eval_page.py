@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from run_specialist import budget
 from run_specialist.views import page
+from run_specialist.views.markdown import without_quotes
 from run_specialist.views.page import HtmlPage
 
 MOST_CASES = 5_000
@@ -18,7 +19,8 @@ MOST_MARKED = 500
 """Maximum number of cases whose answers are compared word by word, which is slow."""
 LONGEST_ANSWER = 8_000
 """Maximum length of an answer on the page [characters]."""
-LONGEST_QUOTE = 600
+LONGEST = 600
+"""Maximum length of a quote on the page [characters]."""
 LONGEST_CHECK = 120
 """Maximum length of a text in a check to copy [characters]."""
 
@@ -81,10 +83,10 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
 
 def _read(run: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a run with its answer in pieces, each with whether the other answer lacks it, and checks to copy."""
-    answer, evidence = str(run.get("answer") or "")[:LONGEST_ANSWER], page.quotes_in(run)
+    answer, evidence = _answer(run), page.quotes_in(run)
     pieces, known = [(answer, False)], {one["quote"] for one in evidence}
     if other is not None and answer and other.get("answer"):
-        theirs, ours = (re.findall(r"\S+|\s+", text) for text in (str(other["answer"])[:LONGEST_ANSWER], answer))
+        theirs, ours = (re.findall(r"\S+|\s+", text) for text in (_answer(other), answer))
         codes = SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes()
         pieces = [("".join(ours[start:end]), tag != "equal") for tag, _, _, start, end in codes if end > start]
         known = {one["quote"] for one in page.quotes_in(other)}
@@ -93,10 +95,14 @@ def _read(run: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, 
     if first:
         right.insert(0, _check("CitesPath", re.sub(r":\d+([-:]\d+)?$", "", first["source"])))
     wrong = _check("Judge", f"The answer does not claim: {answer}")
-    quotes = [
-        {**one, "only": one["quote"] not in known, "quote": page.cut(one["quote"], LONGEST_QUOTE)} for one in evidence
-    ]
+    quotes = [{**one, "only": one["quote"] not in known, "quote": page.cut(one["quote"], LONGEST)} for one in evidence]
     return {"gaps": (), **run, "pieces": pieces, "evidence": quotes, "right": right if answer else (), "wrong": wrong}
+
+
+def _answer(run: Mapping[str, Any]) -> str:
+    """Return the answer of a run without the quotes that follow below."""
+    quotes = ((one["source"], one["quote"]) for one in page.quotes_in(run))
+    return without_quotes(str(run.get("answer") or ""), quotes)[:LONGEST_ANSWER]
 
 
 def _check(name: str, text: str) -> str:

@@ -162,7 +162,7 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
         {"first": one.offset, "last": one.offset, "text": "resumed"} for one in axis.spans[1:]
     ]
     for one in landings:
-        before = labels[-1] if labels else {"text": "resumed"}
+        before: dict[str, Any] = labels[-1] if labels else {"text": "resumed"}
         if before["text"] != "resumed" and one["at"] - before["last"] <= NEAR * axis.seconds:
             before.update(last=one["at"], text=f"{before['text']}, {one['how']}")
         else:

@@ -133,7 +133,6 @@ ENVIRONMENT = ".venv"
 """Folder of the Python environment of a project."""
 # What its interpreter needs.
 _OF_ENVIRONMENT = ("bin", "lib", "lib64", "pyvenv.cfg")
-_SYSTEM_PROGRAMS = ("/usr", "/bin")
 
 
 def python_folders(root: Path) -> list[Path] | None:
@@ -150,7 +149,7 @@ def python_folders(root: Path) -> list[Path] | None:
         if any(os.path.realpath(one, strict=True) != str(one) for one in inside):
             return None
         python = Path(os.path.realpath(folder / "bin" / "python", strict=True))
-        if any(python.is_relative_to(one) for one in _SYSTEM_PROGRAMS):
+        if any(python.is_relative_to(one) for one in ("/usr", "/bin")):
             return []
         for place in _installed_pythons():
             if python.parent.name == "bin" and str(python.parents[2]) == os.path.realpath(place):
