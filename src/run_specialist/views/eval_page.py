@@ -36,6 +36,7 @@ def amount(value: float, name: str) -> str:
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "amount": amount,
     "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + amount(abs(value), name),
+    "across": lambda value, reach: round(50 * (1 + value / reach), 2),
 }
 _PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
 AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}
@@ -75,9 +76,8 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
     # The largest distance from 0 on the axis of all intervals.
     ends = [abs(one["score"][end] or 0.0) for one in result["comparison"] if one["score"] for end in ("low", "high")]
     reach = 1.1 * max([0.1, *ends, *(1.5 * one["tolerance"] for one in result["comparison"])])
-    plots = [{**one, "plot": _plot(one, reach)} for one in result["comparison"]]
     links = {run_id: quote(path) for run_id, path in (reports or {}).items()}
-    shown = {"cases": cases, "variants": variants, "compared": plots, "amounts": AMOUNTS}
+    shown = {"cases": cases, "variants": variants, "amounts": AMOUNTS, "reach": reach}
     return _PAGE.render({"result": result, "links": links, **shown})
 
 
@@ -124,24 +124,4 @@ def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "passed": sum(one["passed"] for one in ended),
         "score": fmean(map(fmean, by_case.values())) if by_case else None,
         "totals": {name: page.total(run[name] for run in ended) for name in AMOUNTS},
-    }
-
-
-def _plot(one: Mapping[str, Any], reach: float) -> dict[str, float] | None:
-    """Return the positions of an interval on the axis, in percent; None without an interval."""
-    score = one["score"]
-    if score is None or score["low"] is None or score["high"] is None:
-        return None
-
-    def at(value: float) -> float:
-        return float(round(50 * (1 + value / reach), 2))
-
-    low, high, tolerance = score["low"], score["high"], one["tolerance"]
-    return {
-        "low": at(low),
-        "wide": max(at(high) - at(low), 0.4),
-        "mean": at(score["difference"]),
-        "tolerance": at(-tolerance),
-        "tolerated": at(tolerance) - at(-tolerance),
-        "reach": reach,
     }

@@ -14,6 +14,10 @@ MOST_RUNS = 5_000
 QUESTION_LENGTH = 160
 """Longest question of a row [characters]."""
 
+_OF_RUN = (
+    *("run_id", "parent_id", "forked_from", "forked_at", "specialist", "model", "status", "started_at"),
+    *("tool_calls", "cost_usd"),
+)
 _PAGE = HtmlPage("run_index", styles=("report",))
 
 
@@ -63,17 +67,8 @@ def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) 
     if not isinstance(took, int | float):
         took = None if run.ended_at is None else max(run.ended_at - run.started_at, 0)
     return {
-        "run_id": run.run_id,
-        "parent_id": run.parent_id,
-        "forked_from": run.forked_from,
-        "forked_at": run.forked_at,
-        "specialist": run.specialist,
-        "model": run.model,
+        **{key: getattr(run, key) for key in _OF_RUN},
         "question": page.line(run.question, QUESTION_LENGTH),
-        "status": run.status,
-        "started_at": run.started_at,
-        "tool_calls": run.tool_calls,
-        "cost_usd": run.cost_usd,
         "seconds": took,
         "quotes": len(evidence),
         "verified": sum(one["verified"] is True for one in evidence),
