@@ -30,9 +30,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
     name: of the file, for errors.
     Raises UsageError for a line that is too long, or is not text.
     """
-    number = 0
-    while data := file.readline(LONGEST_LINE + 1):
-        number += 1
+    for number, data in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
         where = f"{name}:{number}"
         if len(data) > LONGEST_LINE:
             raise UsageError(f"{where}: the line is longer than {LONGEST_LINE // 1024**2} MiB; shorten or split it")

@@ -2,13 +2,13 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from run_specialist.cli import batch_options
-from run_specialist.cli.console import complete_names, fail, guarded, print_json, print_line, relative, say, write_file
-from run_specialist.cli.flags import config_for_run
+from run_specialist.cli.console import fail, guarded, print_json, print_line, relative, say, write_file
+from run_specialist.cli.flags import SpecialistName, config_for_run
 from run_specialist.cli.help import grouped
 
 if TYPE_CHECKING:
@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 
 @grouped
 def eval_(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            help="Name of the specialist, or path of its file.",
-            autocompletion=complete_names,
-        ),
-    ] = None,
+    name: Annotated[str | None, get_args(SpecialistName)[1]] = None,
     *,
     cases: batch_options.CaseOptions,
     variants: batch_options.VariantOptions,
@@ -63,8 +55,7 @@ def eval_(
             return
         from run_specialist.cli.eval_work import EvalWork  # noqa: PLC0415 - fast `--help`
 
-        options = (cases, variants, comparison, results, money, work, each_run)
-        code = EvalWork(name, config, project, *options).work()
+        code = EvalWork(name, config, project, cases, variants, comparison, results, money, work, each_run).work()
     raise typer.Exit(code)
 
 

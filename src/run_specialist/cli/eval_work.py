@@ -113,11 +113,7 @@ class EvalWork:
         if self.comparison.with_reports and self.comparison.page is None:
             console.fail("--with-reports needs --page, beside which the reports are written")
         for flag, path in (("--page", self.comparison.page), ("--junit", self.comparison.junit)):
-            try:
-                if path is not None:
-                    console.try_writing(path)
-            except OSError as error:
-                console.fail(f"{flag} {path}: {error.strerror or error}")
+            console.OutputFile(path, flag)
 
     def _plan(self, runner: Runner) -> plans.EvalPlan:
         """Return the planned runs; the baseline comes first if it has to be run, too. Raises UsageError."""

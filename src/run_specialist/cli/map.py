@@ -9,22 +9,16 @@ from run_specialist.cli.console import guarded
 from run_specialist.cli.flags import SpecialistName
 from run_specialist.cli.help import grouped
 
-Items = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="ITEMS",
-        show_default=False,
-        help="File with the items: JSON lines, a JSON array, CSV with a header, or one text per line; `-` means "
-        "standard input.",
-    ),
-]
+_ITEMS = (
+    "File with the items: JSON lines, a JSON array, CSV with a header, or one text per line; `-` means standard input."
+)
 
 
 @grouped
 def map_(
     context: typer.Context,
     name: SpecialistName,
-    items: Items = None,
+    items: Annotated[str | None, typer.Argument(metavar="ITEMS", help=_ITEMS)] = None,
     *,
     each_item: batch_options.ItemOptions,
     answers: batch_options.AnswerOptions,

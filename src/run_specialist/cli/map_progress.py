@@ -26,6 +26,7 @@ from run_specialist.cli.tables import duration_words
 from run_specialist.errors import UsageError, with_flags
 from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying
 from run_specialist.record.outcome import Exit
+from run_specialist.views.page import total
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -93,9 +94,9 @@ class MapProgress:
         self.earlier += done.is_earlier
         self.new += not done.is_earlier
         if done.outcome is not None:
-            self.spent = _sum(self.spent, done.outcome.cost_usd)
+            self.spent = total([self.spent, done.outcome.cost_usd])
             if not done.is_earlier:
-                self.new_cost = _sum(self.new_cost, done.outcome.cost_usd)
+                self.new_cost = total([self.new_cost, done.outcome.cost_usd])
 
     @property
     def seconds(self) -> float:
@@ -110,10 +111,7 @@ class MapProgress:
     @property
     def cost_usd(self) -> float | None:
         """Cost so far, including running items; None if a price is unknown [USD]."""
-        total = self.spent
-        for one in [*self.running.values()]:
-            total = _sum(total, one.total.cost_usd)
-        return total
+        return total([self.spent, *(one.total.cost_usd for one in [*self.running.values()])])
 
     def time_left(self, rest: int | None) -> float | None:
         """Return the expected time for the number of items left; None if it is unknown [s]."""
@@ -124,10 +122,6 @@ class MapProgress:
         if rest is None or self.new < TELLING or self.new_cost is None or self.spent is None:
             return None
         return self.spent + rest * self.new_cost / self.new
-
-
-def _sum(total: float | None, more: float | None) -> float | None:
-    return None if total is None or more is None else total + more
 
 
 def _doing(event: Event) -> str | None:

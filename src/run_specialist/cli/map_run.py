@@ -166,11 +166,6 @@ class MapCall:
             console.say("type one item per line, then press Ctrl-D on an empty line")
         return source_of(items, each.format_)
 
-    @property
-    def _question(self) -> str | None:
-        """The question about each item, as a template; None if each item is its question."""
-        return None if self._template is None else self._template.text
-
     def _plan(self, retried: Sequence[str]) -> None:
         """Make the batch, and forecast it from past runs; sends nothing.
 
@@ -189,7 +184,7 @@ class MapCall:
             self.batch: Batch = self._runner.map(
                 self.name,
                 self._inputs,
-                self._question,
+                self.each_item.question,
                 source=self._source.name,
                 retry=retried,
                 typical_cost=self._typical_cost,
@@ -238,12 +233,8 @@ class MapCall:
             console.print_line(f"\nbatch {self.batch.id}; nothing was sent")
             return
         figures = {
-            name: typical and {"median": rounded(typical.median), "nine_of_ten": rounded(typical.high)}
-            for name, typical in (
-                ("tool_calls", expected.calls),
-                ("seconds", expected.seconds),
-                ("cost_usd", expected.cost_usd),
-            )
+            name: (one := getattr(expected, name)) and {"median": rounded(one.median), "nine_of_ten": rounded(one.high)}
+            for name in ("tool_calls", "seconds", "cost_usd")
         }
         console.print_json(
             {
@@ -302,7 +293,7 @@ class MapCall:
             self.name,
             self._inputs,
             batch_id=batch_id,
-            question=self._question,
+            question=self.each_item.question,
             model=each.model,
             settings=each.settings,
             at_once=self._fleet_at_once,
@@ -415,9 +406,10 @@ class MapCall:
 
         path: of its file.
         """
-        question = folder.finish(self.name, self._question, self.answers.reduce_question or "")
-        runner = self._runner_in(folder.folder)
-        digest = hashlib.sha256((self.answers.reduce_question or "").encode())
+        own = self.answers.reduce_question or ""
+        question, runner = folder.finish(self.name, self.each_item.question, own), self._runner_in(folder.folder)
+        # Another specialist, or another question, is another run.
+        digest = hashlib.sha256(f"{path}\0{own}".encode())
         for one in sorted(folder.folder.glob("*.md")):
             digest.update(one.name.encode() + b"\0" + one.read_bytes() + b"\0")
         run_id = f"{self.batch.id}-reduced-{digest.hexdigest()[:16]}"

@@ -37,6 +37,8 @@ def _print_replay(done: "ReplayResult", saved: Path | None) -> None:
 
 
 _RUN = "Id of the run, an unambiguous prefix, `last`: the newest of this project, or a cassette file."
+_ROOT = "Folder that the file tools can read.  [default: that of the run]"
+_SAVE = "Write the run to a cassette file without credentials, if it replays the same."
 
 
 def replay(
@@ -44,16 +46,8 @@ def replay(
     trust: TrustFlag = False,
     all_projects: AllProjects = False,
     dir_: Dir = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder that the file tools can read.  [default: that of the run]"),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the run to a cassette file without credentials, if it replays the same."
-        ),
-    ] = None,
+    root: Annotated[Path | None, typer.Option(metavar="FOLDER", help=_ROOT)] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help=_SAVE)] = None,
     force: Overwrite = False,
     store: StoreUrl = None,
     json_: Json = False,

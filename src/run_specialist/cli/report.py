@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,15 +26,8 @@ if TYPE_CHECKING:
     from run_specialist.views.report import RelatedRuns
 
 
-OutFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        "--output",
-        metavar="FILE",
-        help="Output file; `-` for standard output.  [default: report-RUN.html beside the store]",
-    ),
-]
+_OUT = "Output file; `-` for standard output.  [default: report-RUN.html beside the store]"
+OutFile = Annotated[Path | None, typer.Option("--out", "--output", metavar="FILE", help=_OUT)]
 Index = Annotated[bool, typer.Option("--index", help="A page that lists all runs.  [default file: report-index.html]")]
 WithReports = Annotated[
     bool, typer.Option("--with-reports", help="With --index or a batch: also write the reports that are missing.")
@@ -241,9 +235,7 @@ def open_page(path: Path) -> None:
 
     # An absolute file:// address: its special characters are encoded, so that no shell or option parser sees them.
     address = path.resolve().as_uri()
-    try:
-        opened = webbrowser.open(address)
-    except (webbrowser.Error, OSError, ValueError):
-        opened = False
-    if not opened:
-        say(f"no browser could be started; open {address}")
+    with suppress(webbrowser.Error, OSError, ValueError):
+        if webbrowser.open(address):
+            return
+    say(f"no browser could be started; open {address}")

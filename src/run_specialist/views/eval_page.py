@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from statistics import fmean
@@ -51,28 +52,26 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
     """
     compared = {one["variant"]: one for one in result["comparison"]}
     differences = {(pair["case"], name): pair["difference"] for name, one in compared.items() for pair in one["pairs"]}
-    by_cell: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    by_cell: defaultdict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for run in result["runs"]:
-        by_cell.setdefault((run["case"], run["variant"]), []).append(run)
+        by_cell[run["case"], run["variant"]].append(run)
     cases = []
     for number, case in enumerate(result["cases"][:MOST_CASES], 1):
-        cells: list[dict[str, Any]] = []
-        for one in result["variants"]:
-            cell = case, one["name"]
-            runs = by_cell.get(cell, [])
-            figures = {"runs": runs, "difference": differences.get(cell), **_figures(runs)}
-            cells.append({"variant": one["name"], **figures})
+        cells: list[dict[str, Any]] = [
+            {"variant": name, "difference": differences.get((case, name)), **_figures(by_cell[case, name])}
+            for name in (one["name"] for one in result["variants"])
+        ]
         # Each answer is compared with that of the first other variant for the same repeat.
-        for cell_ in cells:
-            others = next((other["runs"] for other in cells if other is not cell_ and other["runs"]), ())
+        for cell in cells:
+            others = next((other["runs"] for other in cells if other is not cell and other["runs"]), ())
             other_of = {run["repeat"]: run for run in others} if number <= MOST_MARKED else {}
-            cell_["read"] = [_read(run, other_of.get(run["repeat"])) for run in cell_["runs"]]
-        question = next((run.get("question") for cell_ in cells for run in cell_["runs"]), "") or ""
+            cell["read"] = [_read(run, other_of.get(run["repeat"])) for run in cell["runs"]]
+        question = next((run.get("question") for cell in cells for run in cell["runs"]), "") or ""
         cases.append({"number": number, "name": case, "question": question, "cells": cells})
     variants = []
     for one in result["variants"]:
         runs = [run for run in result["runs"] if run["variant"] == one["name"]]
-        variants.append({**one, "compared": compared.get(one["name"]), "planned": len(runs), **_figures(runs)})
+        variants.append({**one, "compared": compared.get(one["name"]), **_figures(runs)})
     # The largest distance from 0 on the axis of all intervals.
     ends = [abs(one["score"][end] or 0.0) for one in result["comparison"] if one["score"] for end in ("low", "high")]
     reach = 1.1 * max([0.1, *ends, *(1.5 * one["tolerance"] for one in result["comparison"])])
@@ -120,6 +119,7 @@ def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if made or not run["unmade_checks"] or run["status"] == "failed":
             by_case.setdefault(run["case"], []).append(run["score"])
     return {
+        "runs": runs,
         "ended": len(ended),
         "passed": sum(one["passed"] for one in ended),
         "score": fmean(map(fmean, by_case.values())) if by_case else None,

@@ -192,9 +192,7 @@ def answer(run: StoredRun, turns: Sequence[Mapping[str, Any]], holders: Sequence
         "evidence": [
             {
                 "number": number,
-                "source": one["source"],
-                "quote": one["quote"],
-                "verified": one["verified"],
+                **one,
                 "call": call and call.number,
                 "name": call and call.call.name,
                 "target": call and (f"quote-{number}" if number in marked else f"result-{call.number}"),

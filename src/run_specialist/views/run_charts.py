@@ -77,6 +77,14 @@ def axis(run: StoredRun) -> Axis:
     return Axis(tuple(spans))
 
 
+def calls_by_turn(run: StoredRun) -> Mapping[int, Sequence[Returned]]:
+    """Return the calls by the number of their turn, empty for others; one before the first request is shown with it."""
+    found: defaultdict[int, list[Returned]] = defaultdict(list)
+    for call in run.calls:
+        found[call.turn or 1].append(call)
+    return found
+
+
 def events_of(run: StoredRun, *names: str) -> list[StoredEvent]:
     """Return the events of a run that have one of these names."""
     return [event for event in run.events if event.body.get("event") in names]
@@ -283,10 +291,7 @@ GROUP = 25
 
 def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the turns in groups, each with its own time scale and the marks between turns; in working time [s]."""
-    calls: defaultdict[int, list[Returned]] = defaultdict(list)
-    for call in run.calls:
-        # A call before the first request is shown with it.
-        calls[call.turn or 1].append(call)
+    calls = calls_by_turn(run)
     rows = [_row(turn, calls[turn.number], axis) for turn in run.own_turns]
     # The total time covered by at least one call.
     calling, until = 0.0, float("-inf")

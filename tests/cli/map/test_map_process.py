@@ -236,6 +236,9 @@ def test_another_specialist_brings_the_answers_together(api, items, map_, write,
     assert len(simulator.requests) == sent + 1
     assert "Which is larger?\\n\\nThe folder contains 2 answers" in seen[-1]
     assert "Bring the answers together" not in seen[-1]
+    # So is another specialist.
+    other = json.loads(map_(path, "--reduce", str(write("other", "model: haiku")), "--json").stdout)["reduced"]
+    assert (other["specialist"], len(simulator.requests)) == ("other", sent + 2)
     for flags in (("--reduce", "Which is larger?"), ("--reduce-question", "Which?")):
         refused = map_(path, *flags)
         assert (refused.exit_code, refused.stderr.count("\n"), "--reduce-question" in refused.stderr) == (2, 1, True)
