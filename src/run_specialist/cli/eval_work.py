@@ -227,16 +227,13 @@ class EvalWork:
             text = junit(result, compared if self._baseline else ())
             console.write_private(junit_path, text.encode("utf-8", "replace"), overwrite=True)
         if page is not None:
-            folder, result_json = page.parent / f"{page.stem}-reports", as_json(result, compared)
+            folder = page.parent / f"{page.stem}-reports"
             ids = list(dict.fromkeys(one.run_id for one in result.runs if one.run_id))
             if self.comparison.with_reports:
-                folder.mkdir(mode=0o700, exist_ok=True)
                 with existing_store(runner.store) as store:
                     if store is not None:
                         write_missing(store, ids, folder, overwrite=False)
-            reports = reports_in(folder, ids) if folder.is_dir() else {}
-            links = {run_id: f"{folder.name}/{name}" for run_id, name in reports.items()}
-            text = eval_page(result_json, links)
+            text = eval_page(as_json(result, compared), reports_in(folder, ids, f"{folder.name}/"))
             console.write_private(page, text.encode("utf-8", "replace"), overwrite=True)
         settings = runner.registry.find(self.name).specialist
         for path in (page, junit_path):

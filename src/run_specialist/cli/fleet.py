@@ -178,10 +178,8 @@ async def _work(url: str, roots: "Mapping[str, Root]", health: Path | None, *, a
     def stop(name: str) -> None:
         nonlocal signals
         signals += 1
-        log(
-            f"{name}: {'completing the current replies' if signals == 1 else 'stopping immediately'}, "
-            "items go back to the queue"
-        )
+        doing = "completing the current replies" if signals == 1 else "stopping immediately"
+        log(f"{name}: {doing}, items go back to the queue")
         worker.stop(after_turn=signals == 1)
 
     for number in (signal.SIGTERM, signal.SIGINT):

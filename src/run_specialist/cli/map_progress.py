@@ -79,8 +79,6 @@ class MapProgress:
                 self._paused_at = self._paused_at or self.clock()
             case "batch_resumed" | "batch_ended":
                 self._paused, self._paused_at = self.seconds_paused, None
-            case _:
-                pass
 
     def hear(self, number: int, event: Event) -> None:
         """Record an event of an item's run."""
@@ -311,12 +309,8 @@ class MapView:
         rest = None if counts.total is None or batch.ended_because else max(counts.total - counts.done, 0)
         cost, limit, expected = progress.cost_usd, batch.cost_limit, progress.cost_at_end(rest)
         if cost is not None and (cost or limit is not None):
-            of = ""
-            if limit is not None:
-                of = f" of at most {dollars(limit)}"
-            elif expected is not None:
-                of = f" of about {dollars(max(expected, cost))}"
-            yield f"{dollars(cost)}{of}"
+            about = "" if expected is None else f" of about {dollars(max(expected, cost))}"
+            yield dollars(cost) + (about if limit is None else f" of at most {dollars(limit)}")
         if not batch.paused and (left := progress.time_left(rest)):
             yield f"{duration_words(left)} left"
         yield duration_words(progress.seconds)

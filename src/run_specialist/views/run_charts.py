@@ -166,15 +166,17 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
         words = f"at {clock(at)} the limit of {reached.label} was reached: {HOW[how]}"
         landings.append({"at": at, "reason": reached.value, "how": how.value, "words": words})
     # Texts of the marks: landings beside each other have one text, which lies outside of their lines.
-    labels: list[dict[str, Any]] = [
-        {"first": one.offset, "last": one.offset, "text": "resumed"} for one in axis.spans[1:]
-    ]
+    labels: list[dict[str, Any]] = []
     for one in landings:
-        before: dict[str, Any] = labels[-1] if labels else {"text": "resumed"}
-        if before["text"] != "resumed" and one["at"] - before["last"] <= NEAR * axis.seconds:
-            before.update(last=one["at"], text=f"{before['text']}, {one['how']}")
+        if labels and one["at"] - labels[-1]["last"] <= NEAR * axis.seconds:
+            labels[-1].update(last=one["at"], text=f"{labels[-1]['text']}, {one['how']}")
         else:
             labels.append({"first": one["at"], "last": one["at"], "text": f"landing: {one['how']}"})
+    resumed, resumptions = [], []
+    for span in axis.spans[1:]:
+        words = f"at {clock(span.offset)} the run was resumed, {lasted(span.pause)} after it stopped"
+        resumptions.append({"at": span.offset, "words": words})
+        resumed.append({"first": span.offset, "last": span.offset, "text": "resumed"})
     return {
         "limited": any(kind["lines"] for kind in kinds),
         "seconds": axis.seconds,
@@ -182,14 +184,8 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
         "kinds": kinds,
         "bands": _bands(run, axis),
         "landings": landings,
-        "labels": labels,
-        "resumptions": [
-            {
-                "at": one.offset,
-                "words": f"at {clock(one.offset)} the run was resumed, {lasted(one.pause)} after it stopped",
-            }
-            for one in axis.spans[1:]
-        ],
+        "labels": [*resumed, *labels],
+        "resumptions": resumptions,
     }
 
 
