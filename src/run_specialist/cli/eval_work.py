@@ -61,7 +61,11 @@ class EvalWork:
     def work(self) -> int:
         """Plan, run, check and print; return the exit code."""
         runner, judging = self._runner(self.each_run.model), self._runner(self.at_work.judge_model)
-        self._check_outputs()
+        if self.comparison.with_reports and self.comparison.page is None:
+            console.fail("--with-reports needs --page, beside which the reports are written")
+        # Before anything is spent; exits if a file cannot be written.
+        for flag, path in (("--page", self.comparison.page), ("--junit", self.comparison.junit)):
+            console.OutputFile(path, flag)
         plan = self._plan(runner)
         with existing_store(runner.store) as store:
             plan = asyncio.run(reused(plan, runner, store, fresh=self.cases.fresh))
@@ -107,13 +111,6 @@ class EvalWork:
         """Return a runner for a model; None = that of each file or of the environment."""
         each_run = replace(self.each_run, model=model)
         return options.batch_runner(self.config, self.project, each_run, quiet=self.results.quiet)
-
-    def _check_outputs(self) -> None:
-        """Check, before anything is spent, that the output files can be written; exit if not."""
-        if self.comparison.with_reports and self.comparison.page is None:
-            console.fail("--with-reports needs --page, beside which the reports are written")
-        for flag, path in (("--page", self.comparison.page), ("--junit", self.comparison.junit)):
-            console.OutputFile(path, flag)
 
     def _plan(self, runner: Runner) -> plans.EvalPlan:
         """Return the planned runs; the baseline comes first if it has to be run, too. Raises UsageError."""

@@ -101,7 +101,8 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
         at = f", line {line}" if line else ""
         where = f"{console.relative(file.path)}{at}" if file else "the front matter of its file"
         console.print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
-    when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
+    dates = sorted({local(at).split()[0] for at in (tuning.first_at, tuning.last_at) if at is not None})
+    when = f", {' to '.join(dates)}" if tuning.runs else ""
     console.print_line(f"\n{tuning.specialist}  {counted(tuning.runs, 'run')}{when}")
     if tuning.runs:
         console.print_line(_by_status(tuning.statuses))
@@ -128,10 +129,6 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if tuning.tokens.total:
         console.print_line("")
         _print_bills(tuning)
-
-
-def _days(first: float | None, last: float | None) -> str:
-    return " to ".join(sorted({local(at).split()[0] for at in (first, last) if at is not None}))
 
 
 def _by_status(statuses: Mapping[str, int]) -> str:

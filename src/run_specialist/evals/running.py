@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +30,6 @@ from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
-from run_specialist.store import batches
 from run_specialist.store.batch_reader import JUDGES
 from run_specialist.store.reader import RunSteps, Store
 
@@ -94,15 +92,12 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: Runner) -> 
 def judges_batch(plan: EvalPlan, answers: Sequence[JudgedAnswer], runner: Runner, bounds: Bounds) -> Batch:
     """Return the batch of all judges."""
     distinct = {one.run_id: one for one in answers}
-    row = batches.StoredBatch(
-        f"{plan.eval_id}{JUDGES}",
-        "/".join(sorted({one.judge.specialist for one in answers})),
-        f"judges of {plan.eval_id}",
-        time.time(),
-        {"eval_judges": plan.eval_id},
-        None,
-        plan.project,
-        bounds.cost_limit,
+    row = replace(
+        plan.row(bounds.cost_limit),
+        batch_id=f"{plan.eval_id}{JUDGES}",
+        specialist="/".join(sorted({one.judge.specialist for one in answers})),
+        question=f"judges of {plan.eval_id}",
+        frozen={"eval_judges": plan.eval_id},
     )
     items = [
         Item(at, {"name": f"judge · {one.run.case.name} · {one.run.subject.variant.name}"}, one.asked.question, run_id)

@@ -73,9 +73,6 @@ _OF_ITEM = ("number", "run_id", "input", "question", "status", "tool_calls", "co
 _MARKS = re.compile(r"^ {0,3}(#{1,6} |```.*$|> |[-*+] )|[*`]", re.MULTILINE)
 
 
-_PAGE = HtmlPage("batch_page", {"answer_html": answer_html}, styles=("report",))
-
-
 def batch_data(
     batch: StoredBatch,
     tally: BatchTotals,
@@ -100,12 +97,8 @@ def batch_data(
     }
 
 
-def batch_page(data: Mapping[str, Any]) -> str:
-    """Return the page as one self-contained HTML document; all untrusted text is escaped.
-
-    data: data from `batch_data`.
-    """
-    return _PAGE.render(data)
+batch_page = HtmlPage("batch_page", {"answer_html": answer_html}, styles=("report",)).render
+"""Return the page with the data of `batch_data` as one self-contained HTML document; all untrusted text is escaped."""
 
 
 def _row(item: ItemResult, report: str | None) -> dict[str, Any]:

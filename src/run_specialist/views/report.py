@@ -328,9 +328,6 @@ def _spent(run: StoredRun, at: int, later: Sequence[Received]) -> tuple[int, flo
 NO_DESCENDANTS: Descendants = MappingProxyType({})
 
 
-_PAGE = HtmlPage("report", {"answer_html": answer_html})
-
-
 def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> Mapping[str, Any]:
     """Return the data of the report as JSON values; times within the run are working time [s].
 
@@ -386,9 +383,8 @@ def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Relat
     return render(data(run, descendants, kin))
 
 
-def render(data: Mapping[str, Any]) -> str:
-    """Return the report with this data, as from `data`."""
-    return _PAGE.render(data)
+render = HtmlPage("report", {"answer_html": answer_html}).render
+"""Return the report with this data, as from `data`."""
 
 
 MOST_LINES = 2_000

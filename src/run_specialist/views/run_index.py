@@ -18,7 +18,6 @@ _OF_RUN = (
     *("run_id", "parent_id", "forked_from", "forked_at", "specialist", "model", "status", "started_at"),
     *("tool_calls", "cost_usd"),
 )
-_PAGE = HtmlPage("run_index", styles=("report",))
 
 
 def index_data(
@@ -53,12 +52,8 @@ def index_data(
     }
 
 
-def run_index(data: Mapping[str, Any]) -> str:
-    """Return the index as one self-contained HTML document; all untrusted text is escaped.
-
-    data: Data from `index_data`.
-    """
-    return _PAGE.render(data)
+run_index = HtmlPage("run_index", styles=("report",)).render
+"""Return the index with the data of `index_data` as one self-contained HTML document; all untrusted text is escaped."""
 
 
 def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) -> dict[str, Any]:
