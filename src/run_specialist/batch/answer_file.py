@@ -452,9 +452,8 @@ class AnswerFolder:
                 for one in outcome.evidence
             )
             parts += ["## Quotes", *quotes] if outcome.evidence else []
-            parts += (
-                ["## Gaps", "\n".join(f"- {' '.join(gap.split())}" for gap in outcome.gaps)] if outcome.gaps else []
-            )
+            gaps = "\n".join(f"- {' '.join(gap.split())}" for gap in outcome.gaps)
+            parts += ["## Gaps", gaps] if gaps else []
         parts += [f"## Error\n\n{done.error}"] if done.error else []
         # A NUL would make it a binary file for the tools that search it.
         text = "\n\n".join(parts).replace("\0", "\ufffd")

@@ -20,7 +20,6 @@ from run_specialist.batch.item import Done
 from run_specialist.budget import counted, dollars
 from run_specialist.cli import batch_options as options
 from run_specialist.cli import console
-from run_specialist.cli.console import say
 from run_specialist.cli.map_progress import MapWorker, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
 from run_specialist.cli.tables import duration_words, print_table
@@ -75,7 +74,7 @@ class EvalWork:
             self._show(plan, forecast, planned_line)
             return 0
         if not self.results.quiet:
-            say(planned_line)
+            console.say(planned_line)
         most, limit = forecast.total_cost_usd_90, self.money.limit
         if most is not None:
             most = min(most + (forecast.judges_cost_usd_90 or 0.0), math.inf if limit is None else limit)
@@ -96,12 +95,14 @@ class EvalWork:
             print_results(result, compared)
         if left := batch.counts.not_run + batch.counts.aborted:
             why = f"{reason}; " if (reason := reason_of(batch, "run")) else ""
-            say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
+            console.say(
+                f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice"
+            )
         # The stored result is for `specialists report`; if the store fails, only that page is missing.
         try:
             plans.keep_result(plan, values, runner.store)
         except StoreUnusable as error:
-            say(f"the page of this eval cannot be written later: {error}")
+            console.say(f"the page of this eval cannot be written later: {error}")
         self._write(result, compared, runner)
         if self._is_interrupted:
             return Exit.INTERRUPTED
@@ -237,7 +238,7 @@ class EvalWork:
             if path is not None and settings is not None and settings.tools != ():
                 with suppress(RunSpecialistError):
                     Sandbox(runner.root, settings.paths or ()).locate(os.path.realpath(path))
-                    say(
+                    console.say(
                         f"{path} is among the files that {settings.name} reads, so its runs can find the answers "
                         "there, and the next eval repeats them; write it elsewhere, or list it in .gitignore"
                     )

@@ -363,15 +363,14 @@ class MapCall:
             rows_to = AnswerFile(self.file, ordered=answers.ordered, items=items if items.is_file() else None)
         elif self.writes_rows:
             rows_to = AnswerStream(sys.stdout, ordered=answers.ordered)
+        shows = not (answers.quiet or answers.events or (answers.out == console.STDOUT and console.is_terminal()))
         with rows_to as rows:
             if isinstance(rows, AnswerFile):
                 batch.reuse(rows.earlier)
             worker = MapWorker(
                 batch,
                 [*([] if rows is None else [rows.write]), *([] if folder is None else [folder.add])],
-                shows=not (
-                    answers.quiet or answers.events or (answers.out == console.STDOUT and console.is_terminal())
-                ),
+                shows=shows,
                 events=answers.events,
                 answers=answers.out is None and not self._prints_data and console.is_terminal(),
             )

@@ -174,9 +174,8 @@ def _print_bills(tuning: "Tuning") -> None:
     if tuning.cost_usd.median is not None:
         rows.append(("cost", dollars, tuning.cost_usd, tuning.landing_cost_usd))
     head = ("", "MEDIAN RUN", "ALL RUNS", *(["MEDIAN LANDING", "ALL LANDINGS"] if tuning.landings else []))
-    print_table(
-        head, [(name, *_bill(form, runs), *_bill(form, landings))[: len(head)] for name, form, runs, landings in rows]
-    )
+    cells = [(name, *_bill(form, runs), *_bill(form, landings)) for name, form, runs, landings in rows]
+    print_table(head, [row[: len(head)] for row in cells])
     if unknown := tuning.cost_usd.unknown:
         console.print_line(f"The cost of {counted(unknown, 'run')} is unknown.")
 

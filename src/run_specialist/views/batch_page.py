@@ -12,7 +12,6 @@ from run_specialist.store.batches import StoredBatch
 from run_specialist.store.stored import BatchTotals, ItemResult
 from run_specialist.views import page
 from run_specialist.views.markdown import answer_html
-from run_specialist.views.page import HtmlPage
 
 LONGEST = 200
 """Maximum length of a reason [characters]."""
@@ -97,7 +96,7 @@ def batch_data(
     }
 
 
-batch_page = HtmlPage("batch_page", {"answer_html": answer_html}, styles=("report",)).render
+batch_page = page.HtmlPage("batch_page", {"answer_html": answer_html}, styles=("report",)).render
 """Return the page with the data of `batch_data` as one self-contained HTML document; all untrusted text is escaped."""
 
 

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from run_specialist import budget
 from run_specialist.views import page
 from run_specialist.views.markdown import without_quotes
-from run_specialist.views.page import HtmlPage
 
 MOST_CASES = 5_000
 """Maximum number of rows; further cases are counted, not listed."""
@@ -39,7 +38,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
     "change": lambda value, name: ("+" if value > 0 else "-" if value < 0 else "±") + amount(abs(value), name),
     "across": lambda value, reach: round(50 * (1 + value / reach), 2),
 }
-_PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
+_PAGE = page.HtmlPage("eval_page", _FILTERS, styles=("report",))
 AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}
 """The amounts whose medians are compared, with their headings."""
 

@@ -20,7 +20,6 @@ from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views import page
 from run_specialist.views.markdown import answer_html
-from run_specialist.views.page import HtmlPage, brief
 from run_specialist.views.run_charts import HOW, axis, budget_chart, events_of, marks, timeline
 from run_specialist.views.run_turns import holders, models, requests, turns
 
@@ -132,7 +131,7 @@ def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
             {
                 "number": call.number,
                 "name": call.call.name,
-                "brief": brief(call.call.arguments, BRIEF),
+                "brief": page.brief(call.call.arguments, BRIEF),
                 "state": "failed" if call.is_error else "finished",
             }
             for call in calls[:MOST_CALLS]
@@ -287,7 +286,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
     if later:
         # The calls of the first turn, otherwise its text.
         calls = (
-            f"{one.name} {brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
+            f"{one.name} {page.brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
             for one in later[0].reply.calls
         )
         done = ", ".join(calls) or " ".join(later[0].reply.text.split())
@@ -383,7 +382,7 @@ def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Relat
     return render(data(run, descendants, kin))
 
 
-render = HtmlPage("report", {"answer_html": answer_html}).render
+render = page.HtmlPage("report", {"answer_html": answer_html}).render
 """Return the report with this data, as from `data`."""
 
 

@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from run_specialist.store.stored import ListedRun
 from run_specialist.views import page
-from run_specialist.views.page import HtmlPage
 
 MOST_RUNS = 5_000
 """Maximum number of rows; older runs are counted, not listed."""
@@ -52,7 +51,7 @@ def index_data(
     }
 
 
-run_index = HtmlPage("run_index", styles=("report",)).render
+run_index = page.HtmlPage("run_index", styles=("report",)).render
 """Return the index with the data of `index_data` as one self-contained HTML document; all untrusted text is escaped."""
 
 
