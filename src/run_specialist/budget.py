@@ -314,8 +314,8 @@ _NOUNS = {kind: "second" if kind is Kind.TIME else kind.label.removesuffix("s") 
 
 def amount(kind: Kind, value: float) -> str:
     """Return an amount with its unit: `1 tool call`, `12,000 tokens`, `$0.04`, `40 seconds`."""
-    noun = "" if kind is Kind.COST else f" {_NOUNS[kind]}{'' if int(value) == 1 else 's'}"
-    return number(kind, value) + noun
+    text = number(kind, value)
+    return text + ("" if kind is Kind.COST else f" {_NOUNS[kind]}{'' if text == '1' else 's'}")
 
 
 def counted(number: int, noun: str) -> str:

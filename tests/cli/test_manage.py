@@ -26,13 +26,13 @@ def test_list_and_check_show_every_file_and_problem(project: Path) -> None:
     assert lines[0].split() == ["NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"]
     assert ["finder", "ok", "12", "Finds", "notes"] in [line.split() for line in lines]
     problems = [
-        "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve",
-        "specialists/bad.md:5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
+        "specialists/bad.md:4:19: error: tool_calls_limit: must be an integer of at least 0, or none, got twelve",
+        "specialists/bad.md:5:13: error: cost_limit: must be an amount in USD of at least 0, or none, got $5",
     ]
     assert problems[0] in lines
     checked = call("check")
     assert checked.exit_code == 2
-    assert checked.stdout.splitlines() == [*problems, "2 files: 1 ok, 1 with errors"]
+    assert checked.stdout.splitlines() == [*problems, "2 files: 1 ok, 1 with errors (2 errors)"]
 
 
 def test_the_list_names_the_dialect_of_files_of_other_programs(project: Path) -> None:
@@ -51,7 +51,7 @@ def test_check_has_an_error_for_a_missing_skill(project: Path) -> None:
     (project / "specialists" / "skilled.md").write_text(GOOD.replace("---\n", "---\nskills: [nope]\n", 1))
     result = call("check", "specialists/skilled.md")
     assert result.exit_code == 2
-    assert "skilled.md:2:1: skills: no skill named nope" in result.stderr + result.stdout
+    assert "skilled.md:2:1: error: skills: no skill named nope" in result.stderr + result.stdout
 
 
 def test_check_strict(project: Path) -> None:
@@ -145,6 +145,28 @@ def test_new_refuses_values_that_fail_a_strict_check(project: Path, flag: str, v
     assert result.exit_code == 2
     assert said in result.stderr
     assert not (project / "specialists" / "fresh.md").exists()
+
+
+def test_check_takes_names_and_says_how_to_mend_yaml(project: Path) -> None:
+    """A name is found as for a run; an unquoted `: ` and a tab are named with the remedy; levels are counted."""
+    (project / "specialists" / "odd.md").write_text("---\ndescription: Finds: notes\n---\nText.\n")
+    (project / "specialists" / "tab.md").write_text("---\ndescription: d\ncountdown:\n\tfrom: 3\n---\nText.\n")
+    odd, tab, missing = call("check", "odd", "finder"), call("check", "tab"), call("check", "odder")
+    assert "odd.md:2:19: warning: is not valid YAML (mapping values are not allowed in" in odd.stdout
+    assert 'put quotes around the value with ": " inside)' in odd.stdout
+    assert odd.stdout.endswith("2 files: 1 ok, 1 with warnings (1 warning, 1 notice)\n")
+    assert "line 4 begins with a tab; use spaces" in tab.stdout
+    assert (missing.exit_code, "did you mean odd" in missing.stderr) == (2, True)
+
+
+def test_new_copies_a_specialist(project: Path) -> None:
+    """Only the name and what flags give differ from the source; nothing is asked."""
+    text = GOOD.replace("---\n", "---\n# kept\n", 1)
+    (project / "specialists" / "finder.md").write_text(text)
+    assert call("new", "copy", "--from", "finder", "--tool-calls-limit", "24").stdout == "specialists/copy.md\n"
+    copied = (project / "specialists" / "copy.md").read_text()
+    assert copied == text.replace("name: finder", "name: copy").replace("tool_calls_limit: 12", "tool_calls_limit: 24")
+    assert call("new", "none", "--from", "nobody").exit_code == 2
 
 
 def test_new_without_a_terminal_writes_placeholders_that_check_reports(project: Path) -> None:
@@ -245,7 +267,7 @@ def test_show_prints_each_setting_with_its_source(project: Path) -> None:
     assert rows["tool_timeout"] == ["default", "60"]
     assert rows["countdown"] == ["default", "from: 0.5, style: remaining, warn_at: none"]
     assert list(rows)[:3] == ["tools", "tool_calls_limit", "paths"]
-    assert "specialists/finder.md:4:1: quux: unknown key" in result.stdout
+    assert "specialists/finder.md:4:1: warning: quux: unknown key" in result.stdout
     assert "\n\nYou find notes.\n\nWhat a run gets:\n" in result.stdout
 
 

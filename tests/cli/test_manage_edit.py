@@ -41,7 +41,7 @@ def test_edit_opens_the_file_and_checks_it(project: Path) -> None:
     checked = program("check", "specialists/finder.md")
     assert (done.returncode, done.stdout) == (checked.returncode, checked.stdout)
     assert done.returncode == 2
-    assert "specialists/finder.md:5:19: tool_calls_limit: must be an integer" in done.stdout
+    assert "specialists/finder.md:5:19: error: tool_calls_limit: must be an integer" in done.stdout
     repaired = edit("specialists/finder.md", EDITOR=replacing("twelve", "7"))
     assert (repaired.returncode, repaired.stdout) == (0, "1 file: 1 ok\n")
 

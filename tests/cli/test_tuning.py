@@ -94,6 +94,18 @@ def test_s1_8_the_report_has_histogram_limits_costs_and_suggestion(store, write)
     ]
 
 
+def test_a_specialist_of_this_package_is_copied(store):
+    """Instead of a line to change in the installed package, two commands are shown."""
+    store("error-tracer", *[outcome(3, 30)] * 12)
+    lines = call("error-tracer", "--all-versions").stdout.splitlines()
+    at = next(at for at, line in enumerate(lines) if "specialists new" in line)
+    assert lines[at : at + 2] == [
+        "    specialists new error-tracer --from error-tracer --tool-calls-limit 4",
+        "    run-specialist error-tracer QUERY",
+    ]
+    assert not [line for line in lines if line.startswith("In ")]
+
+
 @pytest.mark.exhaustive
 def test_runs_are_reported_without_a_valid_file(store, write):
     """Without a valid file the limit is that of the newest run. A path is accepted in place of the name."""

@@ -139,8 +139,11 @@ def test_a_first_set_comes_from_answered_runs(tmp_path):
         ("Broken?", {**answered, "status": "failed"}),
     ]
     path = tmp_path / "a.evals.yaml"
-    path.write_text(new_cases("owls", past))
+    text, doubtful = new_cases("owls", past)
+    path.write_text(text)
     first, second = load_cases(path, no_judge)
+    assert (first.name, second.name) == ("what-do-owls-eat", "and-zebras")
+    assert doubtful == {"1 quote not found in what was read": ["what-do-owls-eat"]}
     assert (first.question, first.expected_output) == ("What do owls eat?", None)
     assert [str(one) for one in first.evaluators] == [
         "CitesPath(paths='notes/owls.md')",

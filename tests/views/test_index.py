@@ -239,6 +239,22 @@ def test_verdicts_variants_and_cases():
     assert 'class="interval"' in page
 
 
+def test_answers_are_read_side_by_side():
+    """A case has its question, both answers with what only one says marked, their quotes, and checks to copy."""
+    quote = {"source": "src/owl.py:3", "quote": 'eat("mice")', "verified": True}
+    result = result_of([1.0], [0.5], question="What do owls eat?", evidence=(quote,), gaps=("rats",))
+    before, after = result.runs
+    runs = (replace(before, answer="Owls eat mice."), replace(after, answer="Owls eat toads.", evidence=()))
+    page = eval_page_of(replace(result, runs=runs))
+    text = text_of(page)
+    assert text.count("What do owls eat?") == 1
+    assert text.count("Not found: rats") == 2
+    assert re.findall("<mark>(.*?)</mark>", page)[1:] == ["mice.", "eat(&#34;mice&#34;)", "toads."]
+    assert '<blockquote class="code"' in page
+    assert "- CitesPath: &#34;src/owl.py&#34;\n- Contains: &#34;eat(\\&#34;mice\\&#34;)&#34;" in page
+    assert "- Judge: &#34;The answer does not claim: Owls eat toads.&#34;" in page
+
+
 def test_the_axis_holds_all_intervals():
     """Intervals are drawn to one scale, within the axis; a verdict without an interval has none."""
     result = result_of([0.5] * 8, [0.9, 0.8, 0.9, 0.4, 0.9, 0.9, 0.9, 0.9], more={"b": [0.0] * 8})

@@ -166,6 +166,15 @@ def test_phases_are_silent_countdown_and_spent(full):
     assert (landing["how"], landing["at"]) == ("force", bands[-1]["begin"])
 
 
+def test_landings_beside_each_other_share_a_label():
+    """The texts in the chart do not overlap; a later landing has a text of its own."""
+    run = full_run()
+    (first,) = [one for one in run.events if one.body.get("event") == "landing"]
+    more = [replace(first, at=first.at + 0.1, body={**first.body, "how": "schema"})]
+    labels = data(replace(run, events=(*run.events, *more)))["budget"]["labels"]
+    assert [one["text"] for one in labels] == ["resumed", "landing: force, schema"]
+
+
 def test_a_run_without_limits_has_no_chart():
     """A run without limits has no chart, but its usage is shown."""
     assert not data(odd.huge_run())["budget"]["limited"]

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
+from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from run_specialist.api.children import RunEnvironments
 from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
@@ -112,6 +114,20 @@ class MapOptions(OtherLimits, OtherSettings, total=False):
     """Number of consecutive endpoint failures of the same kind that pause the batch; default 3."""
     pause_limit: float
     """Maximum duration of a pause, after which the batch ends; default one hour [s]."""
+
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def _with_options(options: type) -> Callable[[_Call], _Call]:
+    """Return a decorator that lists the keyword arguments of a call in its docstring, for `help`."""
+
+    def listed(call: _Call) -> _Call:
+        names = fill(", ".join(options.__annotations__), 80)
+        call.__doc__ = f"{cleandoc(call.__doc__ or '')}\n\nAll options, see `{options.__name__}`:\n{names}\n"
+        return call
+
+    return listed
 
 
 Prepare = Callable[[], Awaitable[Run]]
@@ -374,6 +390,7 @@ class Runner:
         asked = self.maker.asked(specialist, query, options)
         return await self.maker.take_up(replace(asked, lend=lend), run_id, retry, force=force)
 
+    @_with_options(RunOptions)
     async def run(
         self, specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[RunOptions]
     ) -> Outcome:
@@ -404,6 +421,7 @@ class Runner:
         """
         return Stream(lambda: self.prepare(specialist, query, **options))
 
+    @_with_options(MapOptions)
     def map(
         self,
         specialist: str | Path | Specialist,
@@ -453,6 +471,7 @@ class Runner:
         await self.aclose()
 
 
+@_with_options(CallOptions)
 async def run(specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[CallOptions]) -> Outcome:
     """Ask a specialist one question and return the outcome.
 
@@ -469,6 +488,7 @@ async def run(specialist: str | Path | Specialist, query: str | None = None, **o
         return await runner.run(specialist, query, **given)
 
 
+@_with_options(CallOptions)
 def run_sync(specialist: str | Path | Specialist, query: str | None = None, **options: Unpack[CallOptions]) -> Outcome:
     """Ask a specialist one question in a new event loop and return the outcome.
 

@@ -436,8 +436,7 @@ class AnswerFolder:
         title = " ".join(main[: 4 * _LONGEST_TITLE].split())
         if len(title) > _LONGEST_TITLE:
             title = f"{title[: _LONGEST_TITLE - 1]}…"
-        plain = unicodedata.normalize("NFKD", main[: 4 * _LONGEST_SLUG]).encode("ascii", "ignore").decode()
-        slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_SLUG].strip("-") or "item"
+        slug = slug_of(main, _LONGEST_SLUG) or "item"
         path = self.folder / f"{done.number:05d}-{slug}.md"
 
         given, outcome = done.input, done.outcome
@@ -453,9 +452,8 @@ class AnswerFolder:
                 for one in outcome.evidence
             )
             parts += ["## Quotes", *quotes] if outcome.evidence else []
-            parts += (
-                ["## Gaps", "\n".join(f"- {' '.join(gap.split())}" for gap in outcome.gaps)] if outcome.gaps else []
-            )
+            gaps = "\n".join(f"- {' '.join(gap.split())}" for gap in outcome.gaps)
+            parts += ["## Gaps", gaps] if gaps else []
         parts += [f"## Error\n\n{done.error}"] if done.error else []
         # A NUL would make it a binary file for the tools that search it.
         text = "\n\n".join(parts).replace("\0", "\ufffd")
@@ -464,11 +462,12 @@ class AnswerFolder:
         self._states[done.state] += 1
         return path
 
-    def finish(self, specialist: str, asked: str | None) -> str:
+    def finish(self, specialist: str, asked: str | None, question: str = "") -> str:
         """Write the index and return the question for the specialist that reads the folder; raises OSError.
 
         specialist: the name of the specialist that answered.
         asked: its question, as a template; None if each item was its own question.
+        question: what to ask about the answers; empty = to bring them together.
         """
         total = f"{len(self._lines):,} answer{'' if len(self._lines) == 1 else 's'}"
         counts = ", ".join(f"{count} {state}" for state, count in self._states.most_common()) or "none"
@@ -476,10 +475,18 @@ class AnswerFolder:
         lines = "\n".join(self._lines[number] for number in sorted(self._lines))
         index = f"# {total} of the specialist {specialist}\n\n{counts}\n\n{about}\n\n{lines}\n"
         (self.folder / INDEX).write_text(index, encoding="utf-8", errors="replace")
-        return (
+        told = (
             f"The folder contains {total} of the specialist `{specialist}`, one file for each item ({counts}). "
-            f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}\n\n{_TASK}"
+            f"`{INDEX}` lists them; each file has the input, the answer and its quotes.\n\n{about}"
         )
+        # A question of the caller comes first, where lists of runs show it.
+        return f"{question}\n\n{told}" if question else f"{told}\n\n{_TASK}"
+
+
+def slug_of(text: str, longest: int) -> str:
+    """Return the ASCII words of a text, joined by hyphens, for a name of at most so many characters; may be empty."""
+    plain = unicodedata.normalize("NFKD", text[: 4 * longest]).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:longest].strip("-")
 
 
 def _quoted(text: str) -> str:

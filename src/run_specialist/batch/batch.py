@@ -78,15 +78,13 @@ class ItemQueue:
             return self._back.popleft()
         if not self._has_ended:
             self._new = self._new or iter(self.read())
-            try:
-                item = next(self._new, None)
-            except BaseException:
-                self._has_ended = True
-                raise
-            if item is not None:
+            # It is not read any further after an exception.
+            self._has_ended = True
+            if (item := next(self._new, None)) is not None:
+                self._has_ended = False
                 self.taken += 1
                 return item
-            self._has_ended, self.total = True, self.taken
+            self.total = self.taken
         if self._back:
             return self._back.popleft()
         self._is_finishing = self._is_finishing or is_idle
@@ -325,14 +323,9 @@ class Batch:
     @property
     def counts(self) -> Counts:
         """The current number of items in each state."""
-        states = self._states
         return Counts(
-            answered=states["answered"],
-            landed=states["landed"],
-            partial=states["partial"],
+            **{state.replace(" ", "_"): number for state, number in self._states.items()},
             failed=dict(self._failed.most_common()),
-            aborted=states["aborted"],
-            at_work_elsewhere=states["at work elsewhere"],
             not_run=self._not_run if self._has_ended else 0,
             under_way=len(self._under_way),
             earlier=self._earlier,

@@ -184,7 +184,7 @@ class Forecast:
     """Number of past runs."""
     items: int | None
     """Number of items; None if it is not known."""
-    calls: Typical | None = None
+    tool_calls: Typical | None = None
     """Tool calls of an item."""
     seconds: Typical | None = None
     """Time of an item [s]."""

@@ -30,9 +30,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
     name: of the file, for errors.
     Raises UsageError for a line that is too long, or is not text.
     """
-    number = 0
-    while data := file.readline(LONGEST_LINE + 1):
-        number += 1
+    for number, data in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
         where = f"{name}:{number}"
         if len(data) > LONGEST_LINE:
             raise UsageError(f"{where}: the line is longer than {LONGEST_LINE // 1024**2} MiB; shorten or split it")
@@ -171,15 +169,12 @@ def json_line_items(lines: Iterator[str], name: str) -> Iterator[InputRecord]:
 
     name: of the file, for errors.
     """
-    for number, line in enumerate(lines, 1):
-        if text := line.strip():
-            where = f"{name}:{number}"
-            try:
-                yield InputRecord(json.loads(text), where)
-            except (ValueError, RecursionError) as error:
-                raise UsageError(
-                    f"{where} is not valid JSON: {_reason(error)}; write one object or string per line"
-                ) from None
+    for one in text_items(lines, name):
+        try:
+            yield InputRecord(json.loads(str(one.input)), one.where)
+        except (ValueError, RecursionError) as error:
+            reason = f"{_reason(error)}; write one object or string per line"
+            raise UsageError(f"{one.where} is not valid JSON: {reason}") from None
 
 
 def json_array_items(lines: Iterator[str], name: str) -> Iterator[InputRecord]:

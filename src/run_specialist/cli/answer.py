@@ -130,8 +130,8 @@ def _rendered(kind: str, label: str, row: "Row") -> RenderableType:
         response = Response.parse(arguments)
         # Without marks: only the outcome knows which quotes were found.
         quotes = [Evidence(one.source, one.quote, verified=None) for one in response.evidence]
-        answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)))
-        blocks = [answer, *evidence_block(quotes, marked=False), *gaps_block(response.gaps)]
+        answer = without_quotes(response.answer, ((one.source, one.quote) for one in quotes))
+        blocks = [markdown(answer), *evidence_block(quotes, marked=False, above=answer), *gaps_block(response.gaps)]
         return Group(Prefixed(text, f"{label}  ", style="dim"), Prefixed(apart(blocks), _INDENT))
     text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}", "not bold")
     return Prefixed(text, f"{label}  ", style="dim")
@@ -145,15 +145,16 @@ _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULT
 
 
 def evidence_block(
-    evidence: Sequence[Evidence], *, marked: bool = True, numbered: bool = False
+    evidence: Sequence[Evidence], *, marked: bool = True, numbered: bool = False, above: str = ""
 ) -> Iterator[RenderableType]:
     """Yield a heading, and each quote with its source and a mark, explained if the quote was not found.
 
+    above: the text above; if it ends with a colon, it is the heading.
     marked: False = it is unknown yet which quotes were looked up.
     numbered: whether the answer names the quotes by number.
     """
     if evidence:
-        yield _heading("Evidence")
+        yield from () if above.endswith(":") else [_heading("Evidence")]
         for number, one in enumerate(evidence, 1):
             yield _piece(one, f"[{number}] " if numbered else "", marked=marked)
 
@@ -392,6 +393,7 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
     alone: omit evidence and gaps.
     """
     evidence = () if alone else outcome.evidence
+    text = ""
     blocks: list[RenderableType] = []
     # Structured and salvaged answers are not Markdown.
     if outcome.output is not None:
@@ -407,7 +409,7 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
     if not alone:
         marks = (f"[{number}]" for number in range(1, len(evidence) + 1))
         below = (
-            *evidence_block(evidence, numbered=any(mark in outcome.answer for mark in marks)),
+            *evidence_block(evidence, numbered=any(mark in outcome.answer for mark in marks), above=text),
             *_list_block(NOT_BORNE_OUT, map(str, outcome.doubtful)),
             *gaps_block(outcome.gaps),
         )

@@ -171,6 +171,7 @@ class AnswerOptions:
     )
     ordered: bool = flag("Write the rows in the order of the items.")
     reduce: str | None = option("SPECIALIST", "Then ask this one to combine the answers; it reads them as files.")
+    reduce_question: str | None = option("TEXT", "The question for --reduce.")
     json_: bool = flag("Print the summary as one JSON object.")
     events: bool = flag("Print each event as one line of JSON, those of the runs with their `item`.")
     quiet: bool = flags.quiet_option("Print only rows, JSON and errors.")
@@ -179,6 +180,8 @@ class AnswerOptions:
         """Exit if options exclude each other."""
         if self.json_ and self.events:
             fail("--json and --events cannot be combined; the last event of --events contains the counts")
+        if self.reduce_question is not None and (self.reduce is None or not self.reduce_question.strip()):
+            fail("--reduce-question is a question to the specialist of --reduce SPECIALIST")
         if self.out == STDOUT and (self.json_ or self.events):
             fail("--out - writes rows to standard output; it cannot be combined with --json or --events")
 

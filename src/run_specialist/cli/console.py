@@ -256,12 +256,14 @@ STDOUT = Path("-")
 class OutputFile:
     """A file for the answer, or standard output if there is none."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, option: str = "--output") -> None:
         """Check that the file can be written, before anything is spent on the answer; exit if not.
 
         path: None or `-` for standard output.
+        option: names the file in errors.
         """
         self.path = None if path is None or path == STDOUT else path
+        self._option = option
         self.is_written = False
         """Whether the answer was written to the file."""
         if self.path is not None:
@@ -294,7 +296,7 @@ class OutputFile:
             self._fail(error, "; the answer was printed instead")
 
     def _fail(self, error: OSError, note: str = "") -> NoReturn:
-        fail(f"--output {self.path}: {error.strerror or error}{note}")
+        fail(f"{self._option} {self.path}: {error.strerror or error}{note}")
 
 
 def try_writing(path: Path) -> None:
@@ -420,9 +422,10 @@ def relative(path: Path) -> Path:
 
 
 def print_problems(problems: Sequence["Problem"]) -> None:
-    """Print a line for each problem, with the path relative to the current folder; its color shows the level."""
+    """Print a line for each problem, with its level and the path relative to the current folder."""
     for problem in problems:
-        print_wrapped(with_flags(str(replace(problem, path=relative(problem.path)))), _COLORS.get(problem.level))
+        text = replace(problem, path=relative(problem.path)).printed(f"{problem.level}: ")
+        print_wrapped(with_flags(text), _COLORS.get(problem.level))
 
 
 def one_line(text: str) -> str:

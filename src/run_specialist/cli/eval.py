@@ -43,7 +43,7 @@ def eval_(
     """
     with guarded():
         if name is None and not cases.schema:
-            fail("there is no specialist to run; name one, e.g. specialists eval thoughts-analyzer")
+            fail("there is no specialist to run; name one, e.g. specialists eval codebase-analyst")
         if find_spec("pydantic_evals") is None:
             from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
 
@@ -59,8 +59,7 @@ def eval_(
             return
         from run_specialist.cli.eval_work import EvalWork  # noqa: PLC0415 - fast `--help`
 
-        options = (cases, variants, comparison, results, money, work, each_run)
-        code = EvalWork(name, config, project, *options).work()
+        code = EvalWork(name, config, project, cases, variants, comparison, results, money, work, each_run).work()
     raise typer.Exit(code)
 
 
@@ -69,6 +68,7 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     from run_specialist.evals import cases, reuse  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.loader import stem  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
+    from run_specialist.tools.base import few  # noqa: PLC0415 - fast `--help`
 
     file = runner.registry.find(name)
     path = given or file.path.with_name(f"{stem(file.path)}{cases.ENDINGS[0]}")
@@ -76,10 +76,13 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
         past = [] if store is None else store.past(file.name, project_path(runner.root))
         # Without the runs of judges.
         asked = ((store.find(one.run_id), one.outcome) for one in past if store)
-        text = cases.new_cases(file.name, ((run.question, ended) for run, ended in asked if run.parent_id is None))
+        questions = ((run.question, ended) for run, ended in asked if run.parent_id is None)
+        text, doubtful = cases.new_cases(file.name, questions)
     try:
         write_file(path, text.encode(), overwrite=False)
     except FileExistsError:
         fail(f"{path}:1:1: exists already, and was left unchanged; name another file with --cases")
     print_line(str(relative(path)))
+    for why, names in doubtful.items():
+        say(f"checks made from a doubtful answer ({why}): {few(names, 4)}")
     say(f"read and edit the cases, then run: specialists eval {name}")

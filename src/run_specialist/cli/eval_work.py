@@ -20,7 +20,6 @@ from run_specialist.batch.item import Done
 from run_specialist.budget import counted, dollars
 from run_specialist.cli import batch_options as options
 from run_specialist.cli import console
-from run_specialist.cli.console import say
 from run_specialist.cli.flags import ProjectOptions
 from run_specialist.cli.map_progress import MapWorker, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
@@ -62,7 +61,11 @@ class EvalWork:
     def work(self) -> int:
         """Plan, run, check and print; return the exit code."""
         runner, judging = self._runner(self.each_run.model), self._runner(self.at_work.judge_model)
-        self._check_outputs()
+        if self.comparison.with_reports and self.comparison.page is None:
+            console.fail("--with-reports needs --page, beside which the reports are written")
+        # Before anything is spent; exits if a file cannot be written.
+        for flag, path in (("--page", self.comparison.page), ("--junit", self.comparison.junit)):
+            console.OutputFile(path, flag)
         plan = self._plan(runner)
         with existing_store(runner.store) as store:
             plan = asyncio.run(reused(plan, runner, store, fresh=self.cases.fresh))
@@ -72,7 +75,7 @@ class EvalWork:
             self._show(plan, forecast, planned_line)
             return 0
         if not self.results.quiet:
-            say(planned_line)
+            console.say(planned_line)
         most, limit = forecast.total_cost_usd_90, self.money.limit
         if most is not None:
             most = min(most + (forecast.judges_cost_usd_90 or 0.0), math.inf if limit is None else limit)
@@ -93,12 +96,14 @@ class EvalWork:
             print_results(result, compared)
         if left := batch.counts.not_run + batch.counts.aborted:
             why = f"{reason}; " if (reason := reason_of(batch, "run")) else ""
-            say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
+            console.say(
+                f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice"
+            )
         # The stored result is for `specialists report`; if the store fails, only that page is missing.
         try:
             plans.keep_result(plan, values, runner.store)
         except StoreUnusable as error:
-            say(f"the page of this eval cannot be written later: {error}")
+            console.say(f"the page of this eval cannot be written later: {error}")
         self._write(result, compared, runner)
         if self._is_interrupted:
             return Exit.INTERRUPTED
@@ -108,17 +113,6 @@ class EvalWork:
         """Return a runner for a model; None = that of each file or of the environment."""
         each_run = replace(self.each_run, model=model)
         return options.batch_runner(self.config, self.project, each_run, quiet=self.results.quiet)
-
-    def _check_outputs(self) -> None:
-        """Check, before anything is spent, that the output files can be written; exit if not."""
-        if self.comparison.with_reports and self.comparison.page is None:
-            console.fail("--with-reports needs --page, beside which the reports are written")
-        for flag, path in (("--page", self.comparison.page), ("--junit", self.comparison.junit)):
-            try:
-                if path is not None:
-                    console.try_writing(path)
-            except OSError as error:
-                console.fail(f"{flag} {path}: {error.strerror or error}")
 
     def _plan(self, runner: Runner) -> plans.EvalPlan:
         """Return the planned runs; the baseline comes first if it has to be run, too. Raises UsageError."""
@@ -232,23 +226,20 @@ class EvalWork:
             text = junit(result, compared if self._baseline else ())
             console.write_private(junit_path, text.encode("utf-8", "replace"), overwrite=True)
         if page is not None:
-            folder, result_json = page.parent / f"{page.stem}-reports", as_json(result, compared)
+            folder = page.parent / f"{page.stem}-reports"
             ids = list(dict.fromkeys(one.run_id for one in result.runs if one.run_id))
             if self.comparison.with_reports:
-                folder.mkdir(mode=0o700, exist_ok=True)
                 with existing_store(runner.store) as store:
                     if store is not None:
                         write_missing(store, ids, folder, overwrite=False)
-            reports = reports_in(folder, ids) if folder.is_dir() else {}
-            links = {run_id: f"{folder.name}/{name}" for run_id, name in reports.items()}
-            text = eval_page(result_json, links)
+            text = eval_page(as_json(result, compared), reports_in(folder, ids, f"{folder.name}/"))
             console.write_private(page, text.encode("utf-8", "replace"), overwrite=True)
         settings = runner.registry.find(self.name).specialist
         for path in (page, junit_path):
             if path is not None and settings is not None and settings.tools != ():
                 with suppress(RunSpecialistError):
                     Sandbox(runner.root, settings.paths or ()).locate(os.path.realpath(path))
-                    say(
+                    console.say(
                         f"{path} is among the files that {settings.name} reads, so its runs can find the answers "
                         "there, and the next eval repeats them; write it elsewhere, or list it in .gitignore"
                     )

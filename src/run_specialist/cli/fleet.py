@@ -120,6 +120,9 @@ def _with_queue(store: str | None, action: "Callable[[Control], Awaitable[_T]]")
         return asyncio.run(act())
 
 
+_ROOT = "Folder of this host, under the name that batches use; repeatable.  [default: the project, under its own name]"
+_TRUST = "Allow the commands and imports that the specialists of the batches declare."
+_HEALTH = "Keep the state of the worker in FILE, as JSON, for supervisors."
 POSTGRES = ("postgresql:", "postgres:", "postgresql+")
 
 
@@ -127,23 +130,10 @@ def worker(
     at_once: Annotated[
         int, typer.Option(metavar="N", min=1, help="Items that this worker works on at the same time.")
     ] = 8,
-    root: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=PATH",
-            help="Folder of this host, under the name that batches use; repeatable.  "
-            "[default: the project, under its own name]",
-        ),
-    ] = None,
+    root: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help=_ROOT)] = None,
     store: StoreUrl = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Allow the commands and imports that the specialists of the batches declare."),
-    ] = False,
-    health: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep the state of the worker in FILE, as JSON, for supervisors."),
-    ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help=_TRUST)] = False,
+    health: Annotated[Path | None, typer.Option(metavar="FILE", help=_HEALTH)] = None,
 ) -> None:
     """Work on the items of batches in the queue, until SIGTERM or Ctrl-C.
 
@@ -188,10 +178,8 @@ async def _work(url: str, roots: "Mapping[str, Root]", health: Path | None, *, a
     def stop(name: str) -> None:
         nonlocal signals
         signals += 1
-        log(
-            f"{name}: {'completing the current replies' if signals == 1 else 'stopping immediately'}, "
-            "items go back to the queue"
-        )
+        doing = "completing the current replies" if signals == 1 else "stopping immediately"
+        log(f"{name}: {doing}, items go back to the queue")
         worker.stop(after_turn=signals == 1)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
@@ -128,7 +129,7 @@ def list_(dir_: flags.Dir = None, root: flags.ProjectRoot = None, json_: flags.J
 def check(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH", help="Files or folders.  [default: the specialists of the project]"),
+        typer.Argument(metavar="PATH", help="Files, folders or names.  [default: the specialists of the project]"),
     ] = None,
     dir_: flags.Dir = None,
     root: flags.ProjectRoot = None,
@@ -137,22 +138,21 @@ def check(
 ) -> None:
     """Check specialist files for problems; exit with code 2 on errors."""
     with console.guarded():
+        from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.availability import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
-        if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
-            console.fail(f"no such file: {', '.join(missing)}")
-        from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
-
         project, meant = console.project_folder(root), root is not None
         config = read_config(project, meant=meant)
         dir_ = dir_ or config.get("dir")
-        named = [SearchFolder.at(path, project) for path in paths or ()]
+        known = places(project, dir_, meant=meant)
+        found = [path if os.path.lexists(path) else Registry(known).find(str(path)).path for path in paths or ()]
+        named = [SearchFolder.at(path, project) for path in found]
         checked = named or project_places(project, dir_, meant=meant)
-        files = with_skills_checked(Registry(checked, places(project, dir_, meant=meant)).files(), project)
+        files = with_skills_checked(Registry(checked, known).files(), project)
         files = with_trust_noted(files, project, Trust())
         if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
@@ -163,7 +163,13 @@ def check(
                 console.print_problems(file.problems)
             counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
             by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
-            console.print_line(f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}")
+            levels = Counter(problem.level for file in files for problem in file.problems)
+            by_level = ", ".join(counted(levels[one], one) for one in ("error", "warning", "notice") if levels[one])
+            parts = [
+                f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}",
+                by_level and f"({by_level})",
+            ]
+            console.print_line(" ".join(filter(None, parts)))
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 
@@ -180,13 +186,14 @@ def new(
         str | None, typer.Option(metavar="MODEL", help="sonnet, opus, haiku, a full id, or inherit.")
     ] = None,
     tool_calls_limit: flags.ToolCallsLimit = None,
+    source: Annotated[str | None, typer.Option("--from", metavar="SPECIALIST", help="Copy this specialist.")] = None,
     dir_: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
     ] = None,
     root: flags.ProjectRoot = None,
     force: flags.Overwrite = False,
 ) -> None:
-    """Create a specialist file from a template.
+    """Create a specialist file from a template or another specialist.
 
     On a terminal, it asks for missing values.
     """
@@ -201,11 +208,14 @@ def new(
         limit = None if tool_calls_limit is None else flags.setting(tool_calls_limit)
         asked = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
         given: dict[str, object] = {key: value for key, value in asked.items() if value is not None}
-        if description is None and sys.stdin is not None and sys.stdin.isatty():
+        copied = source and flags.configured_project(project, None, meant=root is not None)[0].find(source)
+        if not copied and description is None and sys.stdin is not None and sys.stdin.isatty():
             given |= ask_for(name, given)
-        given.setdefault("tool_calls_limit", LIMIT)
+        if not copied:
+            given.setdefault("tool_calls_limit", LIMIT)
         values = {key: given[key] for key in asked if key in given}
-        path = console.relative(write_new(folder.path, name, values, overwrite=force, project=folder.project))
+        new_file = write_new(folder.path, name, values, overwrite=force, project=folder.project, source=copied or None)
+        path = console.relative(new_file)
         console.print_line(str(path))
         if any(PROBLEM in problem.text for problem in load(path).problems):
             console.say(f"next: replace the lines with TODO in this file; `specialists check {path}` lists them")
@@ -345,7 +355,7 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
     copy: Whether to copy a file that must not be changed; None = ask on a terminal.
     Raises UsageError if there is no editor, if it fails, or if the file cannot be read or copied.
     """
-    from run_specialist.specialist.project import packaged  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import is_packaged  # noqa: PLC0415 - fast `--help`
 
     if not file.digest:
         raise UsageError(str(file.problems[0]))
@@ -356,9 +366,9 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
     if not command:
         hint = f"set {' or '.join(names)}, for example to `nano` or `code --wait`"
         raise UsageError(f"no editor: {hint}; the file is {shown_path}")
-    is_packaged = file.project is None and path.resolve().is_relative_to(packaged().resolve())
-    if is_packaged or not os.access(path, os.W_OK):
-        path = _copied(file, project, "is included in this package" if is_packaged else "cannot be written", copy=copy)
+    is_ours = file.project is None and is_packaged(path)
+    if is_ours or not os.access(path, os.W_OK):
+        path = _copied(file, project, "is included in this package" if is_ours else "cannot be written", copy=copy)
     before = path.read_bytes()
     failure = _run_editor(path.absolute(), command)
     is_unchanged = path.exists() and path.read_bytes() == before

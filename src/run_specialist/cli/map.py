@@ -8,15 +8,9 @@ from run_specialist.cli import batch_options, flags
 from run_specialist.cli.console import guarded
 from run_specialist.cli.help import everyday, grouped
 
-Items = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="ITEMS",
-        show_default=False,
-        help="File with the items: JSON lines, a JSON array, CSV with a header, or one text per line; `-` means "
-        "standard input.",
-    ),
-]
+_ITEMS = (
+    "File with the items: JSON lines, a JSON array, CSV with a header, or one text per line; `-` means standard input."
+)
 
 
 @everyday(
@@ -28,7 +22,7 @@ Items = Annotated[
 def map_(
     context: typer.Context,
     name: flags.SpecialistName,
-    items: Items = None,
+    items: Annotated[str | None, typer.Argument(metavar="ITEMS", show_default=False, help=_ITEMS)] = None,
     *,
     each_item: batch_options.ItemOptions,
     answers: batch_options.AnswerOptions,

@@ -26,6 +26,7 @@ from run_specialist.cli.tables import duration_words
 from run_specialist.errors import UsageError, with_flags
 from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying
 from run_specialist.record.outcome import Exit
+from run_specialist.views.page import total
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -78,8 +79,6 @@ class MapProgress:
                 self._paused_at = self._paused_at or self.clock()
             case "batch_resumed" | "batch_ended":
                 self._paused, self._paused_at = self.seconds_paused, None
-            case _:
-                pass
 
     def hear(self, number: int, event: Event) -> None:
         """Record an event of an item's run."""
@@ -93,9 +92,9 @@ class MapProgress:
         self.earlier += done.is_earlier
         self.new += not done.is_earlier
         if done.outcome is not None:
-            self.spent = _sum(self.spent, done.outcome.cost_usd)
+            self.spent = total([self.spent, done.outcome.cost_usd])
             if not done.is_earlier:
-                self.new_cost = _sum(self.new_cost, done.outcome.cost_usd)
+                self.new_cost = total([self.new_cost, done.outcome.cost_usd])
 
     @property
     def seconds(self) -> float:
@@ -110,10 +109,7 @@ class MapProgress:
     @property
     def cost_usd(self) -> float | None:
         """Cost so far, including running items; None if a price is unknown [USD]."""
-        total = self.spent
-        for one in [*self.running.values()]:
-            total = _sum(total, one.total.cost_usd)
-        return total
+        return total([self.spent, *(one.total.cost_usd for one in [*self.running.values()])])
 
     def time_left(self, rest: int | None) -> float | None:
         """Return the expected time for the number of items left; None if it is unknown [s]."""
@@ -124,10 +120,6 @@ class MapProgress:
         if rest is None or self.new < TELLING or self.new_cost is None or self.spent is None:
             return None
         return self.spent + rest * self.new_cost / self.new
-
-
-def _sum(total: float | None, more: float | None) -> float | None:
-    return None if total is None or more is None else total + more
 
 
 def _doing(event: Event) -> str | None:
@@ -225,7 +217,8 @@ class ItemLines:
             return
         counts, progress = self._batch.counts, self._progress
         if counts.total is not None and counts.total <= EACH_UP_TO:
-            self._say(f"{counts.done} of {counts.total}: {self._noun} {ended_line(done)}")
+            # Several items may have ended before the first of them is told.
+            self._say(f"{progress.new + progress.earlier} of {counts.total}: {self._noun} {ended_line(done)}")
             return
         if done.state not in {"answered", "landed", "partial"} and self._failures < MOST_FAILURES:
             self._failures += 1
@@ -316,12 +309,8 @@ class MapView:
         rest = None if counts.total is None or batch.ended_because else max(counts.total - counts.done, 0)
         cost, limit, expected = progress.cost_usd, batch.cost_limit, progress.cost_at_end(rest)
         if cost is not None and (cost or limit is not None):
-            of = ""
-            if limit is not None:
-                of = f" of at most {dollars(limit)}"
-            elif expected is not None:
-                of = f" of about {dollars(max(expected, cost))}"
-            yield f"{dollars(cost)}{of}"
+            about = "" if expected is None else f" of about {dollars(max(expected, cost))}"
+            yield dollars(cost) + (about if limit is None else f" of at most {dollars(limit)}")
         if not batch.paused and (left := progress.time_left(rest)):
             yield f"{duration_words(left)} left"
         yield duration_words(progress.seconds)

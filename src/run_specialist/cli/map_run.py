@@ -33,7 +33,7 @@ from run_specialist.cli.fleet import queue_url
 from run_specialist.cli.help import given_words
 from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, label, reason_of, spread
 from run_specialist.cli.tables import duration_words
-from run_specialist.errors import StoreMissing, UsageError
+from run_specialist.errors import SpecialistNotFound, StoreMissing, UsageError
 from run_specialist.loop.account import rounded
 from run_specialist.record.outcome import Exit, Outcome
 from run_specialist.specialist.project import project_path
@@ -110,7 +110,12 @@ class MapCall:
         # The number of items; None if they can be read only once.
         self._count = len(self._inputs) if isinstance(self._inputs, Sized) else None
         # The file of the specialist that combines the answers; None without `--reduce`.
-        self._reducing = None if answers.reduce is None else self._runner.registry.find(answers.reduce).path
+        try:
+            self._reducing = None if answers.reduce is None else self._runner.registry.find(answers.reduce).path
+        except SpecialistNotFound:
+            if " " not in str(answers.reduce).strip():
+                raise
+            console.fail("--reduce takes the name of a specialist; give a text as --reduce-question TEXT beside it")
         self._plan(batch_options.RETRIED[batch.retry])
 
     def work(self) -> int:
@@ -161,11 +166,6 @@ class MapCall:
             console.say("type one item per line, then press Ctrl-D on an empty line")
         return source_of(items, each.format_)
 
-    @property
-    def _question(self) -> str | None:
-        """The question about each item, as a template; None if each item is its question."""
-        return None if self._template is None else self._template.text
-
     def _plan(self, retried: Sequence[str]) -> None:
         """Make the batch, and forecast it from past runs; sends nothing.
 
@@ -184,7 +184,7 @@ class MapCall:
             self.batch: Batch = self._runner.map(
                 self.name,
                 self._inputs,
-                self._question,
+                self.each_item.question,
                 source=self._source.name,
                 retry=retried,
                 typical_cost=self._typical_cost,
@@ -233,12 +233,8 @@ class MapCall:
             console.print_line(f"\nbatch {self.batch.id}; nothing was sent")
             return
         figures = {
-            name: typical and {"median": rounded(typical.median), "nine_of_ten": rounded(typical.high)}
-            for name, typical in (
-                ("tool_calls", expected.calls),
-                ("seconds", expected.seconds),
-                ("cost_usd", expected.cost_usd),
-            )
+            name: (one := getattr(expected, name)) and {"median": rounded(one.median), "nine_of_ten": rounded(one.high)}
+            for name in ("tool_calls", "seconds", "cost_usd")
         }
         console.print_json(
             {
@@ -297,7 +293,7 @@ class MapCall:
             self.name,
             self._inputs,
             batch_id=batch_id,
-            question=self._question,
+            question=self.each_item.question,
             model=each.model,
             settings=each.settings,
             at_once=self._fleet_at_once,
@@ -367,15 +363,14 @@ class MapCall:
             rows_to = AnswerFile(self.file, ordered=answers.ordered, items=items if items.is_file() else None)
         elif self.writes_rows:
             rows_to = AnswerStream(sys.stdout, ordered=answers.ordered)
+        shows = not (answers.quiet or answers.events or (answers.out == console.STDOUT and console.is_terminal()))
         with rows_to as rows:
             if isinstance(rows, AnswerFile):
                 batch.reuse(rows.earlier)
             worker = MapWorker(
                 batch,
                 [*([] if rows is None else [rows.write]), *([] if folder is None else [folder.add])],
-                shows=not (
-                    answers.quiet or answers.events or (answers.out == console.STDOUT and console.is_terminal())
-                ),
+                shows=shows,
                 events=answers.events,
                 answers=answers.out is None and not self._prints_data and console.is_terminal(),
             )
@@ -410,9 +405,10 @@ class MapCall:
 
         path: of its file.
         """
-        question = folder.finish(self.name, self._question)
-        runner = self._runner_in(folder.folder)
-        digest = hashlib.sha256()
+        own = self.answers.reduce_question or ""
+        question, runner = folder.finish(self.name, self.each_item.question, own), self._runner_in(folder.folder)
+        # Another specialist, or another question, is another run.
+        digest = hashlib.sha256(f"{path}\0{own}".encode())
         for one in sorted(folder.folder.glob("*.md")):
             digest.update(one.name.encode() + b"\0" + one.read_bytes() + b"\0")
         run_id = f"{self.batch.id}-reduced-{digest.hexdigest()[:16]}"

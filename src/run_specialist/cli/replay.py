@@ -10,7 +10,6 @@ import typer
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.budget import counted
 from run_specialist.cli import console
-from run_specialist.cli.console import fail, guarded
 from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl, TrustFlag
 from run_specialist.cli.runs import AllProjects, complete_runs, open_store, project_filter
 
@@ -37,6 +36,8 @@ def _print_replay(done: "ReplayResult", saved: Path | None) -> None:
 
 
 _RUN = "Id of the run, an unambiguous prefix, `last`: the newest of this project, or a cassette file."
+_ROOT = "Folder that the file tools can read.  [default: that of the run]"
+_SAVE = "Write the run to a cassette file without credentials, if it replays the same."
 
 
 def replay(
@@ -44,16 +45,8 @@ def replay(
     trust: TrustFlag = False,
     all_projects: AllProjects = False,
     dir_: Dir = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder that the file tools can read.  [default: that of the run]"),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the run to a cassette file without credentials, if it replays the same."
-        ),
-    ] = None,
+    root: Annotated[Path | None, typer.Option(metavar="FOLDER", help=_ROOT)] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help=_SAVE)] = None,
     force: Overwrite = False,
     store: StoreUrl = None,
     json_: Json = False,
@@ -64,13 +57,13 @@ def replay(
     replies come from the stored run, and each request is compared with the one that the run sent. Exit code 1 if a
     request differs.
     """
-    with guarded():
+    with console.guarded():
         from run_specialist.replay import cassette as files  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay.replay import replay as replay_run  # noqa: PLC0415 - fast `--help`
 
         project = console.project_folder(root)
         if save is not None and save.exists() and not force:
-            fail(f"--save: {save} already exists; use --force to overwrite it")
+            console.fail(f"--save: {save} already exists; use --force to overwrite it")
         file = None
         if run.endswith(".json") or os.sep in run:
             recorded = files.read_cassette(Path(run))
@@ -90,7 +83,7 @@ def replay(
             try:
                 console.write_file(save, text.encode())
             except OSError as error:
-                fail(f"--save: {save} cannot be written: {error.strerror or error}")
+                console.fail(f"--save: {save} cannot be written: {error.strerror or error}")
     if json_:
         console.print_json(done.as_json())
     else:

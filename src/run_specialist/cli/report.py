@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,15 +26,8 @@ if TYPE_CHECKING:
     from run_specialist.views.report import RelatedRuns
 
 
-OutFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        "--output",
-        metavar="FILE",
-        help="Output file; `-` for standard output.  [default: report-RUN.html beside the store]",
-    ),
-]
+_OUT = "Output file; `-` for standard output.  [default: report-RUN.html beside the store]"
+OutFile = Annotated[Path | None, typer.Option("--out", "--output", metavar="FILE", help=_OUT)]
 Index = Annotated[bool, typer.Option("--index", help="A page that lists all runs.  [default file: report-index.html]")]
 WithReports = Annotated[
     bool, typer.Option("--with-reports", help="With --index or a batch: also write the reports that are missing.")
@@ -121,7 +115,6 @@ def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool
         fail(f"{path} already exists; use --force to overwrite it")
     folder = None if page.folder is None else path.parent / page.folder
     if folder and with_reports:
-        folder.mkdir(mode=0o700, exist_ok=True)
         write_missing(opened, page.run_ids(), folder, overwrite=overwrite)
     try:
         write_private(path, page.render(page.data(folder)).encode("utf-8", "replace"), overwrite=replace)
@@ -146,8 +139,7 @@ def _batch(batches: "StoredBatches", batch: "StoredBatch") -> _Page:
         return [*dict.fromkeys((*begun, *compared))]
 
     def data(folder: Path | None) -> Mapping[str, Any]:
-        names = reports_in(folder, run_ids()) if folder and folder.is_dir() else {}
-        links = {run_id: f"{folder.name}/{name}" for run_id, name in names.items()} if folder else {}
+        links = reports_in(folder, run_ids(), f"{folder.name}/") if folder else {}
         reasons = failures(batches.items(batch.batch_id, failures=True))
         found = batch_data(batch, batches.tally(batch.batch_id), reasons, batches.items(batch.batch_id), links)
         return found if result is None else {**found, "eval": result, "reports": links}
@@ -195,19 +187,20 @@ SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 """Pattern of ids that can be used in a file name."""
 
 
-def reports_in(folder: Path, run_ids: Iterable[str]) -> dict[str, str]:
-    """Return the names of the reports in a folder, by run id."""
+def reports_in(folder: Path, run_ids: Iterable[str], prefix: str = "") -> dict[str, str]:
+    """Return the names of the reports in a folder, after a prefix, by run id; none if there is no such folder."""
     files = {one: folder / report_name(one) for one in run_ids if SAFE_ID.fullmatch(one)}
-    return {run_id: path.name for run_id, path in files.items() if path.is_file()}
+    return {run_id: prefix + path.name for run_id, path in files.items() if path.is_file()}
 
 
 def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, overwrite: bool) -> None:
-    """Write the reports that do not exist in a folder, skipping runs that cannot be read.
+    """Create a folder for reports if there is none, and write the missing ones, skipping runs that cannot be read.
 
     overwrite: Write all reports, also those that exist.
     """
     from run_specialist.views.report import report  # noqa: PLC0415 - fast `--help`
 
+    folder.mkdir(mode=0o700, exist_ok=True)
     paths = {run_id: folder / report_name(run_id) for run_id in run_ids if SAFE_ID.fullmatch(run_id)}
     missing = {run_id: path for run_id, path in paths.items() if overwrite or not path.exists()}
     say(f"writing {counted(len(missing), 'report')}", dim=True)
@@ -241,9 +234,7 @@ def open_page(path: Path) -> None:
 
     # An absolute file:// address: its special characters are encoded, so that no shell or option parser sees them.
     address = path.resolve().as_uri()
-    try:
-        opened = webbrowser.open(address)
-    except (webbrowser.Error, OSError, ValueError):
-        opened = False
-    if not opened:
-        say(f"no browser could be started; open {address}")
+    with suppress(webbrowser.Error, OSError, ValueError):
+        if webbrowser.open(address):
+            return
+    say(f"no browser could be started; open {address}")

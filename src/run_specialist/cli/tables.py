@@ -98,8 +98,6 @@ class Columns:
 
     def _row(self, cells: Mapping[str, str]) -> "Text":
         """Return the line of a row, and the line below it if there is one."""
-        from rich.text import Text  # noqa: PLC0415 - fast `--help`
-
         line = self._line(cells)
         *front, last = cells
         if last in self._shown:
@@ -115,7 +113,7 @@ class Columns:
         if len(values) > self._width * _LARGEST_SHARE:
             texts = [*wrapped(values, self._width - len(indent)), text]
         for one in texts:
-            below = Text(indent + one)
+            below = line.blank_copy(indent + one)
             if self._highlight:
                 below.highlight_regex(self._highlight, "bold yellow")
             below.truncate(self._width, overflow="ellipsis")

@@ -86,19 +86,23 @@ def tune(
 
 
 def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
+    from run_specialist.specialist.project import is_packaged  # noqa: PLC0415 - fast `--help`
+
     suggestion, now = tuning.suggestion, tuning.limit
     limit = suggestion.tool_calls_limit
     text = f"{_VERDICTS[suggestion.verdict].format(now=now, limit=limit)}: {suggestion.reason}."
     console.print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if console.is_terminal() else text)
-    if limit is not None and limit != now:
+    if limit is not None and limit != now and file and is_packaged(file.path):
+        copy = f"    specialists new {file.name} --from {file.name} --tool-calls-limit {limit}"
+        why = "Its file is included in this package. These lines make a copy in your project, and ask it:"
+        console.print_line(f"\n{why}\n\n{copy}\n    run-specialist {file.name} QUERY")
+    elif limit is not None and limit != now:
         line = file.lines.get("tool_calls_limit") if file else None
-        where = (
-            f"{console.relative(file.path)}{f', line {line}' if line else ''}"
-            if file
-            else "the front matter of its file"
-        )
+        at = f", line {line}" if line else ""
+        where = f"{console.relative(file.path)}{at}" if file else "the front matter of its file"
         console.print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
-    when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
+    dates = sorted({local(at).split()[0] for at in (tuning.first_at, tuning.last_at) if at is not None})
+    when = f", {' to '.join(dates)}" if tuning.runs else ""
     console.print_line(f"\n{tuning.specialist}  {counted(tuning.runs, 'run')}{when}")
     if tuning.runs:
         console.print_line(_by_status(tuning.statuses))
@@ -125,10 +129,6 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if tuning.tokens.total:
         console.print_line("")
         _print_bills(tuning)
-
-
-def _days(first: float | None, last: float | None) -> str:
-    return " to ".join(sorted({local(at).split()[0] for at in (first, last) if at is not None}))
 
 
 def _by_status(statuses: Mapping[str, int]) -> str:
@@ -174,9 +174,8 @@ def _print_bills(tuning: "Tuning") -> None:
     if tuning.cost_usd.median is not None:
         rows.append(("cost", dollars, tuning.cost_usd, tuning.landing_cost_usd))
     head = ("", "MEDIAN RUN", "ALL RUNS", *(["MEDIAN LANDING", "ALL LANDINGS"] if tuning.landings else []))
-    print_table(
-        head, [(name, *_bill(form, runs), *_bill(form, landings))[: len(head)] for name, form, runs, landings in rows]
-    )
+    cells = [(name, *_bill(form, runs), *_bill(form, landings)) for name, form, runs, landings in rows]
+    print_table(head, [row[: len(head)] for row in cells])
     if unknown := tuning.cost_usd.unknown:
         console.print_line(f"The cost of {counted(unknown, 'run')} is unknown.")
 

@@ -1,6 +1,7 @@
 """Find, read and create files with eval cases."""
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,8 +12,11 @@ from typing import Any
 import yaml
 from pydantic_evals import Dataset
 
+from run_specialist.batch.answer_file import slug_of
+from run_specialist.budget import counted
 from run_specialist.errors import UsageError
 from run_specialist.evals import evaluators
+from run_specialist.record.outcome import OFFLINE
 from run_specialist.specialist.loader import SpecialistFile, stem
 from run_specialist.specialist.positions import PlacedValue, read
 from run_specialist.specialist.problems import Problems, shown
@@ -23,6 +27,7 @@ MOST = 20
 """Maximum number of cases in a first set."""
 LONGEST = 200
 """How much of an error is shown [characters]."""
+LONGEST_NAME = 60
 LONGEST_QUOTE = 120
 """Maximum length of the part of a quote that a case expects [characters]."""
 
@@ -184,8 +189,25 @@ def case_schema() -> dict[str, Any]:
     return found
 
 
-def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> str:
-    """Return the text of a file with cases; raises UsageError if there is none.
+def _doubts(outcome: Mapping[str, Any]) -> list[str]:
+    """Return why the checks that its answer gives should not be trusted."""
+    evidence = outcome.get("evidence") or ()
+    unfound = sum(one.get("verified") is False for one in evidence)
+    missing = sum(bool(one.get("missing")) for one in outcome.get("support") or ())
+    reasons = {
+        "was answered without a language model": outcome.get("model") == OFFLINE,
+        f"{counted(missing, 'sentence')} not borne out by its evidence": missing,
+        f"{counted(unfound, 'quote')} not found in what was read": unfound,
+        "no quotes": not evidence and not outcome.get("gaps"),
+        "landed at a limit": outcome.get("status") == "landed",
+    }
+    return [reason for reason, holds in reasons.items() if holds]
+
+
+def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> tuple[str, dict[str, list[str]]]:
+    """Return the text of a file with cases, and the names of those with a doubtful answer by the reason.
+
+    Raises UsageError if there is no case.
 
     past: questions and outcomes as `--json` prints them, newest first; of equal questions the newest counts.
     """
@@ -197,14 +219,20 @@ def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> str:
         raise UsageError(
             f"there are no stored runs of {name} with an answer to make cases from; ask it some questions first"
         )
-    cases = []
-    for number, (question, outcome) in enumerate(islice(newest.items(), MOST), 1):
+    cases: list[Any] = []
+    names, doubtful = Counter[str](), dict[str, list[str]]()
+    for question, outcome in islice(newest.items(), MOST):
         checks: list[Any] = ["Gap"] if outcome.get("gaps") else []
         quotes: Sequence[Any] = [one for one in outcome.get("evidence") or () if one.get("verified")]
         if quotes:
             paths = list(dict.fromkeys(evaluators.path_of(str(one["source"])) for one in quotes))
             words = " ".join(str(quotes[0]["quote"]).split())[:LONGEST_QUOTE].rstrip()
             checks = [{"CitesPath": paths[0] if len(paths) == 1 else paths}, {"Contains": words}, "QuotesVerified"]
-        cases.append({"name": f"question {number}", "inputs": question, "evaluators": checks})
+        slug = slug_of(question, LONGEST_NAME) or "question"
+        names[slug] += 1
+        case = slug if names[slug] == 1 else f"{slug}-{names[slug]}"
+        if doubts := _doubts(outcome):
+            doubtful.setdefault(", ".join(doubts), []).append(case)
+        cases.append({"name": case, "inputs": question, "evaluators": checks})
     text = yaml.safe_dump({"cases": cases}, sort_keys=False, allow_unicode=True, width=110)
-    return _HEADER.format(name=name) + text
+    return _HEADER.format(name=name) + text, doubtful

@@ -302,10 +302,8 @@ def junit(result: EvalResult, comparisons: Sequence[Comparison] = ()) -> str:
             if one.variant == variant.name:
                 named = {"classname": name, "name": f"compared with {one.baseline}", "time": "0.000"}
                 test, text = ET.SubElement(suite, "testcase", named), verdict_text(one)
-                if one.regression:
-                    ET.SubElement(test, "failure", {"message": text}).text = text
-                else:
-                    ET.SubElement(test, "system-out").text = text
+                tag, about = ("failure", {"message": text}) if one.regression else ("system-out", {})
+                ET.SubElement(test, tag, about).text = text
     for element in (*root, root):
         tests = [*element.iter("testcase")]
         element.set("tests", str(len(tests)))

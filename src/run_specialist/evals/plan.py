@@ -62,6 +62,11 @@ class CaseRun:
     """Why there is no outcome, no complete answer, or a check that could not be made."""
     unmade_checks: int = 0
     """Number of checks that could not be made, e.g. because a judge failed; they are not among `checks`."""
+    question: str = ""
+    answer: str = ""
+    evidence: tuple[Mapping[str, Any], ...] = ()
+    """As in the outcome: `source`, `quote`, `verified`."""
+    gaps: tuple[str, ...] = ()
 
     @property
     def has_ended(self) -> bool:

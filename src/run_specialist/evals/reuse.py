@@ -79,14 +79,12 @@ async def reused(plan: EvalPlan, runner: Runner, store: Store | None, *, fresh: 
 
 def _unfinished(store: Store, eval_id: str) -> tuple[bool, frozenset[str]]:
     """Return what an interrupted call of an eval left: whether it was to be fresh, and the ids of its runs."""
-    with StoredBatches(store.url) as batches:
-        try:
-            earlier = batches.find(eval_id)
-        except RunNotFound:
-            return False, frozenset()
-        if earlier.batch_id != eval_id or (earlier.state == "ended" and earlier.reason is None):
-            return False, frozenset()
-        return bool(earlier.frozen["eval"].get("fresh")), frozenset(item.run_id for item in batches.items(eval_id))
+    with StoredBatches(store.url) as batches, suppress(RunNotFound):
+        earlier = batches.find(eval_id)
+        if earlier.batch_id == eval_id and (earlier.state != "ended" or earlier.reason is not None):
+            runs = frozenset(item.run_id for item in batches.items(eval_id))
+            return bool(earlier.frozen["eval"].get("fresh")), runs
+    return False, frozenset()
 
 
 class Unchanged:

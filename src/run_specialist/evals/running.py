@@ -3,11 +3,10 @@
 import json
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +30,6 @@ from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
-from run_specialist.store import batches
 from run_specialist.store.batch_reader import JUDGES
 from run_specialist.store.reader import RunSteps, Store
 
@@ -94,15 +92,12 @@ def judged_answers(plan: EvalPlan, ends: Mapping[int, Done], runner: Runner) -> 
 def judges_batch(plan: EvalPlan, answers: Sequence[JudgedAnswer], runner: Runner, bounds: Bounds) -> Batch:
     """Return the batch of all judges."""
     distinct = {one.run_id: one for one in answers}
-    row = batches.StoredBatch(
-        f"{plan.eval_id}{JUDGES}",
-        "/".join(sorted({one.judge.specialist for one in answers})),
-        f"judges of {plan.eval_id}",
-        time.time(),
-        {"eval_judges": plan.eval_id},
-        None,
-        plan.project,
-        bounds.cost_limit,
+    row = replace(
+        plan.row(bounds.cost_limit),
+        batch_id=f"{plan.eval_id}{JUDGES}",
+        specialist="/".join(sorted({one.judge.specialist for one in answers})),
+        question=f"judges of {plan.eval_id}",
+        frozen={"eval_judges": plan.eval_id},
     )
     items = [
         Item(at, {"name": f"judge · {one.run.case.name} · {one.run.subject.variant.name}"}, one.asked.question, run_id)
@@ -193,7 +188,7 @@ async def scored(
 ) -> CaseRun:
     """Return a run with its checks; `done` is None if it was not run."""
     case = planned.case
-    run = CaseRun(case.name, planned.subject.variant.name, planned.repeat, None, "not run")
+    run = CaseRun(case.name, planned.subject.variant.name, planned.repeat, None, "not run", question=case.question)
     outcome = None if done is None else done.outcome
     if outcome is None:
         return replace(run, error=None if done is None else done.error)
@@ -244,6 +239,9 @@ async def scored(
         seconds=outcome.duration_s,
         error="; ".join([outcome.error, *problems] if outcome.error else problems) or None,
         unmade_checks=len(problems),
+        answer=outcome.answer,
+        evidence=tuple(asdict(one) for one in outcome.evidence),
+        gaps=tuple(outcome.gaps),
     )
 
 

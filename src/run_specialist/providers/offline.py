@@ -322,7 +322,7 @@ _VALUED = re.compile(r"([^\W\d_]+)[\s:=*`]+(?:(?:is|was|to|of|at|most)\s+){0,2}(
 
 
 def _differing(quotes: Sequence[Quote], ranking: Ranking) -> Sequence[Quote]:
-    """Return the first two quotes of prose that hold most of the question and differ in a number it asks for, if any."""
+    """Return the first two quotes of prose that hold most of the question and differ in a number it asks for."""
     asked = frozenset[str]().union(*(form for term in ranking.terms for form in term.forms))
     asked -= _numbers(ranking.gathered.question).keys()
     least = _SAME_THING * sum(ranking.weights.values())

@@ -195,7 +195,7 @@ class Child:
     """What it and its child runs have done to files."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Outcome:
     """The result of a run; `--json` prints its `as_json`."""
 
@@ -250,13 +250,25 @@ class Outcome:
         own = {name: getattr(self, name) for name in Child.__dataclass_fields__}
         return Child(**{**own, "tool_calls": self.tool_calls.used})
 
+    def __str__(self) -> str:
+        """Return the answer."""
+        return self.answer or repr(self)
+
+    def __repr__(self) -> str:
+        answer = self.answer if len(self.answer) <= _SHOWN else f"{self.answer[: _SHOWN - 3]}..."
+        return f"Outcome({self.run_id!r}, {self.specialist!r}, {self.status!r}, answer={answer!r})"
+
     def _repr_markdown_(self) -> str:
-        """Return the answer, its quotes, its gaps and a line about the run, which notebooks render."""
+        """Return the answer, its quotes, its gaps and a line about the run, which notebooks render.
+
+        Of a quote that the answer has itself, only the source follows.
+        """
         marks = {True: "✓", False: "✗ not found in what was read:", None: "-"}
-        parts = [self.answer]
+        parts, said = [self.answer], _folded(self.answer)
         for one in self.evidence:
             quoted = "\n".join(f"> {line}".rstrip() for line in one.quote.splitlines())
-            parts.append(f"{marks[one.verified]} `{one.source}`\n\n{quoted}")
+            is_said = one.quote.strip() and _folded(one.quote) in said
+            parts.append(f"{marks[one.verified]} `{one.source}`" + ("" if is_said else f"\n\n{quoted}"))
         if self.gaps:
             parts.append("\n".join(f"- not found: {gap}" for gap in self.gaps))
         if self.doubtful:
@@ -271,6 +283,16 @@ class Outcome:
         values = asdict(self)
         del values["error"], values["exit_code"]
         return values
+
+
+# Length of the answer in `repr` [characters].
+_SHOWN = 60
+_QUOTE_SIGN = re.compile(r"^[ \t]*>+", re.MULTILINE)
+
+
+def _folded(text: str) -> str:
+    """Return a text on one line, without the signs of quotes in Markdown."""
+    return " ".join(_QUOTE_SIGN.sub("", text).split())
 
 
 _TAG_OR_IMAGE = re.compile(r"<(?=[A-Za-z/!?])|!(?=\[)")

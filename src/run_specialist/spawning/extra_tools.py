@@ -259,7 +259,8 @@ def offered_tools(context: RunContext, offers: Sequence[Offer] = OFFERS) -> Extr
 def offer_claims(context: RunContext) -> Iterator[tuple[str, str, Claim]]:
     """Yield each tool that a file asks for, with the key that names it, and the permission that it needs."""
     searching = [SEARCH_OFFER] if context.settings.server_tools else []
-    for offer in (*OFFERS, *editing_offers(WorkingCopy(context.root)), *searching):
+    editing = editing_offers(WorkingCopy(context.root)) if context.settings.writable else ()
+    for offer in (*OFFERS, *editing, *searching):
         if offer.is_wanted(context.settings):
             yield offer.name, "tools", _claim(context, offer)
     if notes := memory_claim(context):

@@ -156,7 +156,7 @@ def _fields(parts: FencedParts, problems: Problems) -> tuple[dict[str, Field], s
     chunk = positions.Chunk(front, line, parts.indent)
     fields: dict[str, Field] = {}
     try:
-        root = positions.parse(front) if parts.closed else None
+        root = positions.parse(front, line=line) if parts.closed else None
     except positions.UnreadableError as error:
         # An error at the end is reported on the last line, not on the fence below.
         place = chunk.place(min(error.index, len(front.rstrip())))

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import frontmatter
+import yaml
 
 from run_specialist.errors import UsageError
 from run_specialist.safety import safe_files
 from run_specialist.specialist import checks
 from run_specialist.specialist.dialects import ENDINGS, dialect_of, is_file_name, is_toml
-from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.front_matter import FrontMatter, read, read_toml
+from run_specialist.specialist.fields import Specialist, canonical
+from run_specialist.specialist.front_matter import FrontMatter, cut, decode, field_spans, read, read_toml
 from run_specialist.specialist.mcp_servers import check_servers
 from run_specialist.specialist.origins import OriginKind
 from run_specialist.specialist.positions import read_file
@@ -275,19 +276,26 @@ def strict_problems(name: str, given: Mapping[str, object]) -> list[Problem]:
     return [problem for problem in found if checks.PROBLEM not in problem.text]
 
 
-def write_new(
-    folder: Path, name: str, given: Mapping[str, object], *, overwrite: bool = False, project: Path | None = None
+def write_new(  # noqa: PLR0913 - the parts of a new file
+    folder: Path,
+    name: str,
+    given: Mapping[str, object],
+    *,
+    overwrite: bool = False,
+    project: Path | None = None,
+    source: SpecialistFile | None = None,
 ) -> Path:
     """Write `folder`/`name`.md with a prompt template and return its path.
 
     given: Front matter in addition to the name, by canonical key; without a description, placeholders are written.
     project: Project that contains the folder; symlinks must not lead out of it. None to follow all symlinks.
+    source: The file to copy, in which only the name and the given keys change; None for the template.
     Raises UsageError for a name or value that fails a strict check, and for an existing file.
     """
     path = check_new(folder, name, overwrite=overwrite)
     if problems := strict_problems(name, given):
         raise UsageError("; ".join(f"{problem.key}: {problem.text}" for problem in problems))
-    text = _text(name, given)
+    text = _text(name, given) if source is None else _changed(source, {"name": name, **given})
     try:
         top, relative = safe_files.locate(folder, project)
         (top / relative).mkdir(parents=True, exist_ok=True)
@@ -312,6 +320,25 @@ _EXAMPLES = {
     "evidence": "require",
     "output_schema": "{type: object, properties: {found: {type: boolean}}}",
 }
+
+
+def _changed(source: SpecialistFile, given: Mapping[str, object]) -> str:
+    """Return the text of a file with other values of some keys, and everything else as it was written.
+
+    Raises UsageError for a file that is not Markdown with front matter, or has errors.
+    """
+    problems, parts = Problems(source.path), None
+    if source.specialist is not None and not is_toml(source.path):
+        parts = cut(decode(read_file(source.path, source.project, LARGEST), problems), problems)
+    if parts is None or not parts.closed:
+        raise UsageError(f"{shown(str(source.path), None)} cannot be copied: it is no Markdown file with valid keys")
+    front = parts.text[parts.start : parts.end]
+    for key, value in given.items():
+        line = yaml.safe_dump({key: value}, allow_unicode=True, width=10_000)
+        spans, _ = field_spans(front, 1, closed=True)
+        old = next((chunk.text.rstrip() for written, chunk in spans if canonical(written) == key), None)
+        front = front + line if old is None else front.replace(old, line.rstrip(), 1)
+    return parts.text[: parts.start] + front + parts.text[parts.end :]
 
 
 def _text(name: str, given: Mapping[str, object]) -> str:

@@ -184,10 +184,11 @@ class Chunk:
         return Position(self.line + self.text.count("\n", 0, index), index - before + self.indent)
 
 
-def parse(text: str, longest: int = LONGEST) -> Node | None:
+def parse(text: str, longest: int = LONGEST, line: int = 1) -> Node | None:
     """Return the root node of a YAML text, None for an empty one; no Python object is constructed from it.
 
     Uses the parser's events, because the composer of libyaml overflows the C stack on deep nesting.
+    line: Number of its first line, for messages.
     Raises UnreadableError.
     """
     if len(text) > longest:
@@ -197,8 +198,12 @@ def parse(text: str, longest: int = LONGEST) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         index, reason = mark.index if mark else 0, error.problem or str(error)
-        # Of a tab, the parser says only that it cannot start a token.
-        reason = "a tab cannot indent a line; use spaces" if text[index : index + 1] == "\t" else reason
+        before = text[text.rfind("\n", 0, index) + 1 : index]
+        # The parser names neither the tab nor the remedy.
+        if text[index : index + 1] == "\t" and not before.strip():
+            reason = f"line {line + text.count(chr(10), 0, index)} begins with a tab; use spaces"
+        elif reason.startswith("mapping values are not allowed"):
+            reason += '; put quotes around the value with ": " inside' if ": " in before else "; check the indentation"
         raise UnreadableError(reason, index) from None
     except yaml.reader.ReaderError as error:
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)

@@ -36,8 +36,12 @@ class Problem:
 
     def __str__(self) -> str:
         """Return `file:line:column: key: text`, without the key if there is none."""
+        return self.printed()
+
+    def printed(self, label: str = "") -> str:
+        """Return the text of `str`, with a label such as `error: ` after the position, where compilers print it."""
         about = f"{shown(self.key)}: " if self.key else ""
-        return f"{shown(str(self.path), None)}:{self.line}:{self.column}: {about}{self.text}"
+        return f"{shown(str(self.path), None)}:{self.line}:{self.column}: {label}{about}{self.text}"
 
     def as_json(self) -> dict[str, str | int | None]:
         """Return the six fields as plain values."""

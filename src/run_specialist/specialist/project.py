@@ -139,6 +139,11 @@ def packaged() -> Path:
     return inside if inside.is_dir() else _PACKAGE.parents[1] / "specialists"
 
 
+def is_packaged(path: Path) -> bool:
+    """Return whether a file is included in this package, and must therefore not be changed."""
+    return path.resolve().is_relative_to(packaged().resolve())
+
+
 def _inside(top: Path, project: Path, *, meant: bool) -> Iterator[SearchFolder]:
     for path in (top / folder for dialect in DIALECTS for folder in dialect.project):
         owner = None if meant or not os.path.lexists(path) else ownership_problem(top, path.parent, path)

@@ -1,7 +1,7 @@
 """The page of a batch, and its failures."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
@@ -12,7 +12,6 @@ from run_specialist.store.batches import StoredBatch
 from run_specialist.store.stored import BatchTotals, ItemResult
 from run_specialist.views import page
 from run_specialist.views.markdown import answer_html
-from run_specialist.views.page import HtmlPage
 
 LONGEST = 200
 """Maximum length of a reason [characters]."""
@@ -62,25 +61,15 @@ def reason_of(item: ItemResult) -> tuple[str, str]:
 
 MOST_ITEMS = 10_000
 """Maximum number of rows; further items are counted, not listed."""
-MOST_RENDERED = 2_000
-"""Maximum number of items whose Markdown is rendered, which is slow; with more, answers are shown as text."""
-PORTION = 100
-"""Number of rows per table; the browser lays out only visible tables."""
 LONGEST_ANSWER = 20_000
 """Maximum length of an answer on the page [characters]."""
 LONGEST_QUOTE = 400
 LONGEST_BEGINNING = 160
 """Maximum length of an input or of the beginning of an answer in a row [characters]."""
 
+_OF_ITEM = ("number", "run_id", "input", "question", "status", "tool_calls", "cost_usd", "seconds")
 # Markdown marks that are removed from the beginning of an answer.
 _MARKS = re.compile(r"^ {0,3}(#{1,6} |```.*$|> |[-*+] )|[*`]", re.MULTILINE)
-
-
-_FILTERS: Mapping[str, Callable[..., Any]] = {
-    "answer_html": answer_html,
-    "share": lambda count, whole: f"{100 * count / whole:.3f}%",
-}
-_PAGE = HtmlPage("batch_page", _FILTERS, styles=("report",))
 
 
 def batch_data(
@@ -107,14 +96,8 @@ def batch_data(
     }
 
 
-def batch_page(data: Mapping[str, Any]) -> str:
-    """Return the page as one self-contained HTML document; all untrusted text is escaped.
-
-    data: data from `batch_data`.
-    """
-    rows = data["items"]
-    portions = [rows[at : at + PORTION] for at in range(0, len(rows), PORTION)]
-    return _PAGE.render({**data, "portions": portions, "rendered": len(rows) <= MOST_RENDERED})
+batch_page = page.HtmlPage("batch_page", {"answer_html": answer_html}, styles=("report",)).render
+"""Return the page with the data of `batch_data` as one self-contained HTML document; all untrusted text is escaped."""
 
 
 def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
@@ -125,17 +108,15 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
     reason = reason_of(item)[1] if failed else None
     # A string unchanged, a row as its values, anything else as JSON.
     given = shown = item.input
-    if isinstance(given, Mapping) and all(isinstance(one, str | int | float | None) for one in given.values()):
+    if isinstance(given, Mapping) and given.keys() == {"path", "name", "stem"}:
+        shown = str(given["path"])  # an item of `--files`, whose other fields repeat parts of the path
+    elif isinstance(given, Mapping) and all(isinstance(one, str | int | float | None) for one in given.values()):
         shown = ", ".join("" if one is None else str(one) for one in given.values())
     elif not isinstance(given, str):
         shown = page.brief(given, LONGEST_BEGINNING)
     return {
-        "number": item.number,
-        "run_id": item.run_id,
-        "input": item.input,
+        **{key: getattr(item, key) for key in _OF_ITEM},
         "shown_input": shortened(shown),
-        "question": item.question,
-        "status": item.status,
         "error": reason,
         "beginning": shortened(_MARKS.sub("", answer[:LONGEST_ANSWER])) or shortened(reason or ""),
         "answer": answer[:LONGEST_ANSWER],
@@ -144,9 +125,6 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
         "support": list(outcome.get("support") or ()),
         "gaps": [str(one) for one in outcome.get("gaps") or ()],
         "verified": sum(one["verified"] is True for one in evidence),
-        "tool_calls": item.tool_calls,
-        "cost_usd": item.cost_usd,
-        "seconds": item.seconds,
         "has_run": item.started_at is not None,
         "unjudged": NO_MODEL if outcome.get("model") == OFFLINE else None,
         "report": None if report is None else quote(report),

@@ -12,7 +12,7 @@ if (cases.length > 1) {
     ["all", () => true],
     ["with a difference", (one) => one.matches(".gain, .loss")],
     ["with a loss", (one) => one.matches(".loss")],
-    ["with a run that did not pass", (one) => one.querySelector(".cell > summary .fail") !== null],
+    ["with a run that did not pass", (one) => one.querySelector(".cell .fail") !== null],
   ];
   for (const [name] of KINDS) add(shown, "option", { value: name, textContent: name });
   const count = add(filters, "output", {});

@@ -153,6 +153,7 @@ class HtmlPage:
         )
         formats = (clock, counted, iso, lasted, line, moment, path, percent, pretty, signed, ticks, total, dollars)
         page.filters |= {**{one.__name__: one for one in formats}, **self.filters}
+        page.tests["code"] = is_code
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")
         parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package
@@ -189,6 +190,14 @@ def path(points: Sequence[Sequence[float]], seconds: float, top: float) -> str:
     """
     placed = ((round(BOX * at / seconds) if seconds > 0 else 0, round(BOX * (1 - share / top))) for at, share in points)
     return "M" + " ".join(f"{across} {down}" for (across, down), _ in groupby(placed))
+
+
+_PROSE = re.compile(r"(\.(md|markdown|txt|rst|adoc|html?|pdf|csv|eml)|^[^.]*)(:\d[\d:-]*)?$", re.IGNORECASE)
+
+
+def is_code(source: str) -> bool:
+    """Return whether a quote from this source is shown like code: that of a file which does not contain prose."""
+    return "://" not in source and not _PROSE.search(source)
 
 
 def quotes_in(outcome: Mapping[str, Any]) -> list[dict[str, Any]]:

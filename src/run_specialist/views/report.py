@@ -20,7 +20,6 @@ from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views import page
 from run_specialist.views.markdown import answer_html
-from run_specialist.views.page import HtmlPage, brief
 from run_specialist.views.run_charts import HOW, axis, budget_chart, events_of, marks, timeline
 from run_specialist.views.run_turns import holders, models, requests, turns
 
@@ -132,7 +131,7 @@ def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
             {
                 "number": call.number,
                 "name": call.call.name,
-                "brief": brief(call.call.arguments, BRIEF),
+                "brief": page.brief(call.call.arguments, BRIEF),
                 "state": "failed" if call.is_error else "finished",
             }
             for call in calls[:MOST_CALLS]
@@ -192,9 +191,7 @@ def answer(run: StoredRun, turns: Sequence[Mapping[str, Any]], holders: Sequence
         "evidence": [
             {
                 "number": number,
-                "source": one["source"],
-                "quote": one["quote"],
-                "verified": one["verified"],
+                **one,
                 "call": call and call.number,
                 "name": call and call.call.name,
                 "target": call and (f"quote-{number}" if number in marked else f"result-{call.number}"),
@@ -289,7 +286,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
     if later:
         # The calls of the first turn, otherwise its text.
         calls = (
-            f"{one.name} {brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
+            f"{one.name} {page.brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
             for one in later[0].reply.calls
         )
         done = ", ".join(calls) or " ".join(later[0].reply.text.split())
@@ -328,9 +325,6 @@ def _spent(run: StoredRun, at: int, later: Sequence[Received]) -> tuple[int, flo
 
 
 NO_DESCENDANTS: Descendants = MappingProxyType({})
-
-
-_PAGE = HtmlPage("report", {"answer_html": answer_html})
 
 
 def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> Mapping[str, Any]:
@@ -388,9 +382,8 @@ def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Relat
     return render(data(run, descendants, kin))
 
 
-def render(data: Mapping[str, Any]) -> str:
-    """Return the report with this data, as from `data`."""
-    return _PAGE.render(data)
+render = page.HtmlPage("report", {"answer_html": answer_html}).render
+"""Return the report with this data, as from `data`."""
 
 
 MOST_LINES = 2_000

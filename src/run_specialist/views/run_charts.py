@@ -77,6 +77,14 @@ def axis(run: StoredRun) -> Axis:
     return Axis(tuple(spans))
 
 
+def calls_by_turn(run: StoredRun) -> Mapping[int, Sequence[Returned]]:
+    """Return the calls by the number of their turn, empty for others; one before the first request is shown with it."""
+    found: defaultdict[int, list[Returned]] = defaultdict(list)
+    for call in run.calls:
+        found[call.turn or 1].append(call)
+    return found
+
+
 def events_of(run: StoredRun, *names: str) -> list[StoredEvent]:
     """Return the events of a run that have one of these names."""
     return [event for event in run.events if event.body.get("event") in names]
@@ -123,6 +131,9 @@ HIGHEST = 2.0
 HEADROOM = 1.12
 """Factor between the highest value and the top of the chart."""
 
+NEAR = 0.15
+"""Largest distance of landings with one text [share of the width]."""
+
 HOW = {
     Rung.FORCE: "the answer was forced",
     Rung.SCHEMA: "the answer was limited to JSON",
@@ -154,6 +165,18 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
         at, reached, how = axis(event.at), Kind(event.body["reason"]), Rung(event.body["how"])
         words = f"at {clock(at)} the limit of {reached.label} was reached: {HOW[how]}"
         landings.append({"at": at, "reason": reached.value, "how": how.value, "words": words})
+    # Texts of the marks: landings beside each other have one text, which lies outside of their lines.
+    labels: list[dict[str, Any]] = []
+    for one in landings:
+        if labels and one["at"] - labels[-1]["last"] <= NEAR * axis.seconds:
+            labels[-1].update(last=one["at"], text=f"{labels[-1]['text']}, {one['how']}")
+        else:
+            labels.append({"first": one["at"], "last": one["at"], "text": f"landing: {one['how']}"})
+    resumed, resumptions = [], []
+    for span in axis.spans[1:]:
+        words = f"at {clock(span.offset)} the run was resumed, {lasted(span.pause)} after it stopped"
+        resumptions.append({"at": span.offset, "words": words})
+        resumed.append({"first": span.offset, "last": span.offset, "text": "resumed"})
     return {
         "limited": any(kind["lines"] for kind in kinds),
         "seconds": axis.seconds,
@@ -161,13 +184,8 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
         "kinds": kinds,
         "bands": _bands(run, axis),
         "landings": landings,
-        "resumptions": [
-            {
-                "at": one.offset,
-                "words": f"at {clock(one.offset)} the run was resumed, {lasted(one.pause)} after it stopped",
-            }
-            for one in axis.spans[1:]
-        ],
+        "labels": [*resumed, *labels],
+        "resumptions": resumptions,
     }
 
 
@@ -269,10 +287,7 @@ GROUP = 25
 
 def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the turns in groups, each with its own time scale and the marks between turns; in working time [s]."""
-    calls: defaultdict[int, list[Returned]] = defaultdict(list)
-    for call in run.calls:
-        # A call before the first request is shown with it.
-        calls[call.turn or 1].append(call)
+    calls = calls_by_turn(run)
     rows = [_row(turn, calls[turn.number], axis) for turn in run.own_turns]
     # The total time covered by at least one call.
     calling, until = 0.0, float("-inf")

@@ -7,14 +7,16 @@ from urllib.parse import quote
 
 from run_specialist.store.stored import ListedRun
 from run_specialist.views import page
-from run_specialist.views.page import HtmlPage
 
 MOST_RUNS = 5_000
 """Maximum number of rows; older runs are counted, not listed."""
 QUESTION_LENGTH = 160
 """Longest question of a row [characters]."""
 
-_PAGE = HtmlPage("run_index", styles=("report",))
+_OF_RUN = (
+    *("run_id", "parent_id", "forked_from", "forked_at", "specialist", "model", "status", "started_at"),
+    *("tool_calls", "cost_usd"),
+)
 
 
 def index_data(
@@ -49,12 +51,8 @@ def index_data(
     }
 
 
-def run_index(data: Mapping[str, Any]) -> str:
-    """Return the index as one self-contained HTML document; all untrusted text is escaped.
-
-    data: Data from `index_data`.
-    """
-    return _PAGE.render(data)
+run_index = page.HtmlPage("run_index", styles=("report",)).render
+"""Return the index with the data of `index_data` as one self-contained HTML document; all untrusted text is escaped."""
 
 
 def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) -> dict[str, Any]:
@@ -63,17 +61,8 @@ def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) 
     if not isinstance(took, int | float):
         took = None if run.ended_at is None else max(run.ended_at - run.started_at, 0)
     return {
-        "run_id": run.run_id,
-        "parent_id": run.parent_id,
-        "forked_from": run.forked_from,
-        "forked_at": run.forked_at,
-        "specialist": run.specialist,
-        "model": run.model,
+        **{key: getattr(run, key) for key in _OF_RUN},
         "question": page.line(run.question, QUESTION_LENGTH),
-        "status": run.status,
-        "started_at": run.started_at,
-        "tool_calls": run.tool_calls,
-        "cost_usd": run.cost_usd,
         "seconds": took,
         "quotes": len(evidence),
         "verified": sum(one["verified"] is True for one in evidence),

@@ -14,7 +14,7 @@ from run_specialist.record.outcome import AskedModel
 from run_specialist.store.stored import StoredEvent, StoredRun
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views.page import MOST_CHARACTERS, brief, lasted, pretty, total
-from run_specialist.views.run_charts import Axis, events_of
+from run_specialist.views.run_charts import Axis, calls_by_turn, events_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +98,11 @@ def turns(
     for number, (holder, one) in enumerate(zip(holders, (run.outcome or {}).get("evidence", ()), strict=False), 1):
         if holder is not None:
             quotes[holder.number].append((number, str(one["quote"])))
-    executed: defaultdict[int, list[Returned]] = defaultdict(list)
-    for call in run.calls:
-        # A call before the first request is shown with it.
-        executed[call.turn or 1].append(call)
+    executed = calls_by_turn(run)
     return [
         {
             "number": turn.number,
-            "begin": axis(turn.at - turn.seconds),
-            "seconds": turn.seconds,
-            "choice": turn.choice,
-            "landing": turn.landing,
-            "stop": turn.reply.stop,
-            "reason": turn.reply.reason,
+            **_request(turn, axis),
             "text": turn.reply.text,
             "copied": turn.number <= (run.forked_at or 0),
             "before": [mark for mark in marks if mark["before"] == turn.number],
@@ -118,6 +110,11 @@ def turns(
         }
         for turn in run.turns
     ]
+
+
+def _request(turn: Received, axis: Axis) -> dict[str, Any]:
+    own = {key: getattr(turn, key) for key in ("seconds", "choice", "landing")}
+    return {"begin": axis(turn.at - turn.seconds), **own, "stop": turn.reply.stop, "reason": turn.reply.reason}
 
 
 def _calls(
@@ -239,9 +236,7 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     for one in sorted(both, key=lambda one: one.at):
         if isinstance(one, Received):
             lost = _cache_miss(run, one, before, is_summarized=is_summarized) if uses_cache and before else None
-            row = {"turn": one.number, "name": f"turn {one.number}", "begin": axis(one.at - one.seconds)}
-            row |= {"seconds": one.seconds, "choice": one.choice, "landing": one.landing, "stop": one.reply.stop}
-            row |= {"reason": one.reply.reason, "lost": lost}
+            row = {"turn": one.number, "name": f"turn {one.number}", **_request(one, axis), "lost": lost}
             rows.append({**row, **_tokens(one.reply.usage), "cost": one.cost_usd})
             before, is_summarized = one, False
         else:

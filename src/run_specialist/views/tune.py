@@ -334,6 +334,7 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     judged = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
     needs = [need for _, need in judged]
     judged_calls = sum(run.calls for run, _ in judged)
+    repeated = sum(run.repeated for run, _ in judged) / judged_calls if judged_calls else 0.0
     by_cause: dict[str, list[Mapping[str, Any]]] = {}
     for one in outcomes:
         if (cause := reason(one)) is not None:
@@ -354,9 +355,7 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
         ended=sum(need.known for need in needs),
         enough=enough_for(needs, SHARE),
         bars=bars(needs),
-        hits=[
-            _hit(cause, found) for cause, found in sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0]))
-        ],
+        hits=[_hit(cause, by_cause[cause]) for cause in sorted(by_cause, key=lambda one: (-len(by_cause[one]), one))],
         calls={
             "run": sum(one["tool_calls"]["used"] for one in outcomes),
             "repeated": sum(run.repeated for run in runs),
@@ -367,9 +366,7 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
         landings=len(landings),
         landing_tokens=Bill.of([_tokens(landing) for landing in with_requests], tokens.total),
         landing_cost_usd=Bill.of([landing["cost_usd"] for landing in with_requests], cost.total),
-        suggestion=suggest(
-            needs, limit, sum(run.repeated for run, _ in judged) / judged_calls if judged_calls else 0.0
-        ),
+        suggestion=suggest(needs, limit, repeated),
         changed_limits=dict(Counter(changed).most_common()),
         versions=versions,
     )

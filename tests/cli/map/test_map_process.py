@@ -231,6 +231,17 @@ def test_another_specialist_brings_the_answers_together(api, items, map_, write,
     *rows, last = map(json.loads, map_(path, "--reduce", "reducer").stdout.splitlines())
     assert (sorted(row["number"] for row in rows), last) == ([1, 2], {"reduced": reduced})
     assert len(simulator.requests) == sent
+    # A question of one's own is another run, which begins with it.
+    map_(path, "--reduce", "reducer", "--reduce-question", "Which is larger?", "--out", "answers.jsonl")
+    assert len(simulator.requests) == sent + 1
+    assert "Which is larger?\\n\\nThe folder contains 2 answers" in seen[-1]
+    assert "Bring the answers together" not in seen[-1]
+    # So is another specialist.
+    other = json.loads(map_(path, "--reduce", str(write("other", "model: haiku")), "--json").stdout)["reduced"]
+    assert (other["specialist"], len(simulator.requests)) == ("other", sent + 2)
+    for flags in (("--reduce", "Which is larger?"), ("--reduce-question", "Which?")):
+        refused = map_(path, *flags)
+        assert (refused.exit_code, refused.stderr.count("\n"), "--reduce-question" in refused.stderr) == (2, 1, True)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

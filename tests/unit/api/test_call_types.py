@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from inspect import cleandoc
@@ -84,6 +85,12 @@ def test_each_call_documents_its_arguments(call):
     for argument in call.__annotations__:
         if argument not in {"return", "self"}:
             assert f"\n{argument}: " in documented
+
+
+@pytest.mark.parametrize("call", [run_specialist.run, run_specialist.run_sync, Runner.run])
+def test_help_lists_the_options_by_name(call):
+    """A signature shows only `**options`."""
+    assert {"tool_calls_limit", "landing", "writable", "model"} <= set(re.findall(r"\w+", cleandoc(call.__doc__)))
 
 
 @pytest.mark.exhaustive

@@ -259,6 +259,7 @@ def test_any_sequence_of_events_only_descends_the_ladder(style):
         (Kind.TIME, 40.9, "40 seconds"),
         (Kind.TIME, 1.0, "1 second"),
         (Kind.TIME, 0.5, "0.5 seconds"),
+        (Kind.TIME, 1.96, "2.0 seconds"),
         (Kind.COST, 1234.5, "$1,234.50"),
         (Kind.CHARACTERS, 90_000, "90,000 characters"),
     ],

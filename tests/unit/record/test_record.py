@@ -158,6 +158,16 @@ def test_an_outcome_shows_answer_quotes_gaps_and_warnings():
     assert text.endswith("- *owls: landed, 3 tool calls, haiku*\n- *slow*\n")
 
 
+def test_a_printed_outcome_is_its_answer():
+    """Notebooks do not repeat a quote that the answer has; `repr` fits on a line."""
+    quote = Evidence("a.md:3", "Owls eat\nmice.", True)
+    shown = outcome(answer='They say:\n\n> "Owls eat\n> mice." — a.md:3' + " x" * 90, evidence=(quote,))
+    assert str(shown) == shown.answer
+    assert len(repr(shown)) < 150
+    assert shown._repr_markdown_().count("mice.") == 1
+    assert str(outcome(answer="")) == repr(outcome(answer=""))
+
+
 @pytest.mark.parametrize(
     "text", ["```c\n#include <stdio.h>\n```\n", "a < b, `List<int>`, [x](http://x) <http://x>\n", "Wow! [x]"]
 )

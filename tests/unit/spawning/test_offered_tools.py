@@ -426,6 +426,14 @@ def test_each_tool_that_needs_trust_is_named_with_what_it_would_do(noted):
     assert noted("memory: project", "disallowed_tools: memory") == []
 
 
+def test_a_tool_that_a_key_is_missing_for_is_not_offered_with_trust(app, tmp_path):
+    """The warning names the key; a second line that `--trust` gives the tool would contradict it."""
+    path = app.specialist("tools: read, edit")
+    (file,) = with_trust_noted([load(path)], app.root, Trust(folder=tmp_path / "trusted"))
+    assert [one.level for one in file.problems] == ["warning"]
+    assert "`edit` requires the key `writable`" in file.problems[0].text
+
+
 def test_what_is_allowed_already_is_not_said(noted, tmp_path):
     """A permission that is stored holds for the check too."""
     lines = ("tools: read", "memory: local")

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import select
+import shutil
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -532,3 +534,85 @@ async def test_a_sandbox_that_cannot_be_made_is_an_error(run, monkeypatch):
     monkeypatch.setattr(system_sandbox, "program", lambda: "/missing/bwrap")
     with pytest.raises(ToolError, match=r"the sandbox cannot be started: .*No such file"):
         await run("echo ok")
+
+
+@pytest.fixture
+def interpreter(tmp_path, monkeypatch):
+    """Return the folder of an interpreter that uv has installed, in a home folder with a secret."""
+    home = tmp_path / "home"
+    monkeypatch.delenv("UV_PYTHON_INSTALL_DIR", raising=False)
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    made = home / "data" / "uv" / "python" / "cpython-3.11"
+    for folder in (home, made):
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "python3.11").write_text("#!/bin/sh\necho python of $0\n")
+        (folder / "bin" / "python3.11").chmod(0o755)
+    (home / "secret").write_text("private")
+    return made
+
+
+def environment(root, python):
+    """Make the Python environment of a project, with a file that can contain a password."""
+    for folder in ("bin", "lib"):
+        (root / ".venv" / folder).mkdir(parents=True)
+    for file, text in (("pyvenv.cfg", "home = x\n"), ("pip.conf", "password"), (".gitignore", "*")):
+        (root / ".venv" / file).write_text(text)
+    (root / ".venv" / "bin" / "python").symlink_to(python)
+
+
+@pytest.mark.parametrize("settings", [{}, {"paths": ("src",)}, {"writable": (".",)}])
+async def test_commands_run_the_python_of_the_project(run, interpreter, settings):
+    """Its environment comes first on PATH, read-only as the interpreter; nothing else of the home folder is seen."""
+    run.write("src/a.py")
+    environment(run.root, interpreter / "bin" / "python3.11")
+    text = (
+        await run(
+            "python; echo x > .venv/bin/new; cat .venv/pip.conf; ls -A $OLDPWD ../home ../home/data/uv/python",
+            **settings,
+        )
+    ).text
+    assert text.startswith(f"python of {run.root}/.venv/bin/python\n")
+    assert not [word for word in ("private", "secret", "password") if word in text]
+    assert not (run.root / ".venv" / "bin" / "new").exists()
+    await run(f"echo x > {interpreter}/new", **settings)
+    assert not (interpreter / "new").exists()
+
+
+@pytest.mark.parametrize("link", [".venv", ".venv/bin", ".venv/lib", ".venv/pyvenv.cfg", ".venv/bin/python", "version"])
+async def test_an_environment_opens_no_other_folder(run, interpreter, link):
+    """A link in it that leads to the home folder shows nothing there."""
+    home = interpreter.parents[3]
+    environment(run.root, interpreter / "bin" / "python3.11")
+    place, target = run.root / link, home / "bin" / "python3.11" if link.endswith("python") else home
+    if link == "version":
+        place = interpreter.with_name("cpython-3.12")
+        (run.root / ".venv" / "bin" / "python").unlink()
+        (run.root / ".venv" / "bin" / "python").symlink_to(place / "bin" / "python3.11")
+    elif place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink()
+    place.symlink_to(target)
+    text = (await run(f"python; cat {home}/secret {place}/secret; ls -A {home}")).text
+    assert "python of" not in text
+    assert "private" not in text
+
+
+@pytest.fixture
+def real_environment(run, monkeypatch):
+    """Make the environment of a project with the interpreter of these tests, as if uv or pyenv had installed it."""
+    prefix = Path(sys.base_prefix)
+    monkeypatch.setenv("PYENV_ROOT", str(prefix.parents[1]))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(prefix.parent))
+    python = os.path.realpath(prefix / "bin" / "python3")
+    subprocess.run([python, "-m", "venv", "--without-pip", run.root / ".venv"], check=True)
+
+
+@pytest.mark.usefixtures("real_environment")
+async def test_commands_run_the_tests_of_a_project(run):
+    """A real environment, whose interpreter may lie in the home folder, runs them."""
+    run.write(
+        "test_a.py", "import unittest\nclass A(unittest.TestCase):\n    def test(self):\n        assert 1 + 1 == 2\n"
+    )
+    assert "OK" in (await run("python -m unittest 2>&1")).text

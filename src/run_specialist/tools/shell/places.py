@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +46,8 @@ class CommandFiles:
     """Files that cannot be opened."""
     git_settings: list[Path] = field(default_factory=list)
     """Files replaced by what `plain_config` returns."""
+    programs: Path | None = None
+    """Folder that comes first on PATH: the one of the Python environment of the project."""
 
 
 def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence[str]) -> CommandFiles:
@@ -80,6 +82,8 @@ def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence
             return False
         return not sandbox.is_selected(path, is_folder=is_folder) or rules.hide(path, is_folder=is_folder)
 
+    interpreter = python_folders(root)
+    environment = [] if interpreter is None else [f"{ENVIRONMENT}/{name}" for name in _OF_ENVIRONMENT]
     pending = [(start, sandbox.parent_rules(start)) for start in starts if (root / start).is_dir()]
     while pending:
         here, rules = pending.pop()
@@ -97,6 +101,12 @@ def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence
                     is_plain = path not in of_kernel and (is_folder or item.is_file(follow_symlinks=False))
                     if path not in of_kernel and (item.is_symlink() or path == ".git"):
                         continue  # the target of a symlink is elsewhere
+                    if environment and path == ENVIRONMENT:
+                        # Its other files are hidden, such as settings of pip, which can contain credentials.
+                        inner.append((path, rules))
+                        continue
+                    if path in environment:
+                        continue
                     if not is_plain or is_hidden(path, rules, is_folder=is_folder):
                         hide(path, is_folder=is_folder)
                     elif is_folder:
@@ -106,11 +116,56 @@ def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence
             hide(here, is_folder=True)
         else:
             pending += inner
+    if interpreter is not None:
+        # A mount follows links.
+        mine = [root / one for one in environment if (root / one).exists() and not (root / one).is_symlink()]
+        files.programs = root / ENVIRONMENT / "bin"
+        files.shown += [*interpreter, *(one for one in mine if not any(top in one.parents for top in files.shown))]
+        files.protected += [one for one in mine if any(top in one.parents for top in files.writable)]
     above = {parent for place in (*files.protected, *files.emptied, *files.closed) for parent in place.parents}
     files.pinned = sorted(path for path in above if any(top in path.parents for top in files.writable))
     if "" in starts:
         _add_git(root, files)
     return files
+
+
+ENVIRONMENT = ".venv"
+"""Folder of the Python environment of a project."""
+# What its interpreter needs.
+_OF_ENVIRONMENT = ("bin", "lib", "lib64", "pyvenv.cfg")
+
+
+def python_folders(root: Path) -> list[Path] | None:
+    """Return the folders of the interpreter of the project's environment, none for one of the system.
+
+    None if there is no environment, if a link leads out of it, or if its interpreter is not one that the system, uv or
+    pyenv has installed: the environment belongs to the project, and must not be able to open any other folder.
+    root: a real path.
+    """
+    folder = root / ENVIRONMENT
+    try:
+        # A link in the path could lead anywhere.
+        inside = [folder / "bin", folder / "lib", folder / "pyvenv.cfg"]
+        if any(os.path.realpath(one, strict=True) != str(one) for one in inside):
+            return None
+        python = Path(os.path.realpath(folder / "bin" / "python", strict=True))
+        if any(python.is_relative_to(one) for one in ("/usr", "/bin")):
+            return []
+        for place in _installed_pythons():
+            if python.parent.name == "bin" and str(python.parents[2]) == os.path.realpath(place):
+                # Also the links to it, by which the environment may name it.
+                links = (one for one in place.iterdir() if os.path.realpath(one) == str(python.parents[1]))
+                return [*dict.fromkeys([python.parents[1], *links])]
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _installed_pythons() -> Iterator[Path]:
+    """Yield the folders, given by the user's environment, each of whose folders is an interpreter."""
+    home, given = Path(os.path.expanduser("~")), os.environ.get  # noqa: PTH111 - a text without a home folder
+    yield Path(given("UV_PYTHON_INSTALL_DIR") or Path(given("XDG_DATA_HOME") or home / ".local/share") / "uv/python")
+    yield Path(given("PYENV_ROOT") or home / ".pyenv") / "versions"
 
 
 def kernel_folders(root: Path, mounts: str = "/proc/self/mountinfo") -> frozenset[str]:

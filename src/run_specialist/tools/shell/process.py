@@ -421,6 +421,7 @@ async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its 
                 own = opened.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
                 real = await in_thread(Path(own).resolve)
                 environment = system_sandbox.VARIABLES | {"HOME": str(real), "TMPDIR": str(real)}
+                environment["PATH"] = system_sandbox.search_path(files)
                 command = [system_sandbox.SANDBOX_EXEC, "-p", system_sandbox.profile(root, files, real), *words]
                 ended = await process.run(command, seconds, (), environment, root)
     except (OSError, ValueError) as error:

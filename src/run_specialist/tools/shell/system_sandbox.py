@@ -69,7 +69,12 @@ def options(root: Path, files: CommandFiles, status: int, calls: int, replaced: 
         found += ["--ro-bind", os.devnull, str(path)]
     for path, descriptor in replaced.items():
         found += ["--ro-bind-data", str(descriptor), str(path)]
-    return [*found, *_READ_ONLY, "--chdir", str(root)]
+    return [*found, *_READ_ONLY, "--setenv", "PATH", search_path(files), "--chdir", str(root)]
+
+
+def search_path(files: CommandFiles) -> str:
+    """Return the variable PATH of a command."""
+    return VARIABLES["PATH"] if files.programs is None else f"{files.programs}:{VARIABLES['PATH']}"
 
 
 def _isolated() -> Iterator[str]:
