@@ -12,11 +12,9 @@ from typing import Any, Self, Unpack
 
 from run_specialist import prompts
 from run_specialist.api.runner import Runner
-from run_specialist.budget import Kind
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, ToolError, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
-from run_specialist.spawning.spawner import LIMITS
 from run_specialist.specialist.fields import Settings
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.settings import resolve
@@ -201,7 +199,7 @@ class Delegate:
         return specialist, query, run_id
 
     async def _resume(self, specialist: str, query: str, run_id: str) -> Run:
-        """Resume a stored run with a full budget added to the amount it has used."""
+        """Resume a stored run of this specialist."""
         try:
             stored = await self.runner.maker.store.load(run_id, "")
         except (RunNotFound, StoreMissing):
@@ -210,15 +208,8 @@ class Delegate:
         expected = (run_id, specialist, str(self.runner.root))
         if stored is None or (stored.run_id, stored.specialist, str(stored.frozen["root"])) != expected:
             raise ToolError(f"run_id: no run {shown(run_id)} of {specialist} is kept here; {ANEW}")
-        settings = resolve(self.runner.registry.find(self._offered[specialist]), self._settings).settings
-        used = stored.snapshot.used if stored.snapshot else {}
-        limits: dict[str, Any] = {key: getattr(settings, key) for key in LIMITS}
-        for key, kind in LIMITS.items():
-            if limits[key] is not None:
-                total = limits[key] + used.get(kind, 0)
-                limits[key] = total if kind in {Kind.TIME, Kind.COST} else int(total)
         try:
-            return await self.runner.resume(run_id, query, **limits)
+            return await self.runner.resume(run_id, query)
         except UsageError as error:
             raise UsageError(f"{error}; or {ANEW}") from None
 

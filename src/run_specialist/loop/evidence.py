@@ -193,8 +193,7 @@ def support(job: Job, response: Response, checked: Sequence[Evidence]) -> tuple[
     """Return what bears out the sentences of an answer; none for quotes without a model, and for JSON values."""
     if response.output is not None or not job.provider.capabilities.is_language_model:
         return ()
-    asked = [job.question, (job.resume_note and job.resume_note.question) or ""]
-    return support_of(response.answer, checked, "\n".join(asked))
+    return support_of(response.answer, checked, "\n".join([job.question, *job.further]))
 
 
 def own_calls(job: Job, executed: Iterable[CallRecord]) -> list[CallRecord]:

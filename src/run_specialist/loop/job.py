@@ -223,6 +223,8 @@ class Job:
     """State before the run was resumed; empty for a new run."""
     resume_note: ResumeNote | None = None
     """News for the model of a resumed run; None for a new run."""
+    further: tuple[str, ...] = ()
+    """Questions after the first one, oldest first."""
     proven: tuple[str, ...] = ()
     """Quotes verified by children of the run that a fork copied."""
     forked_from: ForkedFrom | None = None
@@ -244,6 +246,11 @@ class Job:
         return min(longest, max(self.turn_chars // max(calls, 1), SHORTEST_RESULT))
 
     @property
+    def newest_question(self) -> str:
+        """The question that the run works on."""
+        return self.further[-1] if self.further else self.question
+
+    @property
     def landing_style(self) -> Style:
         """The style of the landing; with calls as JSON, which a schema constrains anyway, `auto` means `schema`."""
         by_schema = self.opening.tool_calls == "json" and self.provider.capabilities.is_language_model
@@ -261,7 +268,7 @@ class Job:
         """Return the first event of its run."""
         limits = {limit.kind.value: limit.limit for limit in self.budget.limits}
         tools = self.opening.tools.names
-        return Started(self.run_id, self.settings.name, self.provider.model, self.question, tools, limits)
+        return Started(self.run_id, self.settings.name, self.provider.model, self.newest_question, tools, limits)
 
     def forked(self) -> Forked | None:
         """Return the second event of its run if that is a fork."""
@@ -275,8 +282,10 @@ class Job:
             "tools": [tool.definition for tool in self.opening.tools],
             "effort": self.opening.effort,
             **self.origin(),
+            **({"first_question": self.question, "questions": self.further} if self.further else {}),
         }
-        return Opened(self.run_id, self.settings.name, self.provider.model, self.question, frozen, self.parent_id)
+        asked = self.newest_question
+        return Opened(self.run_id, self.settings.name, self.provider.model, asked, frozen, self.parent_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def child_runs(run: StoredRun, stored: Descendants) -> list[ChildRun]:
             one
             for one in unmatched
             if (given := one.call.arguments or {}).get("specialist") == child.specialist
-            and (child_run is None or given.get("query") == child_run.question)
+            and (child_run is None or given.get("query") == child_run.first_question)
         )
         call = next(matching, None)
         if call:
