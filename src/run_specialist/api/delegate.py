@@ -130,6 +130,8 @@ class Delegate:
             f'To ask this run for more, call {self.name} with run_id "{outcome.run_id}": it knows what it found, and '
             "its budget is refreshed."
         )
+        if outcome.question:
+            hint = f'To reply, call {self.name} with run_id "{outcome.run_id}" and the reply as query.'
         text = delegate.outcome_text(outcome, hint if self._is_stored and run.is_kept else "")
         return Delegated(text, delegate.has_failed(outcome), outcome)
 

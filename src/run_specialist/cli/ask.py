@@ -292,6 +292,9 @@ def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *,
 
     resume = resume_command(outcome, store) if stored else None
     for_people = not (output.json_ or output.events)
+    if outcome.question and for_people and not output.quiet:
+        reply = run_command("resume", outcome, store, "YOUR REPLY") if stored else None
+        console.say(f"The specialist asks: {outcome.question}{f'; to reply: {reply}' if reply else ''}", command=reply)
     with output.file.opened() as out:
         if output.json_:
             kind = outcome.error_kind or console.ERROR_KINDS.get(outcome.exit_code, outcome.status)

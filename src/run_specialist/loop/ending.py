@@ -78,6 +78,7 @@ def conclude(
         answer=answer,
         evidence=quotes,
         gaps=tuple(response.gaps) if response else (),
+        question=response.question if response else None,
         output=response.output if response else None,
         tool_calls=outcome.ToolCalls(
             used=int(calls.used),

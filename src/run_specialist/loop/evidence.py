@@ -220,7 +220,7 @@ def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], c
         if quote.verified is False
     ]
     could_read = job.budget[Kind.TOOL_CALLS].limit != 0 and set(job.opening.tools.names) - {RESPOND, ARCHIVE}
-    if response is not None and not checked and calls == 0 and could_read:
+    if response is not None and not (checked or response.question) and calls == 0 and could_read:
         not_found.append(NOTHING_READ)
     return not_found
 

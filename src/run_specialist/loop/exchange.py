@@ -27,7 +27,7 @@ from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResu
 from run_specialist.specialist.answer_schema import AnswerSchema, restored, strict
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
-from run_specialist.tools.respond import Response
+from run_specialist.tools.respond import Response, without_question
 
 _T = TypeVar("_T")
 
@@ -129,7 +129,9 @@ class Exchange:
             self.transcript.end_pause(prompts.PAUSE_ENDED)
         messages = self.transcript.messages(request_end)
         longest = transcript.longest_reply(in_landing=in_landing, json_calls=self._has_json_calls, thinks=self._thinks)
-        schema = short or (strict(self._respond.input_schema) if choice is Choice.SCHEMA and self._respond else None)
+        schema = short
+        if schema is None and choice is Choice.SCHEMA and self._respond:
+            schema = strict(without_question(self._respond.input_schema))
         request = Request(
             messages,
             choice,

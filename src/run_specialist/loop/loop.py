@@ -303,7 +303,8 @@ class Loop:
 
     def _quotes_verdict(self, response: Response) -> Ending | Objection | None:
         """Apply the evidence policy; return the objection, or the ending if none is possible; None = acceptable."""
-        if self._run.job.settings.evidence != "require":
+        # A question to the asker claims nothing.
+        if self._run.job.settings.evidence != "require" or response.question:
             return None
         checked = self._checked(response)
         # An answer may state, after a call, what was not found.

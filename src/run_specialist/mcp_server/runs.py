@@ -253,9 +253,12 @@ class ServedRuns:
         self._active: set[ServedRun] = set()
         self._is_closing = False
 
-    def begin(self, specialist: str, question: str, settings: Mapping[str, Any]) -> ServedRun:
+    def begin(
+        self, specialist: str, question: str, settings: Mapping[str, Any], run_id: str | None = None
+    ) -> ServedRun:
         """Start a run in the background; await its `prepared` to learn whether it could start.
 
+        run_id: a stored run that the question continues; None for a new run.
         Raises UsageError if the server is shutting down or too many runs are active.
         """
         if self._is_closing:
@@ -265,7 +268,7 @@ class ServedRuns:
         served = ServedRun(specialist)
         self._active.add(served)
         # A separate task: cancelling the request must not cancel the run in the middle of its work.
-        served.task = asyncio.create_task(self._execute(served, specialist, question, settings))
+        served.task = asyncio.create_task(self._execute(served, run_id, question, settings))
         return served
 
     async def close(self) -> None:
@@ -277,12 +280,14 @@ class ServedRuns:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _execute(self, served: ServedRun, specialist: str, question: str, settings: Mapping[str, Any]) -> None:
+    async def _execute(self, served: ServedRun, run_id: str | None, question: str, settings: Mapping[str, Any]) -> None:
+        call = self._runner.prepare if run_id is None else self._runner.resume
         try:
-            run = served.run = await self._runner.prepare(specialist, question, listener=served.on_event, **settings)
-            ended = [run_id for run_id, one in self.known.items() if one.outcome or one.failure]
-            for run_id in ended[: max(len(self.known) - MOST_REMEMBERED + 1, 0)]:
-                del self.known[run_id]
+            run = await call(run_id or served.specialist, question, listener=served.on_event, **settings)
+            served.run = run
+            ended = [known for known, one in self.known.items() if one.outcome or one.failure]
+            for known in ended[: max(len(self.known) - MOST_REMEMBERED + 1, 0)]:
+                del self.known[known]
             self.known[run.run_id] = served
             served.is_prepared.set()
             served.outcome = self._location.hide_in(await run.outcome())

@@ -138,14 +138,16 @@ class Service:
         return outcome_result(served.outcome, stored=served.run is not None and served.run.is_kept)
 
     async def _start(self, given: Mapping[str, Any] | None) -> mcp_types.CallToolResult:
-        limits = checked_arguments(given, ["specialist", "query"], _LIMITS)
-        name = limits.pop("specialist")
+        limits = checked_arguments(given, ["specialist", "query"], [*_LIMITS, "run_id"])
+        name, run_id = limits.pop("specialist"), limits.pop("run_id", None)
         offered = self._readable().offered
         found = next((file for tool_name, (file, _) in offered.items() if name in {tool_name, file.name}), None)
         if found is None:
             there = ", ".join((await self.catalogue()).offered) or "none; see what `specialists check` says"
             raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
-        served = self.runs.begin(found.name, limits.pop("query"), limits)
+        if run_id is not None and (await self._stored(run_id)).specialist != found.name:
+            raise UsageError(f"{run_id} is no run of {found.name}")
+        served = self.runs.begin(found.name, limits.pop("query"), limits, run_id)
         return tools.started((await served.prepared()).run_id)
 
     async def _get(self, given: Mapping[str, Any] | None, send: runs.SendUpdate) -> runs.RunStatus:

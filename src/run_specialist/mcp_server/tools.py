@@ -201,6 +201,8 @@ def text_for_model(outcome: Outcome, *, stored: bool) -> str:
         again = "ask again with a larger one" if kind in {Kind.TOOL_CALLS, Kind.TIME} else "ask for less at a time"
         on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if stored else ""
         more = f"the limit of {reached} was reached; {again}{on}"
+    elif outcome.question and stored:
+        more = f"to reply: start_run with run_id {outcome.run_id}, and the reply as query"
     elif outcome.status in NO_ANSWER and stored:
         more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
     parts = [outcome_text(outcome, more)]
@@ -264,6 +266,10 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
     query = asking(Specialist(name="", description="", prompt="", tool_calls_limit=None))
     query["tool_calls_limit"]["description"] = "At most so many tool calls; what its file says unless given."
     named = {"type": "string", "enum": [*catalogue.offered], "description": "Which one to ask."}
+    more = {
+        **_RUN_ID,
+        "description": "A run that has ended, to ask it more with a fresh budget; limits are then totals.",
+    }
     begun = {"run_id": {"type": "string"}, "status": {"const": "running"}}
     start = Tool(
         name="start_run",
@@ -271,7 +277,7 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
             "Begins a run that may take long and returns its run_id at once; get_run tells how it stands. The run goes "
             f"on whatever becomes of this connection.{''.join(lines)}"
         ),
-        input_schema=schema_of({"specialist": named, **query}, ["specialist", "query"]),
+        input_schema=schema_of({"specialist": named, **query, "run_id": more}, ["specialist", "query"]),
         output_schema=schema_of(begun, [*begun]),
         annotations=hints("Start a run", only_reads=only_reads),
     )

@@ -232,6 +232,8 @@ class Outcome:
     """The models that the run used, in order; the last one is `model`."""
     changes: tuple[FileChange, ...] = ()
     """What the run and its child runs have done to files, each file once; empty in a dry run, which has a `patch`."""
+    question: str | None = None
+    """What the specialist must know to go on, for the asker to reply to by resuming the run; None if nothing."""
     support: tuple[Support, ...] = ()
     """The sentences of the answer that state facts or name evidence; empty if there is no verified evidence."""
 
@@ -253,7 +255,7 @@ class Outcome:
     def _repr_markdown_(self) -> str:
         """Return the answer, its quotes, its gaps and a line about the run, which notebooks render."""
         marks = {True: "✓", False: "✗ not found in what was read:", None: "-"}
-        parts = [self.answer]
+        parts = [f"**{self.specialist} asks:** {self.question}" if self.question else "", self.answer]
         for one in self.evidence:
             quoted = "\n".join(f"> {line}".rstrip() for line in one.quote.splitlines())
             parts.append(f"{marks[one.verified]} `{one.source}`\n\n{quoted}")

@@ -131,11 +131,11 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         raise UsageError(f"{place}evidence: {NEEDS_QUOTES}")
     prompt = environment.prompt_texts.added_to(settings.prompt)
     system = prompts.system(prompt, budget, budget_notice=settings.budget_notice)
-    given = settings
+    given, respond = settings, respond_tool(schema, may_ask=call_format == "native")
 
     def front_chars() -> int:
         """Return the length of the constant part of all requests: the texts and all possible tools [characters]."""
-        tools = [*choose_tools(file, given, environment)[0], get_tool_response_tool(archive, 1), respond_tool(schema)]
+        tools = [*choose_tools(file, given, environment)[0], get_tool_response_tool(archive, 1), respond]
         return len(system) + len(question) + sum(len(encode(tool.definition)) for tool in tools)
 
     fitted = fit_to_context(given, provider.capabilities, front_chars)
@@ -152,7 +152,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     uses_archive = settings.summarize_at is not None or has_added_tools or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
-    toolset = Toolset([*tools, respond_tool(schema)])
+    toolset = Toolset([*tools, respond])
     shown = settings.countdown
     # The warning, then the countdown as the last line.
     augmenters = [*environment.augmenters, *([] if shown.warn_at is None else [warning(shown.warn_at)])]

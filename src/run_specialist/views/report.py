@@ -187,6 +187,7 @@ def answer(run: StoredRun, turns: Sequence[Mapping[str, Any]], holders: Sequence
     marked = {piece["quote"] for turn in turns for call in turn["calls"] for piece in call["result"]}
     return {
         "text": outcome.get("answer", ""),
+        "question": outcome.get("question"),
         "output": outcome.get("output"),
         "newest_text": "" if run.outcome or not run.snapshot else run.snapshot.last_text,
         "evidence": [
