@@ -149,6 +149,9 @@ def run(
     strict: flags.Strict = None,
     trust: flags.TrustFlag = False,
     dry_run: flags.DryRun = False,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Ask again and again; the default on a terminal without QUERY.")
+    ] = False,
     version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
     """Ask a specialist a question and print its answer.
@@ -161,9 +164,11 @@ def run(
     """
     output.check()
     with console.guarded():
-        question = question_from(query)
+        chats = _chats(query, output, wanted=chat)
+        question = more_from(query) if chats else question_from(query)
         config = flags.config_for_run(root, model, trust=trust, quiet=output.quiet)
-        runner = flags.configured_runner(
+        make_runner = partial(
+            flags.configured_runner,
             config,
             dir_=dir_,
             strict=strict,
@@ -176,8 +181,25 @@ def run(
             requests_at_once=requests_at_once,
             dry_run=dry_run,
         )
+        if chats:
+            from run_specialist.cli.chat import Chat  # noqa: PLC0415 - only a conversation needs it
+
+            Chat(name, make_runner, partial(answer, output=output, chats=True), given.settings).converse(question)
+            raise typer.Exit(0)
+        runner = make_runner()
         outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)
+
+
+def _chats(query: Sequence[str] | None, output: flags.OutputOptions, *, wanted: bool) -> bool:
+    """Return whether questions are typed one after the other: on request, or on a terminal without a question."""
+    is_for_program = bool(output.json_ or output.events or output.output)
+    if wanted and is_for_program:
+        console.fail("--chat prints answers for people; it cannot be combined with --json, --events or --output")
+    if wanted and (sys.stdin is None or STDIN in (query or ())):
+        console.fail("--chat reads questions from standard input: it must be open, and `-` cannot be one")
+    on_terminal = sys.stdin is not None and sys.stdin.isatty() and console.is_terminal()
+    return wanted or (not query and on_terminal and not is_for_program)
 
 
 def main() -> None:
@@ -198,12 +220,13 @@ def _view(output: flags.OutputOptions) -> "LiveView | None":
     return LiveView()
 
 
-def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions) -> "Outcome":
+def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions, *, chats: bool = False) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
+    chats: whether further questions are read from standard input.
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
     """
-    if not output.quiet and unread_input():
+    if not (output.quiet or chats) and unread_input():
         console.say(
             "warning: the text on standard input was not read; to add it to the question, end the question with ` -`"
         )
@@ -227,7 +250,8 @@ def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions) -
             raise KeyboardInterrupt from None
     if printer.error:
         raise printer.error
-    _show(outcome, output, runner.store and shown(runner.store), stored=printer.run is not None and printer.run.is_kept)
+    is_kept = printer.run is not None and printer.run.is_kept
+    _show(outcome, output, runner.store and shown(runner.store), stored=is_kept, chats=chats)
     return outcome
 
 
@@ -282,18 +306,19 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
     loop.add_signal_handler(signal.SIGINT, abort)
 
 
-def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *, stored: bool) -> None:
+def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *, stored: bool, chats: bool) -> None:
     """Print the outcome, its warnings, the summary and what was changed.
 
     store: the value of `--store`; None if it was not given.
     stored: whether the run is stored, so that commands can resume it, undo its changes and print it.
+    chats: whether what is typed next is a reply.
     """
     from run_specialist.cli.live import changed_files, limit_hint, resume_command, run_command, summary  # noqa: PLC0415 - fast `--help`
 
     resume = resume_command(outcome, store) if stored else None
     for_people = not (output.json_ or output.events)
     if outcome.question and for_people and not output.quiet:
-        reply = run_command("resume", outcome, store, "YOUR REPLY") if stored else None
+        reply = run_command("resume", outcome, store, "YOUR REPLY") if stored and not chats else None
         console.say(f"The specialist asks: {outcome.question}{f'; to reply: {reply}' if reply else ''}", command=reply)
     with output.file.opened() as out:
         if output.json_:
