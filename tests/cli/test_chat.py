@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.cli.specialists_command import call as manage
+from tests.screen import run_on_terminal, screen
 from tests.wire.simulator.replies import answers, calls
 
 MODEL = ("--model", "haiku")
@@ -38,13 +39,25 @@ def test_a_chat_without_a_store_says_that_follow_ups_need_one(api, write, call):
     said = call("finder", "--chat", "What?", *MODEL, "--store", "none", input="And?\n/report\n")
     assert said.stdout.split() == ["Mice.", "Voles."]
     assert "follow-ups need a store" in said.stderr
-    assert "a report needs a store" in said.stderr
+    assert "runs are not stored" in said.stderr
     assert len(simulator.requests[1].messages) == 1
 
 
-@pytest.mark.parametrize("flag", ["--json", "--events", "-"])
-def test_a_chat_prints_for_people_and_reads_standard_input(write, call, flag):
-    """Output for programs, and a question that is standard input, are refused in one line."""
+@pytest.mark.parametrize(("name", "flag"), [("finder", "--json"), ("finder", "-"), ("nobody", "--quiet")])
+def test_a_chat_that_cannot_begin_is_refused_in_one_line(write, call, name, flag):
+    """Output for programs, a question that is standard input, and an unknown specialist end before the prompt."""
     write("finder", "tools: grep")
-    refused = call("finder", "--chat", flag)
-    assert (refused.exit_code, refused.stderr.count("\n"), "--chat" in refused.stderr) == (2, 1, True)
+    refused = call(name, "--chat", flag)
+    assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+
+
+def test_a_line_typed_in_the_live_view_is_added_to_the_run(store, api, write):
+    """On a terminal, a line that is typed while the first call runs goes beside its result, and is shown."""
+    write("finder", "tools: grep")
+    simulator = api([GREP[0], GREP[1], answers("Mice.")])
+    shown, _, code = run_on_terminal(["run-specialist", "finder", "What?", *MODEL], typed="only notex\x7f\nhalf")
+    lines = screen(shown, 80)
+    assert code == 0
+    assert [line for line in lines if "you add" in line] == ["  you add: only note"]
+    assert "  not added, because it was typed without Enter: half" in lines
+    assert str(simulator.requests[1].messages[-1]).count("The user adds: only note'") == 1

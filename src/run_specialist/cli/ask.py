@@ -194,10 +194,8 @@ def run(
 def _chats(query: Sequence[str] | None, output: flags.OutputOptions, *, wanted: bool) -> bool:
     """Return whether questions are typed one after the other: on request, or on a terminal without a question."""
     is_for_program = bool(output.json_ or output.events or output.output)
-    if wanted and is_for_program:
-        console.fail("--chat prints answers for people; it cannot be combined with --json, --events or --output")
-    if wanted and (sys.stdin is None or STDIN in (query or ())):
-        console.fail("--chat reads questions from standard input: it must be open, and `-` cannot be one")
+    if wanted and (is_for_program or sys.stdin is None or STDIN in (query or ())):
+        console.fail("--chat reads typed questions; it excludes `-`, closed input, --json, --events and --output")
     on_terminal = sys.stdin is not None and sys.stdin.isatty() and console.is_terminal()
     return wanted or (not query and on_terminal and not is_for_program)
 
@@ -239,8 +237,10 @@ def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions, *
         async with runner:
             _handle_signals(printer, view)
             listener, watch = printer if output.events else view, view.grow if view else None
-            printer.run = await prepare(listener=listener, watch=watch)
-            return await printer.run.outcome()
+            printer.run = run = await prepare(listener=listener, watch=watch)
+            if view is None:
+                return await run.outcome()
+            return await _steered(run, view)
 
     # Prints of tools and their modules must not mix with the answer or the events.
     with view or nullcontext(), redirect_stdout(sys.stderr):
@@ -252,6 +252,23 @@ def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions, *
         raise printer.error
     is_kept = printer.run is not None and printer.run.is_kept
     _show(outcome, output, runner.store and shown(runner.store), stored=is_kept, chats=chats)
+    return outcome
+
+
+async def _steered(run: "Run | EndedRun", view: "LiveView") -> "Outcome":
+    """Return the outcome of a run; what is typed on the terminal until then is added beside its results."""
+    from run_specialist.cli.live import TypedLines  # noqa: PLC0415 - only a terminal needs it
+
+    def take(line: str) -> None:
+        if run.steer(line):
+            view.waiting.append(line)
+        else:
+            view.say(f"too late, it is about to answer: ask this as a further question: {line}")
+
+    with TypedLines(take) as view.typed:
+        outcome = await run.outcome()
+    if rest := view.typed.line:
+        view.say(f"not added, because it was typed without Enter: {rest}")
     return outcome
 
 
@@ -297,7 +314,7 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
             return
         printer.run.abort(after_turn=True)
         if view and printer.run.ended is None:
-            view.stopping()
+            view.say("stopping after this turn; a second signal stops immediately")
 
     loop.add_signal_handler(signal.SIGTERM, terminate)
     # Closing the terminal ends the program, unless `nohup` ignores the signal.

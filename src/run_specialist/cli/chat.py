@@ -11,7 +11,7 @@ import typer
 from run_specialist.budget import counted, dollars
 from run_specialist.cli.console import print_line, say
 from run_specialist.cli.report import report
-from run_specialist.errors import NotResumable, RunNotFound, RunSpecialistError, with_flags
+from run_specialist.errors import RunSpecialistError, with_flags
 from run_specialist.store.location import NONE, place
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ COMMANDS = {
     "/help": "show this list",
     "/quit": "end, as Ctrl-D and Ctrl-C at the prompt do; Ctrl-C during a run stops only the run",
 }
-_STORE_NEEDED = "follow-ups need a store, and --store none keeps nothing: each question begins a new run"
 
 
 class Chat:
@@ -38,14 +37,16 @@ class Chat:
         ask: "Callable[[Runner, Callable[..., Any]], Outcome]",
         settings: dict[str, Any],
     ) -> None:
-        """Begin without a run.
+        """Begin without a run; raises UsageError if there is no such specialist.
 
         make_runner: returns a new runner for each question.
         ask: executes a run that a function prepares, shows it, and returns its outcome.
         settings: of the first question; further ones keep them.
         """
         self._name, self._make_runner, self._ask, self._settings = name, make_runner, ask, settings
-        self._store = make_runner().store
+        runner = make_runner()
+        runner.registry.find(name)
+        self._store = runner.store
         self._keeps = place(self._store).url != NONE
         self._newest: Outcome | None = None
         self._questions = 0
@@ -61,7 +62,7 @@ class Chat:
         prompt = f"\n{self._name}> " if sys.stdin.isatty() else ""
         say(f"ask {self._name}; /help lists the commands, Ctrl-D ends", dim=True)
         if not self._keeps:
-            say(_STORE_NEEDED)
+            say("follow-ups need a store, and --store none keeps nothing: each question begins a new run")
         while True:
             if question is None:
                 try:
@@ -87,10 +88,8 @@ class Chat:
         try:
             self._newest = self._ask(runner, prepare)
             self._questions += 1
-        except (NotResumable, RunNotFound) as error:
-            say(f"{with_flags(str(error))}; /new begins a new run")
         except RunSpecialistError as error:
-            say(with_flags(str(error)))
+            say(with_flags(str(error)) + ("; /new begins a new run" if self._newest else ""))
 
     def _obey(self, command: str) -> None:
         newest = self._newest
@@ -106,7 +105,5 @@ class Chat:
         elif command == "/cost":
             cost = "price unknown" if newest.cost_usd is None else dollars(newest.cost_usd)
             print_line(f"{newest.usage.total_tokens:,} tokens, {cost}, {counted(self._questions, 'question')}")
-        elif self._keeps:
-            report(newest.run_id, store=self._store)
         else:
-            say("a report needs a store, and --store none keeps nothing")
+            report(newest.run_id, store=self._store)

@@ -25,7 +25,7 @@ from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.prompts import Objection
 from run_specialist.providers.base import NO_MATCH, WEAK_MATCH, Choice
 from run_specialist.providers.choose import ModelChain
-from run_specialist.record.events import ModelChanged, Resumed, Warned
+from run_specialist.record.events import ModelChanged, Resumed, Steered, Warned
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, has_server_calls, sendable
 from run_specialist.record.outcome import ErrorKind, Evidence, Exit
 from run_specialist.tools.respond import NAME as RESPOND
@@ -55,6 +55,9 @@ class Loop:
         self._pauses = 0
         # Failed models, each with the reason.
         self._failures: list[str] = []
+        # What the user has added, and no request has carried yet.
+        self._unheard: list[str] = []
+        self._is_closed = False
 
     async def run(self) -> Ending:
         """Repeat turns until one of them ends the run.
@@ -74,6 +77,7 @@ class Loop:
                 amount = limit.kind.label if limit.limit is None else units.amount(limit.kind, limit.limit)
                 error = f"no answer at the limit of {amount}; raise {limit.kind.key} to continue"
                 return Ending("partial", error=error)
+            self._tell_what_was_added()
             await self._checkpoint.record_and_wait()
             if not await self._make_room():
                 # That began the landing, or the run is to stop: the next turn acts on it.
@@ -84,6 +88,21 @@ class Loop:
                 continue
             ending = await self._take(reply)
         return ending
+
+    def add(self, text: str) -> bool:
+        """Let the next request carry a text of the user; return False if none follows that could still use it."""
+        is_late = self._is_closed or self.landing.is_active or self._run.stop.is_requested
+        self._unheard += [] if is_late else [text]
+        return not is_late
+
+    def _tell_what_was_added(self) -> None:
+        """Add the texts of the user after the newest results; the first request has only the question."""
+        turns, transcript = self._run.account.turns, self._exchange.transcript
+        if turns and transcript.takes_text and not self._first_search.is_short:
+            for text in self._unheard:
+                transcript.add(prompts.ADDS + text)
+                self._run.observers.notify(Steered(turns + 1, text))
+            self._unheard.clear()
 
     async def _ask(self) -> Reply | None:
         """Send one request; None if there is no reply, and the next turn uses what was learned from the failure."""
@@ -139,6 +158,12 @@ class Loop:
         if ending and ending.response and reply.reason in _MATCHES:
             ending = replace(ending, status="partial", error=ending.error or _MATCHES[reply.reason])
         return replace(ending, by_reply=True) if ending else None
+
+    def end(self) -> Sequence[str]:
+        """Close the transcript; return the texts of the user that no request has carried, and take no others."""
+        self.close()
+        self._is_closed = True
+        return self._unheard
 
     def close(self) -> None:
         """Add a reply that was not acted upon to the transcript, with a result for each of its calls."""

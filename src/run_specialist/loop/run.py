@@ -22,6 +22,7 @@ from run_specialist.record.journal import Ended, Journal, OnLost
 from run_specialist.record.messages import Message
 from run_specialist.record.outcome import Exit, Outcome
 
+NOT_HEARD = "the run ended before it could hear this; ask it as a further question: {}"
 _log = logging.getLogger(__name__)
 
 
@@ -113,6 +114,17 @@ class Run:
         """True while everything is stored, so that the run can be resumed."""
         return self._checkpoint.is_kept
 
+    def steer(self, text: str) -> bool:
+        """Add a text of the user beside the next tool results; call it from the event loop's thread.
+
+        Return False if that is too late, because the run has ended, stops or lands: ask it as a further question.
+        A text for which no request follows after all is in the warnings of the outcome.
+        Raises UsageError for a text that is empty.
+        """
+        if not text.strip():
+            raise UsageError("the text is empty; pass what the user adds")
+        return self._loop.add(text.strip())
+
     def listen(self, listener: Listener) -> None:
         """Call one more listener with each event from now on."""
         self._run.observers.add(listener)
@@ -198,7 +210,8 @@ class Run:
         # Until the outcome is stored, the reply that ended the work counts as pending.
         briefly = ending.status == "aborted"
         await self._checkpoint.wait_until_stored(briefly=briefly)
-        self._loop.close()
+        for text in self._loop.end():
+            self._run.observers.warn(NOT_HEARD.format(text))
         position = self._loop.landing.position
         outcome = self._ended = conclude(self._run, ending, position, self._exchange, self._dispatcher)
         self._run.observers.record(Ended(outcome, self._checkpoint.new_record()))
@@ -238,3 +251,7 @@ class EndedRun:
 
     def abort(self, *, after_turn: bool = False) -> None:
         """Do nothing: the run has ended."""
+
+    def steer(self, text: str) -> bool:  # noqa: ARG002 - as `Run.steer`
+        """Return False: the run has ended."""
+        return False

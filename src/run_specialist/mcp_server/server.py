@@ -97,6 +97,8 @@ class Service:
                     return await self._start(given)
                 case "get_run":
                     return tools.status_result(await self._get(given, send))
+                case "steer_run":
+                    return tools.status_result(await self._steer(given))
                 case "cancel_run":
                     return tools.status_result(await self._cancel(given))
                 case _:
@@ -156,6 +158,17 @@ class Service:
         if served is None:
             return await self._stored(arguments["run_id"])
         await served.follow(send, arguments.get("wait_seconds", 0))
+        return served.status()
+
+    async def _steer(self, given: Mapping[str, Any] | None) -> runs.RunStatus:
+        arguments = checked_arguments(given, ["run_id", "text"])
+        run_id = arguments["run_id"]
+        served = self.runs.known.get(run_id)
+        if served is None or served.run is None:
+            status = (await self._stored(run_id)).status
+            raise UsageError(f"{run_id} is not at work on this server, so it cannot be steered ({status})")
+        if not served.run.steer(arguments["text"]):
+            raise UsageError(f"{run_id} answers already, so it was not told; ask it more by start_run with its run_id")
         return served.status()
 
     async def _cancel(self, given: Mapping[str, Any] | None) -> runs.RunStatus:

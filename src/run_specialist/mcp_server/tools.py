@@ -29,7 +29,7 @@ from run_specialist.tools.delegate import outcome_text
 
 LONGEST_NAME = 48
 """Clients prefix tool names with the server's name, and model APIs accept at most 64 characters in total."""
-RESERVED = ("start_run", "get_run", "cancel_run")
+RESERVED = ("start_run", "get_run", "steer_run", "cancel_run")
 """Tools for runs; specialists with these names get a suffix."""
 
 
@@ -258,9 +258,18 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
             open_world_hint=False,
         ),
     )
+    steer = Tool(
+        name="steer_run",
+        description="Adds a text to a run at work that start_run began, beside its next tool results.",
+        input_schema=schema_of({"run_id": _RUN_ID, "text": {"type": "string", "minLength": 1}}, ["run_id", "text"]),
+        output_schema=_STATUS_SCHEMA,
+        annotations=ToolAnnotations(
+            title="Add to a run", read_only_hint=False, destructive_hint=False, open_world_hint=False
+        ),
+    )
     if not catalogue.offered:
         # An empty enum of names is not a valid schema.
-        return [get, cancel]
+        return [get, steer, cancel]
     lines = [f"\n- {name}: {' '.join(file.description.split())}" for name, (file, _) in catalogue.offered.items()]
     only_reads = all(one.annotations and one.annotations.read_only_hint for _, one in catalogue.offered.values())
     query = asking(Specialist(name="", description="", prompt="", tool_calls_limit=None))
@@ -281,7 +290,7 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
         output_schema=schema_of(begun, [*begun]),
         annotations=hints("Start a run", only_reads=only_reads),
     )
-    return [start, get, cancel]
+    return [start, get, steer, cancel]
 
 
 def started(run_id: str) -> CallToolResult:
@@ -323,6 +332,7 @@ _RunId = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, pa
 _ARGUMENTS: Mapping[str, tuple[str, TypeAdapter[Any]]] = {
     "specialist": ("a text that is not empty", TypeAdapter(_Words)),
     "query": ("a text that is not empty", TypeAdapter(_Words)),
+    "text": ("a text that is not empty", TypeAdapter(_Words)),
     "run_id": ("the whole run_id as start_run returned it", TypeAdapter(_RunId)),
     "tool_calls_limit": ("a whole number from 0 up", TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST)])),
     "time_limit": ("seconds above 0", TypeAdapter(Annotated[float, Field(gt=0, le=LARGEST)])),

@@ -164,6 +164,8 @@ class Cassette(BaseModel):
     """The messages after the last request."""
     calls: tuple[RecordedCall, ...]
     """Tool calls in call order."""
+    steered: tuple[tuple[int, str], ...] = ()
+    """Texts that the user has added, each with the number of the turn that was requested with it."""
     outcome: RecordedOutcome
     children: tuple[Child, ...] = ()
     source: str = Field(default="", exclude=True)
@@ -286,6 +288,7 @@ def cassette_of(run: StoredRun) -> Cassette:
             )
             for one in run.calls
         ),
+        steered=tuple((one["turn"], one["text"]) for one in _events(run, "steered")),
         outcome=RecordedOutcome.of(outcome, error),
         children=run.children,
         source=run.run_id,

@@ -20,6 +20,7 @@ from run_specialist.loop.run import Run
 from run_specialist.providers.base import Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.choose import ModelChain, described
 from run_specialist.providers.local_servers import prefix_of
+from run_specialist.record.events import Event, Replied
 from run_specialist.record.messages import Message, Reply, ToolCall, Usage, encode
 from run_specialist.record.outcome import Outcome
 from run_specialist.replay.cassette import NOT_KEPT, Cassette, RecordedCall, RecordedOutcome, RecordedRequest, cleaner
@@ -124,7 +125,15 @@ async def replay(
         if settings["landing"] != cassette.settings.landing:
             for model in providers:
                 model.capabilities = replace(model.capabilities, rungs=None)
-        run = Run(job, clock=lambda: 0.0)
+
+        def steer(event: Event) -> None:
+            """Add the texts that the request after a reply carried."""
+            for text in [
+                one for turn, one in cassette.steered if isinstance(event, Replied) and turn == event.turn + 1
+            ]:
+                run.steer(text)
+
+        run = Run(job, steer, clock=lambda: 0.0)
         try:
             outcome = await run.outcome()
             recorded.compare_end(outcome, run.transcript)

@@ -577,10 +577,8 @@ def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnviron
             "it answered again"
         )
     used = begin.run.snapshot.used if begin.run.snapshot else {}
-    if question is None:
-        earlier = {} if begin.left_out else run.frozen.get("refreshed", {})
-        refreshed = {kind: min(amount, used.get(kind, 0)) for kind, amount in earlier.items()}
-    else:
+    refreshed: dict[str, float] = {}
+    if question is not None:
         fresh, refreshed = fresh_totals(run, settings, used, request.limits)
         settings = settings.model_copy(update=fresh)
     # Without the note about it, the model does not know of a limit that was changed after these turns.
