@@ -182,9 +182,9 @@ def run(
             dry_run=dry_run,
         )
         if chats:
-            from run_specialist.cli.chat import Chat  # noqa: PLC0415 - only a conversation needs it
+            from run_specialist.cli.chat import converse  # noqa: PLC0415 - only a conversation needs it
 
-            Chat(name, make_runner, partial(answer, output=output, chats=True), given.settings).converse(question)
+            converse(name, question, make_runner, partial(answer, output=output, chats=True), given.settings)
             raise typer.Exit(0)
         runner = make_runner()
         outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)

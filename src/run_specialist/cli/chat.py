@@ -27,83 +27,74 @@ COMMANDS = {
 }
 
 
-class Chat:
-    """The questions to one specialist, of which all but the first resume its run."""
+def converse(
+    name: str,
+    question: str | None,
+    make_runner: "Callable[[], Runner]",
+    ask: "Callable[[Runner, Callable[..., Any]], Outcome]",
+    settings: dict[str, Any],
+) -> None:
+    """Ask a specialist what is typed, line by line, until the input ends; all questions but the first resume its run.
 
-    def __init__(
-        self,
-        name: str,
-        make_runner: "Callable[[], Runner]",
-        ask: "Callable[[Runner, Callable[..., Any]], Outcome]",
-        settings: dict[str, Any],
-    ) -> None:
-        """Begin without a run; raises UsageError if there is no such specialist.
-
-        make_runner: returns a new runner for each question.
-        ask: executes a run that a function prepares, shows it, and returns its outcome.
-        settings: of the first question; further ones keep them.
-        """
-        self._name, self._make_runner, self._ask, self._settings = name, make_runner, ask, settings
-        runner = make_runner()
-        runner.registry.find(name)
-        self._store = runner.store
-        self._keeps = place(self._store).url != NONE
-        self._newest: Outcome | None = None
-        self._questions = 0
-
-    def converse(self, question: str | None) -> None:
-        """Ask what is typed, line by line, until the input ends.
-
-        question: the first one; None = it is typed, too.
-        """
-        # Line editing and the history of the arrow keys.
-        with suppress(ImportError):
-            import readline  # noqa: F401, PLC0415 - importing it changes `input`
-        prompt = f"\n{self._name}> " if sys.stdin.isatty() else ""
-        say(f"ask {self._name}; /help lists the commands, Ctrl-D ends", dim=True)
-        if not self._keeps:
-            say("follow-ups need a store, and --store none keeps nothing: each question begins a new run")
-        while True:
-            if question is None:
-                try:
-                    question = input(prompt).strip()
-                except (EOFError, KeyboardInterrupt):
-                    print_line("")
-                    return
+    question: the first one; None = it is typed, too.
+    make_runner: returns a new runner for each question.
+    ask: executes a run that a function prepares, shows it, and returns its outcome.
+    settings: of the first question; further ones keep them.
+    Raises UsageError if there is no such specialist.
+    """
+    runner = make_runner()
+    runner.registry.find(name)
+    keeps = place(runner.store).url != NONE
+    # Line editing and the history of the arrow keys.
+    with suppress(ImportError):
+        import readline  # noqa: F401, PLC0415 - importing it changes `input`
+    prompt = f"\n{name}> " if sys.stdin.isatty() else ""
+    say(f"ask {name}; /help lists the commands, Ctrl-D ends", dim=True)
+    if not keeps:
+        say("follow-ups need a store, and --store none keeps nothing: each question begins a new run")
+    outcomes: list[Outcome] = []
+    while True:
+        if question is None:
+            try:
+                question = input(prompt).strip()
+            except (EOFError, KeyboardInterrupt):
+                print_line("")
+                return
+        # A failed command or question has said why; the conversation goes on.
+        with suppress(typer.Exit, KeyboardInterrupt):
             if question == "/quit":
                 return
-            # A failed command or question has said why; the conversation goes on.
-            with suppress(typer.Exit, KeyboardInterrupt):
-                if question.startswith("/"):
-                    self._obey(question)
-                elif question:
-                    self._put(question)
-            question = None
+            if question == "/new" and outcomes:
+                outcomes.clear()
+            elif question.startswith("/"):
+                _obey(question, outcomes, runner.store)
+            elif question:
+                runner = make_runner()
+                prepare: Callable[..., Any] = partial(runner.prepare, name, question, **settings)
+                if outcomes and keeps:
+                    prepare = partial(runner.resume, outcomes[-1].run_id, question)
+                try:
+                    outcomes.append(ask(runner, prepare))
+                except RunSpecialistError as error:
+                    say(with_flags(str(error)) + ("; /new begins a new run" if outcomes else ""))
+        question = None
 
-    def _put(self, question: str) -> None:
-        runner = self._make_runner()
-        prepare: Callable[..., Any] = partial(runner.prepare, self._name, question, **self._settings)
-        if self._newest is not None and self._keeps:
-            prepare = partial(runner.resume, self._newest.run_id, question)
-        try:
-            self._newest = self._ask(runner, prepare)
-            self._questions += 1
-        except RunSpecialistError as error:
-            say(with_flags(str(error)) + ("; /new begins a new run" if self._newest else ""))
 
-    def _obey(self, command: str) -> None:
-        newest = self._newest
-        if command == "/help":
-            for name, text in COMMANDS.items():
-                print_line(f"{name:8} {text}")
-        elif command not in COMMANDS:
-            say(f"there is no command {command}; there are {', '.join(COMMANDS)}")
-        elif newest is None:
-            say("nothing was asked yet")
-        elif command == "/new":
-            self._newest, self._questions = None, 0
-        elif command == "/cost":
-            cost = "price unknown" if newest.cost_usd is None else dollars(newest.cost_usd)
-            print_line(f"{newest.usage.total_tokens:,} tokens, {cost}, {counted(self._questions, 'question')}")
-        else:
-            report(newest.run_id, store=self._store)
+def _obey(command: str, outcomes: "list[Outcome]", store: str | None) -> None:
+    """Execute a command about the conversation.
+
+    outcomes: of its questions, oldest first.
+    """
+    if command == "/help":
+        for name, text in COMMANDS.items():
+            print_line(f"{name:8} {text}")
+    elif command not in COMMANDS:
+        say(f"there is no command {command}; there are {', '.join(COMMANDS)}")
+    elif not outcomes:
+        say("nothing was asked yet")
+    elif command == "/cost":
+        cost, tokens = outcomes[-1].cost_usd, outcomes[-1].usage.total_tokens
+        price = "price unknown" if cost is None else dollars(cost)
+        print_line(f"{tokens:,} tokens, {price}, {counted(len(outcomes), 'question')}")
+    else:
+        report(outcomes[-1].run_id, store=store)

@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -69,9 +68,7 @@ class LiveView:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def __call__(self, event: events.Event) -> None:
@@ -209,9 +206,7 @@ class TypedLines:
             self._before = before
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._before is not None:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._before)

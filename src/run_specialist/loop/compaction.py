@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -113,11 +113,10 @@ def _parts(messages: Sequence[Message]) -> Iterator[TurnPart]:
             if kind == "text":
                 yield TextPart(message.role, str(block.get("text", "")))
             elif kind == "tool_use":
-                waiting, given = results[block.get("id")], block.get("input")
+                waiting = results[block.get("id")]
                 result: Block = waiting.popleft() if waiting else {}
-                arguments = given if isinstance(given, Mapping) else None
-                call = ToolCall(str(block.get("id", "")), str(block.get("name", "")), arguments)
-                yield CompletedCall(call, text_of(result.get("content")), bool(result.get("is_error")))
+                text = text_of(result.get("content"))
+                yield CompletedCall(ToolCall.of(block), text, bool(result.get("is_error")))
             elif kind == USE or is_result(block):
                 yield from uses.pop(str(block.get("id" if kind == USE else "tool_use_id")), ())
             elif kind not in {"tool_result", *_THINKING}:

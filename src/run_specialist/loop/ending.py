@@ -9,7 +9,7 @@ from run_specialist.budget import Kind, LadderPosition, Limit, Rung
 from run_specialist.loop import evidence
 from run_specialist.loop.account import rounded
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import CallRecord, Job, RunContext
+from run_specialist.loop.job import CallRecord, RunContext
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.record import outcome
 from run_specialist.record.journal import Spending
@@ -62,7 +62,7 @@ def conclude(
     total, budget, response = account.total, account.budget, ending.response
     executed, children = dispatcher.executed, account.children
     if response is None:
-        answer, quotes = _salvaged(job, ending, executed, children, returned, exchange.last_text)
+        answer, quotes = _salvaged(run, ending, executed, returned, exchange.last_text)
     else:
         answer, quotes = response.answer, evidence.quotes(job, response, executed, children)
     status, exit_code = ending.status, ending.exit_code
@@ -121,17 +121,12 @@ def conclude(
     )
 
 
-def _salvaged(  # noqa: PLR0913, PLR0917 - all that a run has gathered
-    job: Job,
-    ending: Ending,
-    executed: Sequence[CallRecord],
-    children: Sequence[outcome.Child],
-    returned: Response | None,
-    last_text: str,
+def _salvaged(
+    run: RunContext, ending: Ending, executed: Sequence[CallRecord], returned: Response | None, last_text: str
 ) -> tuple[str, tuple[outcome.Evidence, ...]]:
     """Return an answer built from what was gathered, with its evidence."""
     # The result of a failed child contains its salvaged answer.
-    runs_child = job.opening.tools.runs_child
+    job, children, runs_child = run.job, run.account.children, run.job.opening.tools.runs_child
     usable = [replace(call, is_error=False) if runs_child(call.call.name) else call for call in executed]
     is_newest = returned is not None and returned.answer.startswith(last_text)
     texts = [*([returned.answer] if returned else []), *([] if is_newest else [last_text])]

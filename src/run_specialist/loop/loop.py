@@ -55,9 +55,8 @@ class Loop:
         self._pauses = 0
         # Failed models, each with the reason.
         self._failures: list[str] = []
-        # What the user has added, and no request has carried yet.
-        self._unheard: list[str] = []
-        self._is_closed = False
+        self.unheard: list[str] = []
+        """What the user has added, and no request has carried yet."""
 
     async def run(self) -> Ending:
         """Repeat turns until one of them ends the run.
@@ -91,18 +90,19 @@ class Loop:
 
     def add(self, text: str) -> bool:
         """Let the next request carry a text of the user; return False if none follows that could still use it."""
-        is_late = self._is_closed or self.landing.is_active or self._run.stop.is_requested
-        self._unheard += [] if is_late else [text]
+        is_late = self.landing.is_active or self._run.stop.is_requested
+        self.unheard += [] if is_late else [text]
         return not is_late
 
     def _tell_what_was_added(self) -> None:
         """Add the texts of the user after the newest results; the first request has only the question."""
         turns, transcript = self._run.account.turns, self._exchange.transcript
-        if turns and transcript.takes_text and not self._first_search.is_short:
-            for text in self._unheard:
+        # A turn that the API has paused is sent back unchanged.
+        if self.unheard and turns and transcript.messages()[-1].role == "user" and not self._first_search.is_short:
+            for text in self.unheard:
                 transcript.add(prompts.ADDS + text)
                 self._run.observers.notify(Steered(turns + 1, text))
-            self._unheard.clear()
+            self.unheard.clear()
 
     async def _ask(self) -> Reply | None:
         """Send one request; None if there is no reply, and the next turn uses what was learned from the failure."""
@@ -158,12 +158,6 @@ class Loop:
         if ending and ending.response and reply.reason in _MATCHES:
             ending = replace(ending, status="partial", error=ending.error or _MATCHES[reply.reason])
         return replace(ending, by_reply=True) if ending else None
-
-    def end(self) -> Sequence[str]:
-        """Close the transcript; return the texts of the user that no request has carried, and take no others."""
-        self.close()
-        self._is_closed = True
-        return self._unheard
 
     def close(self) -> None:
         """Add a reply that was not acted upon to the transcript, with a result for each of its calls."""

@@ -22,8 +22,6 @@ from run_specialist.record.outcome import FileChange, Outcome
 from run_specialist.safety.redact import redact
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from opentelemetry.context import Context
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import Tracer
@@ -119,9 +117,7 @@ class Span:
             self._token = context.attach(trace.set_span_in_context(self._span))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._variable_token is None:
             return
         if error is not None and not self._has_status:

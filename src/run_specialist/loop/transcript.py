@@ -81,11 +81,6 @@ class Transcript:
         if self._tail is None and self._history and has_server_calls(self._history[-1].blocks):
             self.say(text)
 
-    @property
-    def takes_text(self) -> bool:
-        """Whether `add` continues a message; a turn that the API paused must be sent back unchanged."""
-        return self._tail is not None
-
     def add(self, text: str) -> None:
         """Add a text to the next message, after the results if there are any."""
         if text:
