@@ -185,11 +185,8 @@ class Config:
         own = self.of("user")
         values = dict(own)
         for key, value in self.of("project").items():
-            plain = _plain(key, value)
-            is_looser = (
-                key in own and rule(key, "project") == "lower" and stricter(plain, _plain(key, own[key])) != plain
-            )
-            if not is_looser:
+            plain, may_only_lower = _plain(key, value), key in own and rule(key, "project") == "lower"
+            if not (may_only_lower and stricter(plain, _plain(key, own[key])) != plain):
                 values[key] = replace(value, users=own.get(key))
         return values
 

@@ -120,10 +120,9 @@ class Delegate:
                 run = await self.runner.prepare(self._offered[specialist], query, **self._settings)
         except ToolError as error:
             return Delegated(prompts.failed(self.name, str(error)), is_error=True)
-        except (RunSpecialistError, OSError) as error:
-            return Delegated(delegate.failure_text(specialist or self.name, error), is_error=True)
         except Exception as error:  # noqa: BLE001 - a bug in this package must not end the agent's loop
-            reason = f"internal error: {error!r}; please report it"
+            is_known = isinstance(error, RunSpecialistError | OSError)
+            reason = error if is_known else f"internal error: {error!r}; please report it"
             return Delegated(delegate.failure_text(specialist or self.name, reason), is_error=True)
         outcome = await run.outcome()
         hint = (

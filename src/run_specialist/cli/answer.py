@@ -174,7 +174,7 @@ def gaps_block(gaps: Iterable[str]) -> Iterator[RenderableType]:
 
 
 def _list_block(heading: str, items: Iterable[str]) -> Iterator[RenderableType]:
-    shown = [Prefixed(_text(item), "• ") for item in items if item.strip()]
+    shown = [Prefixed(written(item.strip("\n")), "• ") for item in items if item.strip()]
     if shown:
         yield _heading(heading)
         yield Group(*shown)
@@ -203,11 +203,7 @@ def _piece(one: Evidence, number: str, *, marked: bool) -> RenderableType:
             block = textwrap.indent(block, " " * 4)
         quote = f"{first}\n{block}"
     head = Prefixed(line, f"{mark} {number}", style=color)
-    return Group(head, Prefixed(_text(quote), "    ")) if quote.strip() else head
-
-
-def _text(text: str) -> Text:
-    return Text(printable(text.strip("\n")), overflow="fold")
+    return Group(head, Prefixed(written(quote.strip("\n")), "    ")) if quote.strip() else head
 
 
 # Blocks that use the whole width of the terminal.

@@ -137,12 +137,10 @@ class LiveView:
         if self._budget is not None and self._budget.limit is not None:
             used = event.used.get(self._budget.kind, 0)
             self._budget = replace(self._budget, used=used, remaining=max(self._budget.limit - used, 0))
-        after = units.amount(Kind.TOOL_CALLS, self._call_lines.calls)
+        calls, after = units.amount(Kind.TOOL_CALLS, self._call_lines.calls), "resumed after"
         if isinstance(event, events.Forked):
-            after = f"{units.amount(Kind.TURNS, event.at)} and {after}"
-        self._console.print(
-            Text(f"  {'forked' if isinstance(event, events.Forked) else 'resumed'} after {after}", "cyan")
-        )
+            after = f"forked after {units.amount(Kind.TURNS, event.at)} and"
+        self._console.print(Text(f"  {after} {calls}", "cyan"))
 
     def _render(self) -> RenderableType:
         frame = _FRAMES[int(10 * time.monotonic()) % len(_FRAMES)]
@@ -550,19 +548,12 @@ class RunningTotal:
 
     def add(self, event: events.Event) -> None:
         """Add the requests that an event reports."""
-        match event:
-            case events.Replied() | events.Summarized():
-                self._add(event.usage.total_tokens, event.cost_usd)
-            case events.Resumed():
-                self._add(event.tokens, event.cost_usd)
-            case events.ChildTold():
-                self.add(event.told)
-            case _:
-                pass
-
-    def _add(self, tokens: int, cost_usd: float | None) -> None:
-        self.tokens += tokens
-        self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
+        while isinstance(event, events.ChildTold):
+            event = event.told
+        if isinstance(event, events.Replied | events.Summarized | events.Resumed):
+            self.tokens += event.tokens if isinstance(event, events.Resumed) else event.usage.total_tokens
+            cost = event.cost_usd
+            self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
 
 
 _WIDEST_BAR = 24

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Self
 
 from run_specialist import budget as units
 from run_specialist.budget import Kind, LadderPosition, Limit, Rung
@@ -37,12 +36,6 @@ class Ending:
     retry_after: float | None = None
     """The wait that the server requests [s]."""
 
-    def with_returned_answer(self, answer: Response | None) -> Self:
-        """Return the ending with an answer that was returned to the model, if the model ended without another one."""
-        if answer is None or self.response is not None or not (self.by_reply or self.status == "partial"):
-            return self
-        return replace(self, status="partial", response=answer, exit_code=outcome.Exit.OK)
-
 
 ABORTED = Ending("aborted", error="interrupted", exit_code=outcome.Exit.INTERRUPTED)
 """The ending of a run that was interrupted."""
@@ -58,7 +51,10 @@ def conclude(
     job, account, returned = run.job, run.account, exchange.returned.newest_marked
     report = _landing_report(landing, account.landing, ending)
     # The error may quote foreign code, and with it a secret.
-    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_returned_answer(returned)
+    ending = replace(ending, error=ending.error and job.hide(ending.error))
+    if returned and not ending.response and (ending.by_reply or ending.status == "partial"):
+        # The model ended without another answer.
+        ending = replace(ending, status="partial", response=returned, exit_code=outcome.Exit.OK)
     total, budget, response = account.total, account.budget, ending.response
     executed, children = dispatcher.executed, account.children
     if response is None:
@@ -69,7 +65,12 @@ def conclude(
     if status == "partial":
         # A run that was to have a partial answer but has none has failed.
         status, exit_code = ("partial", outcome.Exit.OK) if answer else ("failed", exit_code or outcome.Exit.NO_ANSWER)
-    calls = budget[Kind.TOOL_CALLS]
+    calls, failed = budget[Kind.TOOL_CALLS], sum(call.is_error for call in executed)
+    calls_limit = None if calls.limit is None else int(calls.limit)
+    limits = {limit.kind.value: outcome.Spent(_used(limit), limit.limit) for limit in budget.limits}
+    if total.cost_usd is None:
+        # The cost used is unknown if a price is.
+        limits[Kind.COST.value] = outcome.Spent(None, budget[Kind.COST].limit)
     return outcome.Outcome(
         run_id=job.run_id,
         specialist=job.settings.name,
@@ -80,19 +81,8 @@ def conclude(
         gaps=tuple(response.gaps) if response else (),
         question=response.question if response else None,
         output=response.output if response else None,
-        tool_calls=outcome.ToolCalls(
-            used=int(calls.used),
-            limit=None if calls.limit is None else int(calls.limit),
-            failed=sum(call.is_error for call in executed),
-            skipped=dispatcher.skipped,
-        ),
-        limits={
-            # The cost used is unknown if a price is.
-            limit.kind.value: outcome.Spent(
-                None if limit.kind is Kind.COST and total.cost_usd is None else _used(limit), limit.limit
-            )
-            for limit in budget.limits
-        },
+        tool_calls=outcome.ToolCalls(int(calls.used), calls_limit, failed, dispatcher.skipped),
+        limits=limits,
         landing=report,
         usage=total.usage,
         cost_usd=rounded(total.cost_usd),

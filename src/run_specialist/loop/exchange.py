@@ -132,16 +132,11 @@ class Exchange:
         schema = short
         if schema is None and choice is Choice.SCHEMA and self._respond:
             schema = strict(without_question(self._respond.input_schema))
-        request = Request(
-            messages,
-            choice,
-            self._run.account.room(longest if short is None else SHORT_TOKENS),
-            # None after a pause: the last message is the model's own, and takes no instruction.
-            messages[-1].landing_instruction and landing_instruction,
-            schema,
-            schema_name=RESPOND if short is None else "answer",
-            has_read=self.has_passages or has_calls(messages),
-        )
+        room = self._run.account.room(longest if short is None else SHORT_TOKENS)
+        # None after a pause: the last message is the model's own, and takes no instruction.
+        instruction = messages[-1].landing_instruction and landing_instruction
+        name, has_read = RESPOND if short is None else "answer", self.has_passages or has_calls(messages)
+        request = Request(messages, choice, room, instruction, schema, schema_name=name, has_read=has_read)
         begun = time.monotonic()
         with observing.chat(self._run.job.provider, request.max_tokens) as span:
             seconds_left = self._run.account.seconds_left(in_landing=in_landing)

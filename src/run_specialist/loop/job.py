@@ -12,7 +12,7 @@ from run_specialist.loop.observing import Observers
 from run_specialist.loop.retries import StopSignal
 from run_specialist.loop.summarizer import Summarizer
 from run_specialist.providers.base import Opening, Provider
-from run_specialist.record.events import Forked, Started
+from run_specialist.record.events import Started
 from run_specialist.record.journal import Opened, Received, RunSnapshot
 from run_specialist.record.messages import Message, ToolCall
 from run_specialist.record.outcome import FileChange
@@ -169,16 +169,6 @@ class ForkedFrom:
     cold_cost: float | None = None
     """Price of this input [USD]; None if it is unknown."""
 
-    def stored(self, notes: Sequence[Mapping[str, Any]], proven: Sequence[str], messages: int) -> dict[str, Any]:
-        """Return the JSON values that the run stores.
-
-        notes: the notes about earlier resumptions in the copied turns, each as `text` and `after`, a number of turns.
-        proven: quotes that children have read, whose answers are copied.
-        messages: how many messages are copied, each counted once.
-        """
-        own = {"run_id": self.run_id, "at": self.at, "model": self.model, "note": self.note}
-        return {**own, "notes": [*notes], "proven": [*proven], "messages": messages}
-
 
 @dataclass(frozen=True)
 class Job:
@@ -269,11 +259,6 @@ class Job:
         limits = {limit.kind.value: limit.limit for limit in self.budget.limits}
         tools = self.opening.tools.names
         return Started(self.run_id, self.settings.name, self.provider.model, self.newest_question, tools, limits)
-
-    def forked(self) -> Forked | None:
-        """Return the second event of its run if that is a fork."""
-        source, snapshot = self.forked_from, self.resume_state.snapshot
-        return None if source is None else Forked(self.run_id, source.run_id, source.at, snapshot.used, source.note)
 
     def opened(self) -> Opened:
         """Return the first record of its run."""

@@ -44,10 +44,7 @@ class Loop:
     """The turns of one run."""
 
     def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, checkpoint: Checkpoint) -> None:
-        self._run = run
-        self._exchange = exchange
-        self._dispatcher = dispatcher
-        self._checkpoint = checkpoint
+        self._run, self._exchange, self._dispatcher, self._checkpoint = run, exchange, dispatcher, checkpoint
         self.landing = Landing(run)
         self._first_search = FirstSearch(run, exchange, dispatcher, checkpoint)
         self._was_summarized = self._was_cut = self._last_was_truncated = False

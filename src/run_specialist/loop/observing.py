@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import MappingProxyType
@@ -190,19 +190,12 @@ class Span:
             return
         self._has_status = True
         calls, landing = outcome.tool_calls, outcome.landing
-        self.set(
-            {
-                "run_specialist.status": outcome.status,
-                "run_specialist.tool_calls.used": calls.used,
-                "run_specialist.tool_calls.limit": calls.limit,
-                "run_specialist.tool_calls.failed": calls.failed,
-                "run_specialist.tool_calls.skipped": calls.skipped,
-                "run_specialist.landing.reason": landing.reason if landing else None,
-                "run_specialist.landing.how": landing.how if landing else None,
-                "run_specialist.landing.requests": landing.requests if landing else None,
-                "gen_ai.output.messages": _message("assistant", outcome.answer) if self.with_content else None,
-            }
-        )
+        content = _message("assistant", outcome.answer) if self.with_content else None
+        self.set({"run_specialist.status": outcome.status, "gen_ai.output.messages": content})
+        for name in ("used", "limit", "failed", "skipped"):
+            self.set({f"run_specialist.tool_calls.{name}": getattr(calls, name)})
+        for name in ("reason", "how", "requests"):
+            self.set({f"run_specialist.landing.{name}": getattr(landing, name, None)})
         if outcome.status == "failed":
             self.failed(outcome.exit_code.name.lower(), redact(outcome.error or ""))
 
@@ -297,17 +290,15 @@ def _of_usage(usage: Usage) -> Attributes:
     }
 
 
+Mask = Callable[[str], str]
+"""Masks credentials in a text."""
+
+
 class Observers:
     """Notifies listeners and writes the journal. A listener that raises is dropped; errors of a watcher are ignored."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - who observes, and what was before the run was resumed
-        self,
-        listener: Listener | None,
-        watch: Watch | None,
-        journal: Journal | None,
-        warnings: Sequence[str] = (),
-        hide: Callable[[str], str] = redact,
-        changes: Sequence[FileChange] = (),
+    def __init__(
+        self, listener: Listener | None, watch: Watch | None, journal: Journal | None, hide: Mask = redact
     ) -> None:
         self._listeners = [] if listener is None else [listener]
         self.watch = watch
@@ -315,19 +306,18 @@ class Observers:
         self._hide = hide
         self.journal = journal
         """Records every event; None if the run is not stored."""
-        self.warnings = [*warnings]
+        self.warnings: list[str] = []
         """The text of every warning so far."""
-        self.changes = [*changes]
+        self.changes: list[FileChange] = []
         """What the tools of the run have done to files so far, oldest first."""
 
     def notify(self, event: Event) -> None:
         """Record an event and notify the listeners; secrets are masked in a warning, which may quote foreign code."""
         if isinstance(event, Warned):
             event = Warned(self._hide(event.text))
+            self.warnings.append(event.text)
         if self.journal is not None:
             self.journal.write(EventLogged(event))
-        if isinstance(event, Warned):
-            self.warnings.append(event.text)
         if isinstance(event, FileChanged) and not event.dry_run:
             self.changes.append(event.of_file)
         if self._listeners:

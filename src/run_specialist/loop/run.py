@@ -16,7 +16,7 @@ from run_specialist.loop.observing import Observers
 from run_specialist.loop.retries import StopSignal
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.providers.base import Watch
-from run_specialist.record.events import Finished, Listener
+from run_specialist.record.events import Finished, Forked, Listener
 from run_specialist.record.journal import Ended, Journal, OnLost
 from run_specialist.record.messages import Message
 from run_specialist.record.outcome import Exit, Outcome
@@ -46,7 +46,7 @@ class Run:
         journal: stores the run so that it can be resumed; None = the run is not stored.
         on_lost: `abort` ends the run before its next request when the journal can no longer store it.
         """
-        before, changes = job.resume_state.snapshot, job.resume_state.changes
+        before = job.resume_state.snapshot
         self.job = job
         """What the run was made from."""
         self.run_id = job.run_id
@@ -57,7 +57,9 @@ class Run:
         """The run that this fork begins with; None if it is not a fork."""
         self.ended: Outcome | None = None
         """The outcome once there is one, also when `outcome` was cancelled and could not return it."""
-        observers = Observers(listener, watch, journal, before.warnings, job.hide, changes)
+        observers = Observers(listener, watch, journal, job.hide)
+        observers.warnings += before.warnings
+        observers.changes += job.resume_state.changes
         self._run = RunContext(job, Account(job.budget, job.provider, clock, before), observers, StopSignal())
         self._exchange = Exchange(self._run)
         self._dispatcher = Dispatcher(self._run)
@@ -129,13 +131,9 @@ class Run:
             return self.ended
         self._has_begun = True
         job = self.job
+        who, is_resumed = job.settings.name, job.resume_note is not None
         traced = observing.invoke_agent(
-            job.settings.name,
-            job.run_id,
-            job.provider,
-            job.question,
-            parent_id=job.parent_id,
-            resumed=job.resume_note is not None,
+            who, job.run_id, job.provider, job.question, parent_id=job.parent_id, resumed=is_resumed
         )
         with traced as span:
             try:
@@ -185,8 +183,9 @@ class Run:
             # Another model may continue, with another transcript, which is recorded before anything else happens.
             self._run.observers.record(self._checkpoint.new_record())
         self._run.observers.notify(self.job.started())
-        if (forked := self.job.forked()) is not None:
-            self._run.observers.notify(forked)
+        if source := self.forked_from:
+            used = self.job.resume_state.snapshot.used
+            self._run.observers.notify(Forked(self.run_id, source.run_id, source.at, used, source.note))
 
     async def _conclude(self, ending: Ending) -> Outcome:
         """Close the transcript, make the outcome, and store it before it is returned."""

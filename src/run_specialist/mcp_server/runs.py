@@ -202,7 +202,7 @@ class ServedRun:
         """Pass the progress of an event on to all followers."""
         update = self.progress.take(event)
         if update is not None:
-            self._publish(update)
+            self.publish(update)
 
     def abort(self) -> None:
         """End the run soon, with its findings; a run in preparation does not start."""
@@ -211,12 +211,8 @@ class ServedRun:
         elif self.task is not None:
             self.task.cancel()
 
-    def end(self) -> None:
-        """Release all followers after the end of the run."""
-        self.is_prepared.set()
-        self._publish(None)
-
-    def _publish(self, update: ProgressUpdate | None) -> None:
+    def publish(self, update: ProgressUpdate | None) -> None:
+        """Send an update to all followers; None releases them after the end of the run."""
         for follower in self._followers:
             follower.put_nowait(update)
 
@@ -300,7 +296,8 @@ class ServedRuns:
             served.failure = error
         finally:
             self._active.discard(served)
-            served.end()
+            served.is_prepared.set()
+            served.publish(None)
 
 
 def check_store(store: str | None) -> None:

@@ -92,17 +92,13 @@ class Service:
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         try:
-            match name:
-                case "start_run":
-                    return await self._start(given)
-                case "get_run":
-                    return tools.status_result(await self._get(given, send))
-                case "steer_run":
-                    return tools.status_result(await self._steer(given))
-                case "cancel_run":
-                    return tools.status_result(await self._cancel(given))
-                case _:
-                    return await self._ask(name, given, send, on_disconnect)
+            if name == "start_run":
+                return await self._start(given)
+            of_run: dict[str, Callable[..., Any]] = {"steer_run": self._steer, "cancel_run": self._cancel}
+            of_run["get_run"] = partial(self._get, send=send)
+            if name in of_run:
+                return tools.status_result(await of_run[name](given))
+            return await self._ask(name, given, send, on_disconnect)
         except RunSpecialistError as error:
             text = with_flags(str(error))
         except Exception as error:  # noqa: BLE001 - an error in one call must not end the others

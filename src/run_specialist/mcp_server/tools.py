@@ -71,17 +71,15 @@ def read_catalogue(registry: Registry) -> Catalogue:
         name = next(one for one in names if one not in offered and one not in RESERVED)
         words = re.sub(r"[-_\s]+", " ", file.name).strip()
         title = words[:1].upper() + words[1:]
-        offered[name] = (
-            file,
-            Tool(
-                name=name,
-                title=title,
-                description=file.description,
-                input_schema=schema_of(asking(settings), ["query"]),
-                output_schema=output_schema(schema),
-                annotations=hints(title, only_reads=_only_reads(file, settings, registry)),
-            ),
+        tool = Tool(
+            name=name,
+            title=title,
+            description=file.description,
+            input_schema=schema_of(asking(settings), ["query"]),
+            output_schema=output_schema(schema),
+            annotations=hints(title, only_reads=_only_reads(file, settings, registry)),
         )
+        offered[name] = (file, tool)
     return Catalogue(offered, tuple(problems))
 
 
@@ -235,38 +233,28 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
         "default": 0,
         "description": "Waits so long for the end of the run, if it is still at work.",
     }
-    get = Tool(
-        name="get_run",
-        description=(
-            "Tells how a run stands that start_run began, or that this project stored: its progress, and its outcome "
-            "once there is one."
-        ),
-        input_schema=schema_of({"run_id": _RUN_ID, "wait_seconds": wait}, ["run_id"]),
-        output_schema=_STATUS_SCHEMA,
-        annotations=hints("How a run stands", only_reads=True),
+
+    def of_run(name: str, title: str, description: str, more: Mapping[str, Any], **hinted: bool) -> Tool:
+        """Return a tool for one run; of its arguments only `wait_seconds` is optional."""
+        properties = {"run_id": _RUN_ID, **more}
+        return Tool(
+            name=name,
+            description=description,
+            input_schema=schema_of(properties, [key for key in properties if key != "wait_seconds"]),
+            output_schema=_STATUS_SCHEMA,
+            annotations=ToolAnnotations(title=title, destructive_hint=False, open_world_hint=False, **hinted),
+        )
+
+    tells = (
+        "Tells how a run stands that start_run began, or that this project stored: its progress, and its outcome once "
+        "there is one."
     )
-    cancel = Tool(
-        name="cancel_run",
-        description="Stops a run that start_run began, and returns what it had gathered.",
-        input_schema=schema_of({"run_id": _RUN_ID}, ["run_id"]),
-        output_schema=_STATUS_SCHEMA,
-        annotations=ToolAnnotations(
-            title="Cancel a run",
-            read_only_hint=False,
-            destructive_hint=False,
-            idempotent_hint=True,
-            open_world_hint=False,
-        ),
-    )
-    steer = Tool(
-        name="steer_run",
-        description="Adds a text to a run at work that start_run began, beside its next tool results.",
-        input_schema=schema_of({"run_id": _RUN_ID, "text": {"type": "string", "minLength": 1}}, ["run_id", "text"]),
-        output_schema=_STATUS_SCHEMA,
-        annotations=ToolAnnotations(
-            title="Add to a run", read_only_hint=False, destructive_hint=False, open_world_hint=False
-        ),
-    )
+    get = of_run("get_run", "How a run stands", tells, {"wait_seconds": wait}, read_only_hint=True)
+    stops = "Stops a run that start_run began, and returns what it had gathered."
+    cancel = of_run("cancel_run", "Cancel a run", stops, {}, read_only_hint=False, idempotent_hint=True)
+    adds = "Adds a text to a run at work that start_run began, beside its next tool results."
+    text = {"type": "string", "minLength": 1}
+    steer = of_run("steer_run", "Add to a run", adds, {"text": text}, read_only_hint=False)
     if not catalogue.offered:
         # An empty enum of names is not a valid schema.
         return [get, steer, cancel]
@@ -275,10 +263,8 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
     query = asking(Specialist(name="", description="", prompt="", tool_calls_limit=None))
     query["tool_calls_limit"]["description"] = "At most so many tool calls; what its file says unless given."
     named = {"type": "string", "enum": [*catalogue.offered], "description": "Which one to ask."}
-    more = {
-        **_RUN_ID,
-        "description": "A run that has ended, to ask it more with a fresh budget; limits are then totals.",
-    }
+    ended = "A run that has ended, to ask it more with a fresh budget; limits are then totals."
+    more = {**_RUN_ID, "description": ended}
     begun = {"run_id": {"type": "string"}, "status": {"const": "running"}}
     start = Tool(
         name="start_run",

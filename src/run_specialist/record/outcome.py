@@ -153,11 +153,8 @@ class FileChange:
         kinds = (self.change, later.change)
         if kinds == ("created", "removed"):
             return None
-        change: FileChangeKind = "changed"
-        if "created" in kinds and kinds != ("removed", "created"):
-            change = "created"
-        elif later.change == "removed":
-            change = "removed"
+        change = "created" if self.change == "created" else later.change
+        change = "changed" if kinds == ("removed", "created") else change
         added = None if self.added is None or later.added is None else self.added + later.added
         removed = None if self.removed is None or later.removed is None else self.removed + later.removed
         return FileChange(self.path, change, added, removed, self.undoable and later.undoable)

@@ -269,6 +269,10 @@ def cassette_of(run: StoredRun) -> Cassette:
     error = outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
     frozen = run.frozen
     models, rest = _models(run)
+    calls = [
+        RecordedCall(one.call.id, one.call.name, one.call.arguments, one.whole, one.is_error, one.note, one.repeated)
+        for one in run.calls
+    ]
     return Cassette(
         run_specialist_cassette=FORMAT,
         specialist=run.specialist,
@@ -282,12 +286,7 @@ def cassette_of(run: StoredRun) -> Cassette:
         parents=frozen.get("parents", ()),
         models=tuple(models),
         rest=rest,
-        calls=tuple(
-            RecordedCall(
-                one.call.id, one.call.name, one.call.arguments, one.whole, one.is_error, one.note, one.repeated
-            )
-            for one in run.calls
-        ),
+        calls=tuple(calls),
         steered=tuple((one["turn"], one["text"]) for one in _events(run, "steered")),
         outcome=RecordedOutcome.of(outcome, error),
         children=run.children,

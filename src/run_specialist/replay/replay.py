@@ -351,14 +351,10 @@ async def _rebuilt(
     foreign = {tool.name for tool in (*environment.tools, *extra.functions, *extra.served)}
     # No tool of a replay is executed.
     offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
-    job = replace(
-        job,
-        run_id="replay",
-        opening=replace(job.opening, tools=Toolset(offered)),
-        # Recorded results are masked already, and nothing is retried.
-        secrets=(),
-        settings=job.settings.model_copy(update={"patience": 0}),
-    )
+    opening = replace(job.opening, tools=Toolset(offered))
+    # Recorded results are masked already, and nothing is retried.
+    once = job.settings.model_copy(update={"patience": 0})
+    job = replace(job, run_id="replay", opening=opening, secrets=(), settings=once)
     return job, settings_of(settings, job.answer_schema), sorted(foreign & {*job.opening.tools.names})
 
 

@@ -95,16 +95,12 @@ def resume(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnvir
     job = continued(run, file, settings, environment, refreshed)
     origin = stored_origin(job, run, _ORIGINAL, refreshed)
     limits = sorted({*frozen["changed_limits"], *(kind.key for kind in changed)})
-    return replace(
-        job,
-        run_id=run.run_id,
-        warnings=tuple(dict.fromkeys([*frozen["warnings"], *job.warnings])),
-        origin=lambda: {**origin, "changed_limits": limits},
-        further=(*frozen.get("questions", ()), *([question] if question else [])),
-        proven=tuple((frozen.get("fork") or {}).get("proven", ())),
-        resume_state=state,
-        resume_note=ResumeNote(changed, question, tuple(remarks)),
-    )
+    warnings = tuple(dict.fromkeys([*frozen["warnings"], *job.warnings]))
+    job = replace(job, run_id=run.run_id, warnings=warnings, origin=lambda: {**origin, "changed_limits": limits})
+    further = (*frozen.get("questions", ()), *([question] if question else []))
+    proven = tuple((frozen.get("fork") or {}).get("proven", ()))
+    note = ResumeNote(changed, question, tuple(remarks))
+    return replace(job, further=further, proven=proven, resume_state=state, resume_note=note)
 
 
 def fresh_totals(
@@ -272,7 +268,7 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
 
 def run_with_portable_ids(run: StoredRun) -> StoredRun:
     """Return a run in which all calls have ids for another model."""
-    contents = (transcript.renamed_blocks(turn.reply.content) for turn in run.turns)
+    contents = (tuple(map(transcript.renamed, turn.reply.content)) for turn in run.turns)
     turns = (replace(one, reply=replace(one.reply, content=new)) for one, new in zip(run.turns, contents, strict=True))
     calls = []
     for one in run.calls:
@@ -304,22 +300,13 @@ def state_after_turns(run: StoredRun) -> ResumeState:
     """Return the state after the turns of a run that were acted upon."""
     snapshot = run.snapshot or NOT_STARTED
     part = max((stored.part for stored in run.messages), default=0)
-    return ResumeState(
-        snapshot=snapshot,
-        messages=run.transcript,
-        part=part,
-        copies=sum(stored.copied for stored in run.messages if stored.part == part),
-        earlier=EarlierCalls(
-            executed={
-                one.number: CallRecord(
-                    one.call, one.text, one.is_error, one.truncated, one.note, one.repeated, one.whole
-                )
-                for one in run.calls
-            },
-            started=snapshot.calls,
-            skipped=snapshot.skipped,
-        ),
-    )
+    executed = {
+        one.number: CallRecord(one.call, one.text, one.is_error, one.truncated, one.note, one.repeated, one.whole)
+        for one in run.calls
+    }
+    copies = sum(stored.copied for stored in run.messages if stored.part == part)
+    earlier = EarlierCalls(executed, started=snapshot.calls, skipped=snapshot.skipped)
+    return ResumeState(snapshot, run.transcript, part, copies, earlier)
 
 
 def _with_children(run: StoredRun) -> RunSnapshot:
@@ -473,10 +460,8 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
     if any(call.turn > (last.number if last else 0) for call in calls):
         raise NotResumable(f"{run.run_id}: turn {at} is not stored completely; use a smaller number of turns")
     copied = run.frozen.get("fork") or {}
-    notes: list[Note] = [
-        *copied.get("notes", ()),
-        *([{"text": copied["note"], "after": copied["at"]}] if copied else ()),
-    ]
+    notes: list[Note] = [*copied.get("notes", ())]
+    notes += [{"text": copied["note"], "after": copied["at"]}] if copied else []
     for event in run.events:
         if event.body.get("event") == "resumed":
             before = max((turn.number for turn in run.turns if turn.at <= event.at), default=0)
@@ -499,17 +484,9 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         kept.pop()
     if tail is not None and tail.message.blocks:
         kept.append(tail)
-    beginning = replace(
-        run,
-        snapshot=_snapshot(at, turns, calls, [turn for turn, _ in entered]),
-        outcome=None,
-        ended_at=None,
-        turns=tuple(turns),
-        calls=calls,
-        messages=tuple(kept),
-        events=(),
-        children=(),
-    )
+    snapshot = _snapshot(at, turns, calls, [turn for turn, _ in entered])
+    beginning = replace(run, snapshot=snapshot, turns=tuple(turns), calls=calls, messages=tuple(kept))
+    beginning = replace(beginning, outcome=None, ended_at=None, events=(), children=())
     return FirstTurns(beginning, last, [note for note in notes if note["after"] < at], left_out)
 
 
@@ -569,8 +546,13 @@ def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnviron
     """
     provider, question, at = environment.provider, request.question, request.at or 0
     file, before = begun_with(run, request.file, environment.root)
-    settings = overridden(before, request.limits)
     begin = first_turns(run, at)
+    asked = [q for q in run.frozen.get("questions", ()) if any(prompts.ASKS + q in one["text"] for one in begin.notes)]
+    if not asked:
+        # The limits as they were before further questions raised them.
+        raised, first = run.frozen.get("refreshed", {}), run.frozen.get("begun_limits", {})
+        before = before.model_copy(update={key: first[key] for key in first if spawner.LIMITS[key].value in raised})
+    settings = overridden(before, request.limits)
     if question is None and begin.is_answered:
         raise NotResumable(
             f"`at={at}`: turn {at} of {run.run_id} is its answer; add a further question, or use `at={at - 1}` to have "
@@ -622,26 +604,20 @@ def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnviron
         dearest = price or 0
     state = _noted(replace(state, snapshot=replace(state.snapshot, dearest_request=dearest)), note)
     source = ForkedFrom(run.run_id, at, author, note, cold, price)
-    asked = [q for q in run.frozen.get("questions", ()) if any(prompts.ASKS + q in one["text"] for one in begin.notes)]
     origin = stored_origin(job, run, ("digest", "given_tools", "parents"), refreshed)
     # The quotes verified by child runs whose answers were copied, if these contain them.
     answers = [call.whole for call in copied.calls if job.opening.tools.runs_child(call.call.name)]
     children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
     quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]
     proven = tuple(dict.fromkeys(quote for quote in quotes if any(quote in answer for answer in answers)))
-    stored = source.stored(begin.notes, proven, sum(not one.copied for one in copied.messages))
+    stored = {"run_id": run.run_id, "at": at, "model": author, "note": note, "notes": [*begin.notes]}
+    # Each copied message counts once.
+    stored |= {"proven": [*proven], "messages": sum(not one.copied for one in copied.messages)}
     warnings = [*job.warnings, *warnings]
-    job = replace(
-        job,
-        run_id=spawner.new_run_id(MARK),
-        parent_id=None,
-        warnings=tuple(warnings),
-        origin=lambda: {**origin, "warnings": warnings, "fork": stored},
-        resume_state=state,
-        further=(*asked, *([question] if question else [])),
-        proven=proven,
-        forked_from=source,
-    )
+    asked += [question] if question else []
+    job = replace(job, run_id=spawner.new_run_id(MARK), parent_id=None, forked_from=source, resume_state=state)
+    job = replace(job, further=tuple(asked), proven=proven, warnings=tuple(warnings))
+    job = replace(job, origin=lambda: {**origin, "warnings": warnings, "fork": stored})
     checkpoint = Checkpointed(state.part, 0, state.messages, state.copies, state.snapshot)
     return job, (*copied_records(copied), checkpoint)
 

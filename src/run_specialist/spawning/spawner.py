@@ -275,11 +275,8 @@ def choose_tools(
     tools = [*(known[name] for name in resolved.names), *unfiltered]
     allowed = set(resolve_tools(None, settings.disallowed_tools, known).names)
     not_listed, disallowed = ("not in the list", "tools"), ("disallowed", "disallowed_tools")
-    dropped = [
-        DroppedTool(name, *(not_listed if name in allowed else disallowed))
-        for name in known
-        if name not in resolved.names
-    ]
+    missing = [name for name in known if name not in resolved.names]
+    dropped = [DroppedTool(name, *(not_listed if name in allowed else disallowed)) for name in missing]
     if settings.agents and not delegate:
         why_not = disallowed if environment.delegate else ("none of them can be called", "agents")
         dropped.append(DroppedTool(DELEGATE, *why_not))
