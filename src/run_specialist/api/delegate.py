@@ -136,13 +136,8 @@ class Delegate:
 
     async def result(self, block: object) -> dict[str, Any]:
         """Execute a `tool_use` block of the Messages API, an SDK object or a dict, and return its `tool_result`."""
-        delegated = await self._call(_field(block, "name"), _field(block, "input"))
-        return {
-            "type": "tool_result",
-            "tool_use_id": _field(block, "id"),
-            "content": delegated.text,
-            "is_error": delegated.is_error,
-        }
+        done, call_id = await self._call(_field(block, "name"), _field(block, "input")), _field(block, "id")
+        return {"type": "tool_result", "tool_use_id": call_id, "content": done.text, "is_error": done.is_error}
 
     async def message(self, call: object) -> dict[str, Any]:
         """Execute a tool call of the Chat Completions API, an SDK object or a dict, and return its `tool` message."""

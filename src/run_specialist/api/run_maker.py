@@ -238,12 +238,10 @@ class RunMaker:
         current = asked.file if asked and is_given else load(file.path, project_of(file.path, [root]))
         origins = origins_of_stored(settled, current, None if asked is None else (asked.settings, asked.origins))
         provider = await self.models.provider_for_resumed(current, settled, root, models_left(run), model)
-        environment = await self.environments.make(
-            RunContext(current, settled, root, self.environments.trust, origins, resumed=True),
-            provider,
-            Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None,
-            was_dry=bool(run.frozen.get("dry_run")),
-        )
+        context = RunContext(current, settled, root, self.environments.trust, origins, resumed=True)
+        parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
+        was_dry = bool(run.frozen.get("dry_run"))
+        environment = await self.environments.make(context, provider, parent, was_dry=was_dry)
         begun, copied = run.frozen["root"], None
         if request.at is None:
             job = await _lent(resume(run, request, environment), asked.lend if asked else None)

@@ -95,8 +95,6 @@ class LiveView:
             case events.Finished():
                 self.waiting = []
                 self._console.print("")
-            case _:
-                pass
         self._show_activity(event)
         self._call_lines.add(event)
 
@@ -114,8 +112,6 @@ class LiveView:
                 self._doing = f"{name}{call_text(event)}"
             case events.Retrying() | events.Waiting(phase="started"):
                 self._wait = event, time.monotonic() + (event.seconds or 0), name
-            case _:
-                pass
 
     def grow(self, delta: Delta) -> None:
         """Show a delta of a streamed reply."""
@@ -304,8 +300,6 @@ class CallLines:
                 self._print(line) if self._name else self._console.print(line)
             case events.Finished():
                 self._outcome = event.outcome
-            case _:
-                pass
 
     def _call(self, event: events.Called) -> None:
         if event.phase == "started":
@@ -335,9 +329,8 @@ class CallLines:
             child = self._children[event.run_id] = CallLines(self._console, label, event.specialist, self._depth + 1)
             question = event.told.question if isinstance(event.told, events.Started) else ""
             wanted = {"specialist": event.specialist, "query": question}
-            unmatched = [
-                one for one in self._running.values() if one.name == DELEGATE and one.id not in self._children_by_call
-            ]
+            asked = (one for one in self._running.values() if one.name == DELEGATE)
+            unmatched = [one for one in asked if one.id not in self._children_by_call]
             if unmatched:
                 # The call that best matches by specialist, then by question.
                 call = min(unmatched, key=lambda one: [(one.arguments or {}).get(key) != wanted[key] for key in wanted])

@@ -125,12 +125,8 @@ def _parts(messages: Sequence[Message]) -> Iterator[TurnPart]:
 
 def is_bound(messages: Sequence[Message]) -> bool:
     """Return True if a reply contains blocks such as thinking, which forbid editing the turns before them."""
-    return any(
-        block.get("type") not in {"text", "tool_use"}
-        for message in messages
-        if message.role == "assistant"
-        for block in message.blocks
-    )
+    replies = (message.blocks for message in messages if message.role == "assistant")
+    return any(block.get("type") not in {"text", "tool_use"} for blocks in replies for block in blocks)
 
 
 def _archived(message: Message, ids: AbstractSet[str]) -> Message:

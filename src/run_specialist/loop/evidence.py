@@ -212,13 +212,12 @@ def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], c
     response: the model's answer; None if it is salvaged.
     calls: tool calls that were run.
     """
-    not_found = [
-        f"{QUOTE_NOT_FOUND}: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
-        if quote.quote
-        else f"{NOT_SHOWN}: {quote.source}"
-        for quote in checked
-        if quote.verified is False
-    ]
+    not_found = []
+    for quote in checked:
+        if quote.verified is False:
+            source = f"{quote.source}: " if quote.source else ""
+            lost = f"{QUOTE_NOT_FOUND}: {source}{quote.quote!r}"
+            not_found.append(lost if quote.quote else f"{NOT_SHOWN}: {quote.source}")
     could_read = job.budget[Kind.TOOL_CALLS].limit != 0 and set(job.opening.tools.names) - {RESPOND, ARCHIVE}
     if response is not None and not (checked or response.question) and calls == 0 and could_read:
         not_found.append(NOTHING_READ)

@@ -190,12 +190,19 @@ class Span:
             return
         self._has_status = True
         calls, landing = outcome.tool_calls, outcome.landing
-        content = _message("assistant", outcome.answer) if self.with_content else None
-        self.set({"run_specialist.status": outcome.status, "gen_ai.output.messages": content})
-        for name in ("used", "limit", "failed", "skipped"):
-            self.set({f"run_specialist.tool_calls.{name}": getattr(calls, name)})
-        for name in ("reason", "how", "requests"):
-            self.set({f"run_specialist.landing.{name}": getattr(landing, name, None)})
+        self.set(
+            {
+                "run_specialist.status": outcome.status,
+                "run_specialist.tool_calls.used": calls.used,
+                "run_specialist.tool_calls.limit": calls.limit,
+                "run_specialist.tool_calls.failed": calls.failed,
+                "run_specialist.tool_calls.skipped": calls.skipped,
+                "run_specialist.landing.reason": landing.reason if landing else None,
+                "run_specialist.landing.how": landing.how if landing else None,
+                "run_specialist.landing.requests": landing.requests if landing else None,
+                "gen_ai.output.messages": _message("assistant", outcome.answer) if self.with_content else None,
+            }
+        )
         if outcome.status == "failed":
             self.failed(outcome.exit_code.name.lower(), redact(outcome.error or ""))
 

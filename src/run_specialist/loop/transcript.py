@@ -150,11 +150,8 @@ def portable_messages(messages: Sequence[Message], *, also_written: bool = False
 
 def portable_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Return the blocks of a reply that every model accepts, with the keys that every model accepts."""
-    return tuple(
-        {key: block[key] for key in _PORTABLE_KEYS[block["type"]] if key in block}
-        for block in blocks
-        if block["type"] in _PORTABLE_KEYS
-    )
+    known = (block for block in blocks if block["type"] in _PORTABLE_KEYS)
+    return tuple({key: block[key] for key in _PORTABLE_KEYS[block["type"]] if key in block} for block in known)
 
 
 def lost_parts(messages: Sequence[Message]) -> str:

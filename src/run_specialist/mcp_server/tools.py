@@ -87,22 +87,13 @@ def asking(settings: Specialist) -> dict[str, Any]:
     """Return the schema properties of a question and the limits of its run."""
     limit = settings.tool_calls_limit
     known = "no limit" if limit is None else str(limit)
-    calls: dict[str, Any] = {
-        "type": "integer",
-        "minimum": 0,
-        "description": f"At most so many tool calls, failed ones included; {known} unless given.",
-    }
-    seconds: dict[str, Any] = {
-        "type": "number",
-        "exclusiveMinimum": 0,
-        "description": "At most so many seconds; at the end it answers from what it has.",
-    }
+    asks = "The question, with all that has to be known to answer it; nothing else of yours is seen."
+    text = f"At most so many tool calls, failed ones included; {known} unless given."
+    calls: dict[str, Any] = {"type": "integer", "minimum": 0, "description": text}
+    text = "At most so many seconds; at the end it answers from what it has."
+    seconds: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "description": text}
     return {
-        "query": {
-            "type": "string",
-            "minLength": 1,
-            "description": "The question, with all that has to be known to answer it; nothing else of yours is seen.",
-        },
+        "query": {"type": "string", "minLength": 1, "description": asks},
         "tool_calls_limit": calls if limit is None else calls | {"default": limit},
         "time_limit": seconds if settings.time_limit is None else seconds | {"default": settings.time_limit},
     }
@@ -226,13 +217,8 @@ _STATUS_SCHEMA = schema_of(_STATUS, [*_STATUS])
 
 def run_tools(catalogue: Catalogue) -> list[Tool]:
     """Return the tools for long runs; `start_run` only if there are specialists."""
-    wait = {
-        "type": "number",
-        "minimum": 0,
-        "maximum": LONGEST_WAIT,
-        "default": 0,
-        "description": "Waits so long for the end of the run, if it is still at work.",
-    }
+    text = "Waits so long for the end of the run, if it is still at work."
+    wait = {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0, "description": text}
 
     def of_run(name: str, title: str, description: str, more: Mapping[str, Any], **hinted: bool) -> Tool:
         """Return a tool for one run; of its arguments only `wait_seconds` is optional."""
@@ -253,8 +239,8 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
     stops = "Stops a run that start_run began, and returns what it had gathered."
     cancel = of_run("cancel_run", "Cancel a run", stops, {}, read_only_hint=False, idempotent_hint=True)
     adds = "Adds a text to a run at work that start_run began, beside its next tool results."
-    text = {"type": "string", "minLength": 1}
-    steer = of_run("steer_run", "Add to a run", adds, {"text": text}, read_only_hint=False)
+    added = {"text": {"type": "string", "minLength": 1}}
+    steer = of_run("steer_run", "Add to a run", adds, added, read_only_hint=False)
     if not catalogue.offered:
         # An empty enum of names is not a valid schema.
         return [get, steer, cancel]

@@ -54,13 +54,13 @@ def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
 
     Empty texts are removed, and arguments that are not an object become `{}`; thinking is kept byte for byte.
     """
-    nonempty = (block for block in content if block.get("type") != "text" or str(block.get("text", "")).strip())
-    return tuple(
-        {**block, "input": {}}
-        if block.get("type") == "tool_use" and not isinstance(block.get("input"), Mapping)
-        else block
-        for block in nonempty
-    )
+    blocks: list[Block] = []
+    for block in content:
+        if block.get("type") == "tool_use" and not isinstance(block.get("input"), Mapping):
+            blocks.append({**block, "input": {}})
+        elif block.get("type") != "text" or str(block.get("text", "")).strip():
+            blocks.append(block)
+    return tuple(blocks)
 
 
 CallFormat = Literal["native", "json"]

@@ -301,6 +301,8 @@ def _obstacle(run: StoredRun) -> str:
         return f"it has not ended ({run.status}); resume it with `specialists resume {run.run_id}`"
     landing, kind, fork = outcome["landing"], outcome.get("error_kind"), run.frozen.get("fork")
     timed = any(event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT for event in _events(run, "budget"))
+    timed = timed or bool(landing and landing["reason"] == Kind.TIME)
+    is_foreign = kind in {"store_lost", "internal", "context_exceeded"}
     # How often the transcript was adapted for another model; nothing is adapted before the first reply.
     adapted = sum(event["turn"] > 1 for event in _events(run, "model_changed")) + _left_short(run)
     is_summarized = any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != adapted
@@ -313,14 +315,8 @@ def _obstacle(run: StoredRun) -> str:
             "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed",
         ),
         (is_summarized, "its transcript was summarized, and the replies to the requests for summaries are not stored"),
-        (
-            kind in {"store_lost", "internal", "context_exceeded"},
-            f"it ended by a failure that no stored reply can reproduce ({kind})",
-        ),
-        (
-            timed or (landing and landing["reason"] == Kind.TIME),
-            "its messages depend on its time limit, and a replay takes no time; replay a run with more time",
-        ),
+        (is_foreign, f"it ended by a failure that no stored reply can reproduce ({kind})"),
+        (timed, "its messages depend on its time limit, and a replay takes no time; replay a run with more time"),
         (was_cut, "its results were cut for the context of a local model, whose length is not stored"),
         (not any(_events(run, "request")), "it sent no request"),
     ]
@@ -359,8 +355,6 @@ def _models(run: StoredRun) -> tuple[list[RecordedModel], list[Message]]:
                 models[-1].failure, models[-1].failure_kind = body["reason"], body["kind"]
                 models.append(RecordedModel(body["model"]))
                 parts.append(parts[-1] + (body["turn"] > 1))
-            case _:
-                pass
     rest: list[Message] = []
     left = _left_short(run)
     if left:

@@ -387,21 +387,16 @@ def _with_recorded_memory(cassette: Cassette, environment: RunEnvironment) -> Ru
 def _with_recorded_tools(cassette: Cassette, settings: Specialist, environment: RunEnvironment) -> RunEnvironment:
     """Return the environment with stand-ins for tools that cannot be made here, as recorded."""
     # A decorator may have changed the name of a function; a function may have the name of a built-in tool.
-    recorded, declared = (
-        {reference.rpartition(":")[2].rpartition(".")[2] for reference in references}
-        for references in (cassette.settings.python_tools, settings.python_tools)
-    )
+    references = (cassette.settings.python_tools, settings.python_tools)
+    recorded, declared = ({one.rpartition(":")[2].rpartition(".")[2] for one in named} for named in references)
     own = [one for one in cassette.tools if "input_schema" in one]
-    defined = {
-        str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - {*cassette.given_tools, *recorded}
-    }
+    built_in = {*BUILT_IN} - {*cassette.given_tools, *recorded}
+    defined = {str(one["name"]): one for one in own if one["name"] not in built_in}
     given = _stand_ins([defined.pop(name) for name in cassette.given_tools if name in defined], cassette)
     servers = tuple(f"mcp__{name}__" for name in servers_of(settings, environment.root))
-    functions = [
-        one
-        for name, one in defined.items()
-        if settings.python_tools and not name.startswith("mcp__") and name not in recorded - declared
-    ]
+    gone = recorded - declared
+    kept = [one for name, one in defined.items() if not (name.startswith("mcp__") or name in gone)]
+    functions = kept if settings.python_tools else []
     functions += [{"name": name, "description": "", "input_schema": {}} for name in sorted(declared - recorded)]
     asked_for = [one for one in own if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
     # The replies contain the calls that the API has run.
@@ -409,10 +404,7 @@ def _with_recorded_tools(cassette: Cassette, settings: Specialist, environment: 
     by_api = [tool for tool in server_tools(settings) if tool.name in of_api]
     # Whether they are trusted here does not matter, because they are not run.
     offered = (*_stand_ins(asked_for, cassette), *environment.extra_tools.offered, *by_api)
-    extra = ExtraTools(
-        _stand_ins(functions, cassette),
-        _stand_ins([one for name, one in defined.items() if name.startswith(servers)], cassette),
-        tuple({one.name: one for one in offered}.values()),
-        files=environment.extra_tools.files,
-    )
+    distinct = tuple({one.name: one for one in offered}.values())
+    served = _stand_ins([one for name, one in defined.items() if name.startswith(servers)], cassette)
+    extra = ExtraTools(_stand_ins(functions, cassette), served, distinct, files=environment.extra_tools.files)
     return replace(environment, tools=given, extra_tools=extra)
